@@ -102,10 +102,11 @@ def test_why_is_answered_for_programs_too(stage, seen):
     owner = f"{stage.home}/{word}"
     (answer,) = (one["answer"] for one in said.pop("rules") if one["rule"] == owner)
     assert answer.startswith("requires it, from ")
+    named = {"apiVersion": "v1", "kind": "Secret", "namespace": copied[0], "name": word}
     assert said == {
-        "kind": "Secret",
-        "namespace": copied[0],
-        "name": word,
+        "apiVersion": "cli.copyrator.flant.com/v1",
+        "kind": "Explanation",
+        "object": named,
         "exists": True,
         "madeBy": owner,
         "verdict": f"It is up to date with the rule {owner}.",

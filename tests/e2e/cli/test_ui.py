@@ -7,6 +7,7 @@ import pty
 import re
 import signal
 import socket
+import termios
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -224,6 +225,42 @@ def test_top_is_kept_up_to_date_on_a_terminal(stage, word, copied):
         until(lambda: process.poll() is not None or (read() and False), lambda: "it ends", LATE)
         os.close(main)
     assert process.wait() == 130
+
+
+def test_top_is_scrolled_by_keys_and_ends_with_q(stage, word, copied):
+    main, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    environment = in_environment(stage) | {"COLUMNS": "80", "LINES": "5", "TERM": "xterm"}
+    process = Forked(
+        ("copyrator", "top", "-n", stage.home), environment, Path(os.ttyname(terminal))
+    )
+    seen = bytearray()
+    os.set_blocking(main, False)
+
+    def is_shown(text):
+        with suppress(OSError):  # nothing to read yet
+            seen.extend(os.read(main, 65536))
+        return text.encode() in seen
+
+    def press(keys, text):
+        seen.clear()
+        os.write(main, keys)
+        until(lambda: is_shown(text), lambda: bytes(seen[-2000:]).decode(), LATE)
+
+    try:
+        until(lambda: is_shown("1 to 1 of "), lambda: bytes(seen[-2000:]).decode(), LATE)
+        press(b"\x1b[B", "2 to 2 of ")
+        press(b"\x1b[A", "1 to 1 of ")
+        press(b"\x1b[6~", "2 to 2 of ")
+        assert b"^[" not in seen, "keys aren't printed"
+        os.write(main, b"q")
+        until(lambda: process.poll() is not None or is_shown("\0"), lambda: "it ends", LATE)
+        assert process.wait() == 0
+        assert termios.tcgetattr(terminal) == before
+    finally:
+        process.kill()
+        os.close(main)
+        os.close(terminal)
 
 
 def test_a_port_in_use_is_named(stage):

@@ -47,7 +47,7 @@ def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     sorted(
         set(_COMMANDS)
         - {"completion", "create", "install", "logs", "run", "uninstall"}
-        - {"report", "top", "ui"}
+        - {"report", "ui"}
     ),
 )
 def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):

@@ -43,16 +43,17 @@ from copyrator.cli.core.output import (
     Column,
     Detail,
     Format,
+    Kind,
     Table,
     detail_lines,
     dump,
     printable,
     prose,
     said,
+    typed,
 )
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, shown, wait
-from copyrator.cli.rules.plan_rows import API_VERSION
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     MAY_DIFFER,
@@ -497,9 +498,7 @@ def document(found: PlanView) -> dict[str, Any]:
         }
         for one in log.operations or ()
     ]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "BundlePlan",
+    fields = {
         "bundle": str(found.view.name),
         "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
@@ -508,6 +507,7 @@ def document(found: PlanView) -> dict[str, Any]:
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),
     }
+    return typed(Kind.BUNDLE_PLAN, fields)
 
 
 def _hidden(found: PlanView) -> dict[str, Any]:

@@ -56,7 +56,17 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.core.output import Column, Format, Table, dump, output_option, printable, prose
+from copyrator.cli.core.output import (
+    Column,
+    Format,
+    Kind,
+    Table,
+    dump,
+    output_option,
+    printable,
+    prose,
+    typed,
+)
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
 from copyrator.metrics import Metrics
@@ -268,7 +278,8 @@ def resolve(
         raise Fault(in_options(error.message)) from None
     gated = options["bundle"] is not None
     if shape in (Format.JSON, Format.YAML):
-        dump(answer.document(signed=bool(asked), gated=gated), shape)
+        document = answer.document(signed=bool(asked), gated=gated)
+        dump(typed(Kind.RESOLUTION, document), shape)
     elif answer.tag is not None:
         click.echo(answer.tag if shape is Format.NAME else f"{answer.tag}  {answer.digest}")
     if shape in (Format.TABLE, Format.WIDE):

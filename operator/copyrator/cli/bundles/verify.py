@@ -24,7 +24,7 @@ from copyrator.cli.bundles.registry import (
 )
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.output import Format, answer_option, dump, printable, prose
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, printable, prose, typed
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
@@ -89,7 +89,7 @@ def verify(reference: str, shape: Format | None, **options: Any) -> None:
     except RegistryError as error:
         raise Fault(in_options(error.message)) from None
     if shape is not None:
-        dump(found.document, shape)
+        dump(typed(Kind.VERIFICATION, found.document), shape)
     else:
         prose(printable(line) for line in lines(found))
     if not found.judged.is_trusted:

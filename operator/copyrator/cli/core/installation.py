@@ -15,7 +15,7 @@ from copyrator import __version__
 from copyrator.api.times import parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import listed
-from copyrator.cli.core.output import Format, answer_option, dump
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.kube import errors
 from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.errors import ApiError
@@ -230,19 +230,19 @@ def version(target: Target, home: str | None, client_only: bool, shape: Format |
     """Print this program's version, and the operator's image where one is installed."""
     from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415 - not for --help
 
-    found = {"client": __version__}
+    found: dict[str, str | None] = {"client": __version__}
     if not client_only:
         try:
             found["operator"] = run(_operator(target, home))
         except (ApiError, KubeconfigError) as error:
             click.echo(f"The cluster can't be read: {error}", err=True)
     if shape is not None:
-        dump(found, shape)
+        dump(typed(Kind.VERSION, found), shape)
         return
     for part, text in found.items():
-        click.echo(f"{part + ':':<10}{text}")
+        click.echo(f"{part + ':':<10}{text or 'no Deployment found'}")
 
 
-async def _operator(target: Target, home: str | None) -> str:
+async def _operator(target: Target, home: str | None) -> str | None:
     async with target.connect() as client:
-        return (await find_installation(client, home)).image or "no Deployment found"
+        return (await find_installation(client, home)).image

@@ -49,6 +49,28 @@ class Format(enum.StrEnum):
     NAME = "name"
 
 
+API_VERSION: Final = "cli.copyrator.flant.com/v1"
+"""Of what only this program prints; docs/reference/json.md describes its kinds."""
+
+
+class Kind(enum.StrEnum):
+    """The kinds of API_VERSION."""
+
+    ATTEMPT_LIST = "AttemptList"
+    BUNDLE_PLAN = "BundlePlan"
+    CHECK_LIST = "CheckList"
+    DESCRIPTION = "Description"
+    EXPLANATION = "Explanation"
+    OVERVIEW = "Overview"
+    PLAN = "Plan"
+    PLAN_LIST = "PlanList"
+    PROBLEM_LIST = "ProblemList"
+    RESOLUTION = "Resolution"
+    TREE = "Tree"
+    VERIFICATION = "Verification"
+    VERSION = "Version"
+
+
 def _output(
     allowed: Sequence[Format], default: Format | None, text: str
 ) -> Callable[[Command], Command]:
@@ -269,8 +291,14 @@ def _print_broken(out: Console, text: Text, indent: int) -> None:
         begin = Text(" " * indent)
 
 
-def dump(value: Any, shape: Format) -> None:
-    """Print a value as JSON or YAML."""
+def typed(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A document that only this program prints."""
+    return {"apiVersion": API_VERSION, "kind": str(kind), **fields}
+
+
+def dump(document: Mapping[str, Any], shape: Format) -> None:
+    """Print an object of the cluster, or a `typed` document, as JSON or YAML."""
+    value = {"apiVersion": document["apiVersion"], "kind": document["kind"], **document}
     if shape is Format.JSON:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
@@ -284,6 +312,13 @@ def reference(body: Mapping[str, Any]) -> str:
     group, slash, _ = str(body["apiVersion"]).rpartition("/")
     word = str(body["kind"]).lower() + (f".{group}" if slash else "")
     return f"{word}/{body['metadata']['name']}"
+
+
+def identity(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What an object is called, as in documents about it."""
+    kind = {"apiVersion": body.get("apiVersion"), "kind": body.get("kind")}
+    metadata = body["metadata"]
+    return {**kind, "namespace": metadata.get("namespace"), "name": metadata["name"]}
 
 
 def show(body: Mapping[str, Any], shape: Format) -> None:

@@ -24,7 +24,7 @@ from copyrator.cli.core.installation import (
     own_namespace_option,
 )
 from copyrator.cli.core.objects import listed
-from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
 from copyrator.cli.doctor.check import Check, readable
 from copyrator.cli.doctor.objects import (
     approval_policy,
@@ -71,7 +71,8 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """
     checks = run(_checks(target, home))
     if shape is not None:
-        dump([{"check": c.what, "ok": c.good, "message": c.said} for c in checks], shape)
+        items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
+        dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
     else:
         _show(checks)
     if any(check.good is False for check in checks):

@@ -24,11 +24,13 @@ from copyrator.cli.core.objects import RESOURCES, copies, object_arguments, one
 from copyrator.cli.core.output import (
     Detail,
     Format,
+    Kind,
     answer_option,
     detail_lines,
     dump,
     plain,
     prose,
+    typed,
 )
 from copyrator.cli.get.events import events_of, last_seen, times
 from copyrator.cli.view import rows
@@ -77,7 +79,8 @@ def describe(
         prose(detail_lines(found.parts))
         return
     document = {"object": plain(found.body), "events": found.events}
-    dump(document | ({"state": found.state} if found.state else {}), shape)
+    document |= {"state": found.state} if found.state else {}
+    dump(typed(Kind.DESCRIPTION, document), shape)
 
 
 @dataclass(frozen=True, slots=True)

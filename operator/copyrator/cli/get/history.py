@@ -9,7 +9,17 @@ import click
 from copyrator.api.bundle_status import HistoryEntry, Outcome
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import object_arguments, one
-from copyrator.cli.core.output import Column, Format, Table, dump, output_option, prose, said
+from copyrator.cli.core.output import (
+    Column,
+    Format,
+    Kind,
+    Table,
+    dump,
+    output_option,
+    prose,
+    said,
+    typed,
+)
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 
@@ -31,7 +41,8 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
     entries = view.status.past
     match shape:
         case Format.JSON | Format.YAML:
-            dump((body.get("status") or {}).get("history") or [], shape)
+            items = (body.get("status") or {}).get("history") or []
+            dump(typed(Kind.ATTEMPT_LIST, {"items": items}), shape)
         case Format.NAME:
             for entry in entries:
                 click.echo(f"job.batch/{entry.job}")

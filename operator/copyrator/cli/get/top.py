@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import os
+import re
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.cells import cell_len
@@ -13,12 +20,24 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
 from rich.text import Text
 
+from copyrator.api.keys import ObjectName
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.objects import SINGULAR
-from copyrator.cli.core.output import console, printable
+from copyrator.cli.core.output import (
+    Format,
+    Kind,
+    answer_option,
+    console,
+    dump,
+    identity,
+    printable,
+    typed,
+)
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.live import Live
 from copyrator.cli.view.overview import Overview, OverviewRow, Snapshot, State, overview
-from copyrator.cli.view.rule import Validity
+from copyrator.cli.view.rule import RuleView, Validity
 
 LOOK: Final = 1.0
 """Seconds between two updates, at least; ages are updated as often while nothing changes."""
@@ -33,49 +52,175 @@ ROOMY: Final = 100
 """Columns of a terminal from which on there is room for more than the most important."""
 
 
+_KEY: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[^\x1b]")
+"""A key, as a terminal in its ordinary or its application mode sends it."""
+_QUIT: Final = frozenset({b"q", b"Q"})
+_LINES: Final = {b"k": -1, b"\x1b[A": -1, b"\x1bOA": -1, b"j": 1, b"\x1b[B": 1, b"\x1bOB": 1}
+_PAGES: Final = {b"\x1b[5~": -1, b"b": -1, b"\x1b[6~": 1, b" ": 1}
+_FIRST: Final = frozenset({b"g", b"\x1b[H", b"\x1bOH", b"\x1b[1~"})
+_LAST: Final = frozenset({b"G", b"\x1b[F", b"\x1bOF", b"\x1b[4~"})
+
+
+@dataclass(slots=True)
+class Scroll:
+    """The rows that a screen shows."""
+
+    first: int = 0
+    room: int = 1
+    """Rows of a screen."""
+    total: int = 0
+
+    def fit(self, total: int, room: int) -> None:
+        """Keep to the rows that there are."""
+        self.total, self.room = total, room
+        self.first = max(min(self.first, total - room), 0)
+
+    def press(self, key: bytes) -> None:
+        """Move by a key; others do nothing."""
+        if key in _FIRST | _LAST:
+            self.first = 0 if key in _FIRST else self.total
+        self.first += _LINES.get(key, 0) + _PAGES.get(key, 0) * self.room
+        self.fit(self.total, self.room)
+
+
 @click.command()
 @cluster_options()
 @click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
-def top(target: Target, *, once: bool) -> None:
-    """Show rules and Bundles in the terminal, the worst first, until Ctrl-C.
+@answer_option
+def top(target: Target, *, once: bool, shape: Format | None) -> None:
+    """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
 
-    All namespaces are shown as far as you may list them; -n shows one. Without a terminal it is
-    printed once.
+    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
+    one. Without a terminal, and with -o, it is printed once.
     """
-    run(_top(target, once=once))
+    run(_top(target, shape, once=once))
 
 
-async def _top(target: Target, *, once: bool) -> None:
+async def _top(target: Target, shape: Format | None, *, once: bool) -> None:
     out = console()
-    once = once or not out.is_terminal
+    once = once or shape is not None or not out.is_terminal
     async with (
         target.connect() as client,
         Live(client, target.namespace_option, target.namespace, patient=once) as live,
     ):
-        if once:
+        if shape is not None:
+            dump(typed(Kind.OVERVIEW, document(live.now, datetime.now(UTC))), shape)
+        elif once:
             out.print(rendered(live.now, out, lines=None))
-            return
-        with Screen(rendered(live.now, out, out.height), console=out, screen=True) as screen:
+        else:
+            await _follow(live, out)
+
+
+async def _follow(live: Live, out: Console) -> None:
+    """Keep the screen up to date until the user quits."""
+    scroll, quits = Scroll(), asyncio.Event()
+
+    def draw() -> RenderableType:
+        return rendered(live.now, out, out.height, scroll)
+
+    with Screen(draw(), console=out, screen=True) as screen:
+
+        def press(keys: Sequence[bytes]) -> None:
+            if _QUIT.intersection(keys):
+                quits.set()
+                live.tell()
+            for key in keys:
+                scroll.press(key)
+            screen.update(draw(), refresh=True)
+
+        with _keyboard(press):
             seen = live.version
-            while True:
+            while not quits.is_set():
                 seen = await live.wait(seen, LOOK)
-                screen.update(rendered(live.now, out, out.height), refresh=True)
-                await asyncio.sleep(LOOK / 4)
+                screen.update(draw(), refresh=True)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(quits.wait(), LOOK / 4)
 
 
-def rendered(seen: Snapshot, out: Console, lines: int | None) -> RenderableType:
-    """The text, limited to so many lines; None: all of it."""
+@contextmanager
+def _keyboard(press: Callable[[Sequence[bytes]], None]) -> Iterator[None]:
+    """Pass on the keys that are pressed, which the terminal doesn't print meanwhile."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    file = sys.stdin.fileno()
+    loop, before = asyncio.get_running_loop(), termios.tcgetattr(file)
+
+    def read() -> None:
+        keys = os.read(file, 1024)
+        if not keys:
+            loop.remove_reader(file)
+        press(_KEY.findall(keys))
+
+    tty.setcbreak(file)
+    loop.add_reader(file, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(file)
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
+def document(seen: Snapshot, now: datetime) -> dict[str, Any]:
+    """As in -o json."""
+    view = overview(seen, now)
+    return {
+        "counts": {str(state): view.number(state) for state in State},
+        "copies": {"desired": view.desired, "ready": view.right},
+        "items": [_item(row, seen, now) for row in view.all],
+        "certificates": [
+            {
+                "rule": {"namespace": row.namespace, "name": row.name},
+                **row.certificate.to_dict(),
+                "state": str(row.validity),
+            }
+            for row in view.certificates
+        ],
+        "outdated": list(seen.faults),
+        "denied": list(seen.denied),
+    }
+
+
+def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
+    name = ObjectName(row.namespace, row.name)
+    body = (seen.rules if row.what == "rules" else seen.bundles)[name]
+    found = {
+        "object": identity(body),
+        "state": str(row.state),
+        "ready": rows.ready(body).get("status"),
+        "reason": rows.ready(body).get("reason"),
+        "since": rows.ready(body).get("lastTransitionTime"),
+        "message": row.message,
+    }
+    if row.what == "rules":
+        return found | {"copies": RuleView(body, now).counts.to_dict()}
+    status = BundleView(body, now).summary
+    return found | {
+        "deployed": rows.version(status.deployed),
+        "available": rows.version(status.available),
+    }
+
+
+def rendered(
+    seen: Snapshot, out: Console, lines: int | None, scroll: Scroll | None = None
+) -> RenderableType:
+    """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
     head = [_counts(view), *_first_end(view), *(_note(text) for text in _notes(seen))]
-    found = view.all
+    found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:
         used = sum(len(text.wrap(out, out.width)) for text in head)
         room = max(lines - used - 3, 1)
-    parts: list[RenderableType] = [*head, Text(), _table(found[:room], out)]
-    if len(found) > room:
-        parts.append(Text(f"and {len(found) - room} more, none of them worse", style="dim"))
+    scroll.fit(len(found), room)
+    last = min(scroll.first + room, len(found))
+    parts: list[RenderableType] = [*head, Text(), _table(found[scroll.first : last], out)]
+    if lines is not None:
+        which = f"{scroll.first + 1} to {last} of {len(found)}, the worst first; arrows, PgUp and "
+        which += "PgDn scroll, q quits"
+        text = which if len(found) > room else "q quits"
+        parts.append(Text(text, style="dim"))
     return Group(*parts)
 
 

@@ -18,12 +18,13 @@ from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
 from copyrator.cli.core.objects import find_copies, listed, object_arguments, one, skipped
-from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, identity, prose, typed
 from copyrator.cli.view import rows
 from copyrator.kube.resources import JOBS
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
+    from copyrator.api.rule_spec import RuleSpec
     from copyrator.cli.view.rule import RuleView
     from copyrator.kube.client.client import KubeClient
 
@@ -35,12 +36,13 @@ class Node:
     """A line, and what is below it."""
 
     text: str
+    values: Mapping[str, Any]
+    """As in -o json."""
     below: Sequence[Node] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
         """As in -o json."""
-        found: dict[str, Any] = {"object": self.text}
-        return {**found, "below": [one.to_dict() for one in self.below]} if self.below else found
+        return {**self.values, "below": [one.to_dict() for one in self.below]}
 
     def lines(self, lead: str = "") -> Iterator[str]:
         """The tree as `tree` and `flux tree` draw it; without the line itself."""
@@ -58,7 +60,7 @@ def tree(target: Target, what: str, name: str, shape: Format | None) -> None:
     """Show a rule's sources and copies, or a Bundle's release, Jobs and referenced objects."""
     root, note = run(_tree(target, what, name))
     if shape is not None:
-        dump(root.to_dict(), shape)
+        dump(typed(Kind.TREE, root.to_dict()), shape)
     else:
         for line in (root.text, *root.lines()):
             click.echo(line)
@@ -82,23 +84,49 @@ async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
 
 def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
     """A rule, its sources, and the copies of each; a template's sources have theirs together."""
-    from copyrator.cli.view.rule import source_lines
-
-    made_of = rule.composed_of or "template"
     owner = str(rule.name)
-    by_source: dict[str, list[Node]] = {}
+    by_source: dict[tuple[str, str], list[Node]] = {}
     for body in copies:
         if rows.annotation(body, names.ANN_RULE) == owner:
-            source = rows.annotation(body, names.ANN_SOURCE)
-            text = f"{body['kind']} {source}" if source != "-" else f"{body['kind']} from {made_of}"
-            by_source.setdefault(text, []).append(Node(_shown(body)))
+            key = body["kind"], rows.annotation(body, names.ANN_SOURCE)
+            by_source.setdefault(key, []).append(_object_node("copy", body))
+    sources = [_source_node(rule, *key, below) for key, below in by_source.items()]
     return Node(
         f"{names.RULE_KIND} {owner}  {_state(rule.body)}",
-        [
-            *map(Node, source_lines(rule.spec)),
-            *(Node(source, below) for source, below in sorted(by_source.items())),
-        ],
+        _root_values("rule", rule.body),
+        [*_composed_nodes(rule.spec), *sorted(sources, key=lambda node: node.text)],
     )
+
+
+def _composed_nodes(spec: RuleSpec | InvalidSpec) -> Iterator[Node]:
+    """The entries of spec.sources."""
+    from copyrator.cli.view.rule import source_lines
+
+    entries = () if isinstance(spec, InvalidSpec) else spec.sources
+    for entry, line in zip(entries, source_lines(spec), strict=True):
+        source = entry.source
+        found = {"kind": source.kind, "namespace": entry.namespace, "name": source.name}
+        chosen = {"selector": source.selector.to_string()} if source.selector else {}
+        yield Node(
+            line,
+            {
+                "role": "source",
+                "as": entry.alias,
+                "object": found,
+                **chosen,
+                "optional": entry.optional,
+            },
+        )
+
+
+def _source_node(rule: RuleView, kind: str, source: str, copies: Sequence[Node]) -> Node:
+    """A source with its copies, or the template of a rule with them."""
+    if source == "-":
+        text = f"{kind} from {rule.composed_of or 'template'}"
+        return Node(text, {"role": "template", "kind": kind}, copies)
+    namespace, _, name = source.partition("/")
+    found = {"kind": kind, "namespace": namespace, "name": name}
+    return Node(f"{kind} {source}", {"role": "source", "object": found}, copies)
 
 
 async def _bundle(client: KubeClient, namespace: str, name: str) -> Node:
@@ -119,17 +147,35 @@ def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     version = f"{found.version} ({rows.digest(found.digest)})" if found.version else "not deployed"
     below = []
     if not isinstance(spec, InvalidSpec):
-        below.append(Node(f"{spec.registry}/{spec.repo}:{spec.version}"))
-        below += [Node(str(ref)) for ref in sorted(references_of(spec), key=str)]
-        below.append(Node(f"Release {spec.project_namespace}/{name}  {version}"))
+        where = {"registry": spec.registry, "repo": spec.repo, "version": str(spec.version)}
+        below.append(
+            Node(f"{spec.registry}/{spec.repo}:{spec.version}", {"role": "registry", **where})
+        )
+        for ref in sorted(references_of(spec), key=str):
+            kind = {"apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
+            named = {**kind, "namespace": ref.namespace, "name": ref.name}
+            below.append(Node(str(ref), {"role": "input", "object": named}))
+        place = spec.project_namespace
+        release = {"namespace": place, "name": name}
+        below.append(
+            Node(
+                f"Release {place}/{name}  {version}",
+                {"role": "release", **release, "deployed": rows.version(found)},
+            )
+        )
     jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
-    below += [Node(f"{_shown(job)}  {_purpose(job)}{_outcome(job)}") for job in jobs]
-    return Node(f"{names.BUNDLE_KIND} {view.name}  {_state(body)}", below)
+    below += map(_job_node, jobs)
+    return Node(
+        f"{names.BUNDLE_KIND} {view.name}  {_state(body)}", _root_values("bundle", body), below
+    )
 
 
-def _purpose(job: Body) -> str:
-    kind = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND)
-    return {"plan": "plan, ", "drift": "check for drift, "}.get(str(kind), "")
+def _job_node(job: Body) -> Node:
+    purpose = str((job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) or "")
+    words = {"plan": "plan, ", "drift": "check for drift, "}.get(purpose, "")
+    ended, node = _outcome(job), _object_node("job", job)
+    text = f"{node.text}  {words}{ended}"
+    return Node(text, {**node.values, "purpose": purpose or None, "state": ended})
 
 
 def _outcome(job: Body) -> str:
@@ -139,8 +185,14 @@ def _outcome(job: Body) -> str:
     return "Running"
 
 
-def _shown(body: Body) -> str:
-    return f"{body['kind']} {name_of(body)}"
+def _object_node(role: str, body: Body) -> Node:
+    return Node(f"{body['kind']} {name_of(body)}", {"role": role, "object": identity(body)})
+
+
+def _root_values(role: str, body: Body) -> dict[str, Any]:
+    condition = rows.ready(body)
+    state = {"ready": condition.get("status"), "reason": condition.get("reason")}
+    return {"role": role, "object": identity(body), **state}
 
 
 def _state(body: Body) -> str:

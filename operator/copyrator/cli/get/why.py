@@ -34,7 +34,7 @@ from copyrator.cli.core.objects import (
     means,
     one,
 )
-from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, show_all, typed
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, RULES, WELL_KNOWN, Discovery, Resource
 from copyrator.kube.watch.store import name_of
@@ -74,7 +74,7 @@ def print_roles(
     if shape is None:
         click.echo(manifest(view, spec, roles))
     else:
-        dump({"apiVersion": "v1", "kind": "List", "items": roles}, shape)
+        show_all(roles, shape)
 
 
 async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
@@ -153,7 +153,7 @@ def why(
         return
     found = run(answer(target, namespace, name, kind, home))
     if shape is not None:
-        dump(found.document, shape)
+        dump(typed(Kind.EXPLANATION, found.document), shape)
     else:
         prose(found.lines)
     if found.remark:
@@ -230,14 +230,24 @@ async def _bundle(
 def _of_rule(rule: Mapping[str, Any]) -> Explanation:
     from copyrator.cli.view.rule import RuleView, explain_rule
 
-    lines = list(explain_rule(RuleView(rule, datetime.now(UTC))))
-    return Explanation(lines, _subject(RULES, *name_of(rule)) | {"because": lines})
+    view = RuleView(rule, datetime.now(UTC))
+    lines = list(explain_rule(view))
+    state = {**_state(rule), "copies": view.counts.to_dict()}
+    return Explanation(lines, {**_subject(RULES, *name_of(rule)), **state, "because": lines})
+
+
+def _state(body: Body) -> dict[str, Any]:
+    from copyrator.cli.view.rows import ready
+
+    condition = ready(body)
+    return {"ready": condition.get("status"), "reason": condition.get("reason")}
 
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:
     from copyrator.cli.bundles.freeze import freezes_for
     from copyrator.cli.bundles.plan_log import with_refusals
     from copyrator.cli.view.bundle import BundleView
+    from copyrator.cli.view.rows import version
     from copyrator.cli.view.why_bundle import explain_bundle
 
     async with (
@@ -248,7 +258,13 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
         found = await freezes
         view = BundleView(await known, datetime.now(UTC), installation)
     lines = list(explain_bundle(view, polled, found))
-    return Explanation(lines, _subject(BUNDLES, *name_of(bundle)) | {"because": lines})
+    state = {
+        **_state(bundle),
+        "deployed": version(view.status.deployed),
+        "available": version(view.status.available),
+        "gates": [gate.to_dict() for gate in view.status.gates],
+    }
+    return Explanation(lines, {**_subject(BUNDLES, *name_of(bundle)), **state, "because": lines})
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +339,8 @@ async def _polled(
 
 
 def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
-    return {"kind": resource.kind, "namespace": namespace, "name": name}
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return {"object": {**kind, "namespace": namespace, "name": name}}
 
 
 _UNSEEN = (

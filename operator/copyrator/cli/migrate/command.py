@@ -22,7 +22,7 @@ from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.installation import find_installation, own_namespace_option
 from copyrator.cli.core.objects import annotations_of, listed
-from copyrator.cli.core.output import Format, dump, items, object_option, reference
+from copyrator.cli.core.output import Format, object_option, reference, show_all
 from copyrator.cli.migrate.tools import (
     DATA_KINDS,
     NOWHERE,
@@ -165,6 +165,8 @@ def migrate(target: Target, home: str | None, trust_namespace: str, shape: Forma
     """
     found, where = run(_find(target, home, trust_namespace))
     if not found:
+        if shape in (Format.JSON, Format.YAML):
+            show_all([], shape)
         click.echo("No object in this cluster is copied by these tools.", err=True)
         return
     if shape is None:
@@ -172,7 +174,7 @@ def migrate(target: Target, home: str | None, trust_namespace: str, shape: Forma
     elif shape is Format.NAME:
         click.echo("\n".join(reference(one.manifest(where)) for one in found))
     else:
-        dump(items([one.manifest(where) for one in found]), shape)
+        show_all([one.manifest(where) for one in found], shape)
     tools = ", ".join(sorted({tool for one in found for tool in one.tool.split(", ")}))
     click.echo(
         f"{count(len(found), 'rule')} in place of {tools}. Stop the old tool first, then apply "

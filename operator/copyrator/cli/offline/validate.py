@@ -21,7 +21,7 @@ from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.output import Format, answer_option, dump
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step, read_manifests
 from copyrator.cli.offline.schema import (
@@ -117,7 +117,8 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         for warning in _warnings(manifest):
             click.echo(f"Warning: {warning}", err=True)
     if shape is not None:
-        dump([finding.to_dict() for finding in found], shape)
+        items = [finding.to_dict() for finding in found]
+        dump(typed(Kind.PROBLEM_LIST, {"items": items}), shape)
     else:
         for finding in found:
             click.echo(str(finding))

@@ -27,7 +27,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import one
-from copyrator.cli.core.output import Format, Table, console, dump, prose
+from copyrator.cli.core.output import Format, Kind, Table, console, dump, prose, typed
 from copyrator.cli.offline import validate
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check, is_ours
@@ -40,7 +40,6 @@ from copyrator.cli.rules.dry_run import (
     dry_running,
 )
 from copyrator.cli.rules.plan_rows import (
-    API_VERSION,
     COLUMNS,
     Keys,
     PlanRow,
@@ -239,7 +238,7 @@ def show(results: Sequence[RulePlan], shape: Format) -> None:
     """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
     if shape in (Format.JSON, Format.YAML):
         items = [result.to_dict() for result in results]
-        dump({"apiVersion": API_VERSION, "kind": "PlanList", "items": items}, shape)
+        dump(typed(Kind.PLAN_LIST, {"items": items}), shape)
         return
     for result in results:
         if result.fault:

@@ -12,7 +12,7 @@ from copyrator.api.rollout import Rollout
 from copyrator.api.rule_status import shared_message
 from copyrator.api.text import count, some
 from copyrator.api.times import format_duration
-from copyrator.cli.core.output import Column
+from copyrator.cli.core.output import Column, Kind, typed
 from copyrator.cli.view.rule import group_failures
 from copyrator.copies.targets.transform import DATA_FIELDS
 
@@ -115,16 +115,12 @@ class RulePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """As in -o json."""
-        found: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Plan", "rule": self.rule}
+        found = typed(Kind.PLAN, {"rule": self.rule})
         if self.fault:
             return {**found, "error": self.fault}
         changes = [row.to_dict() for row in self.rows]
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {**found, "upToDate": self.right, "changes": changes, **notes}
-
-
-API_VERSION = "cli.copyrator.flant.com/v1"
-"""Of what only this program prints."""
 
 
 def merge_rows(rows: Sequence[PlanRow]) -> list[PlanRow]:

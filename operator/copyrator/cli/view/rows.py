@@ -17,7 +17,7 @@ from copyrator.cli.core.output import Column, Detail
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
-    from copyrator.api.bundle_status import BundleStatus
+    from copyrator.api.bundle_status import Available, BundleStatus, Deployed
 
 Body = Mapping[str, Any]
 
@@ -62,6 +62,11 @@ def digest(value: object) -> str:
     """The first characters of a digest, enough to distinguish two."""
     text = str(value or "")
     return text.removeprefix("sha256:")[:12] or "-"
+
+
+def version(found: Available | Deployed) -> dict[str, str | None] | None:
+    """A version for documents; None where there is none."""
+    return {"version": found.version, "digest": found.digest} if found.digest else None
 
 
 def trouble(body: Body) -> str:

@@ -55,6 +55,7 @@ def test_a_plan_fits_80_columns(planned, monkeypatch):
 
 def test_programs_get_the_same_as_json_yaml_and_names(planned):
     found = json.loads(planned.types("plan -o json", code=2))
+    assert found["apiVersion"] == "cli.copyrator.flant.com/v1"
     assert (found["kind"], found["plan"]["id"]) == ("BundlePlan", PLAN)
     assert [(one["type"], one["name"], one["risky"]) for one in found["operations"]] == [
         ("create", "shop-app", False),
