@@ -180,7 +180,7 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
         _emit(context, entry, NORMAL, BundleReason.PINNED, text)
     elif pin.digest is None and before.digest is not None:
         why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
-        if pin.requested == before.requested:
+        if pin.requested != names.NO_PIN:
             why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
         text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
         _emit(context, entry, NORMAL, "Unpinned", text)

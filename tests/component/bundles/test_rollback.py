@@ -487,9 +487,27 @@ async def test_a_deploy_whose_repository_is_not_on_record_is_no_target(
     cluster.change("bundles", "shop", status=status)
     await run(timer_interval=1.0)
     pin(cluster, f"1.0.0@{first}")
-    assert "no successful deploy" in (await seen(cluster, f"1.0.0@{first}"))["refused"]
+    refused = (await seen(cluster, f"1.0.0@{first}"))["refused"]
+    assert refused.endswith(
+        "; it has 1.0.0 whose repository an older version of the operator didn't record"
+    )
     await polled(registry)
     assert deployed(cluster) == second
+
+
+async def test_an_edit_that_ends_it_is_told_as_the_cause_also_where_the_annotation_is_gone_too(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    await operator.stop()
+    cluster.change("bundles", "shop", spec={"version": "1.*.*"})
+    pin(cluster, None)
+    await run(timer_interval=1.0)
+    await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
+    (text,) = told.of("Unpinned")
+    assert text.endswith("of its spec was edited")
 
 
 async def test_it_is_seen_while_updates_are_off_and_during_a_deploy_and_done_afterwards(

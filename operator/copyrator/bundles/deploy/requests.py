@@ -8,7 +8,7 @@ nothing gets in that didn't pass the gates once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -115,6 +115,8 @@ def _take_value(
         text = f"{shown(asked)} isn't VERSION@sha256:… or {names.NO_PIN}"
         return replace(pin, requested=asked, refused=text)
     version, digest = found.groups()
+    if (version, digest) == (pin.version, pin.digest):
+        return replace(pin, requested=asked, refused=None)  # also once the history lacks it
     if (fault := _find_pin_fault(version, digest, spec, status)) is not None:
         return replace(pin, requested=asked, refused=fault)
     return PinStatus(requested=asked, version=version, digest=digest)
@@ -139,9 +141,22 @@ def _find_pin_fault(
         return None
     if tags:
         return f"{digest} was deployed as {tags[0]}, not as {version}"
+    others = describe_ignored((at for at in status.past if at.digest == digest), spec.reference)
     return (
         f"the history has no successful deploy of {version} ({digest[:19]}) from {spec.reference}"
+        f"{others}"
     )
+
+
+def describe_ignored(deploys: Iterable[HistoryEntry], reference: str) -> str:
+    """Why the successful ones of these are no targets, as clauses; empty where all others are."""
+    found: dict[str, str] = {}
+    for one in deploys:
+        if one.outcome == Outcome.SUCCEEDED and one.reference != reference:
+            where = "whose repository an older version of the operator didn't record"
+            where = f"from {one.reference}" if one.reference else where
+            found.setdefault(where, f"; it has {one.version} {where}")
+    return "".join(found.values())
 
 
 def awaits_reset(status: BundleStatus) -> bool:

@@ -1,0 +1,205 @@
+"""The annotation pin is taken into the status; the history keeps what can be rolled back to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import (
+    Attempted,
+    BundleStatus,
+    HistoryEntry,
+    Outcome,
+    PinStatus,
+)
+from copyrator.api.records import Packed
+from copyrator.bundles.deploy.outcome import Ending
+from copyrator.bundles.deploy.requests import rollback_targets, take_pin
+from copyrator.bundles.deploy.state import Evidence, finish
+
+NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
+LATER = datetime(2026, 11, 27, 11, tzinfo=UTC)
+HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
+A, B, C, D, E = (f"sha256:{letter * 64}" for letter in "abcde")
+
+
+def spec(**fields: Any) -> BundleSpec:
+    found = parse_bundle(
+        {
+            "metadata": {"name": "shop", "namespace": "team"},
+            "spec": {"registry": "registry.example.com", "repo": "app", "version": "1.*", **fields},
+        },
+        BundleDefaults(),
+    )
+    assert isinstance(found, BundleSpec)
+    return found
+
+
+def succeeded(version: str, digest: str, reference: str | None = HERE) -> HistoryEntry:
+    return HistoryEntry(
+        version=version, digest=digest, reference=reference, outcome=Outcome.SUCCEEDED
+    )
+
+
+def failed(version: str, digest: str) -> HistoryEntry:
+    return replace(succeeded(version, digest), outcome=Outcome.FAILED)
+
+
+def status(*past: HistoryEntry, pin: PinStatus = PinStatus()) -> BundleStatus:  # noqa: B008
+    return BundleStatus(history=Packed.pack(past), pin=pin)
+
+
+def take(
+    value: str | None, found: BundleStatus, now: datetime = NOW, **fields: Any
+) -> BundleStatus:
+    annotations = {} if value is None else {"operator.werf.dev/pin": value}
+    return take_pin(annotations, spec(**fields), found, now)
+
+
+PAST = (succeeded("1.1", B), failed("1.2", C), succeeded("1.0", A))
+
+
+def pinned(value: str = f"1.0@{A}") -> BundleStatus:
+    return take(value, status(*PAST))
+
+
+def test_a_deploy_of_the_history_is_pinned_with_the_time() -> None:
+    pin = pinned().pin
+    assert (pin.version, pin.digest, pin.requested) == ("1.0", A, f"1.0@{A}")
+    assert (pin.at, pin.refused) == ("2026-11-27T10:00:00Z", None)
+
+
+def test_a_value_that_was_seen_changes_nothing() -> None:
+    found = pinned()
+    assert take(f"1.0@{A}", found, LATER) is found
+    assert take(None, status()) == status()
+
+
+@pytest.mark.parametrize(
+    ("value", "past", "why"),
+    [
+        (f"1.2@{C}", PAST, f"no successful deploy of 1.2 ({C[:19]}) from {HERE}"),
+        (f"1.1@{A}", PAST, f"{A} was deployed as 1.0, not as 1.1"),
+        (f"1.0@{A}", [], "no successful deploy of 1.0"),
+        (
+            f"1.0@{A}",
+            [succeeded("1.0", A, OTHER), succeeded("1.1", B)],
+            f"no successful deploy of 1.0 ({A[:19]}) from {HERE}; it has 1.0 from {OTHER}",
+        ),
+        (
+            f"1.0@{A}",
+            [succeeded("1.0", A, None)],
+            "; it has 1.0 whose repository an older version of the operator didn't record",
+        ),
+        (f"1.0@{A} ", PAST, "isn't VERSION@sha256:… or none"),
+        (f"1.0@{A}\n", PAST, "isn't VERSION@sha256:… or none"),
+        (f"1.0@{A.upper()}", PAST, "isn't VERSION@sha256:… or none"),
+        (f"1.0@{A}@{A}", PAST, "isn't VERSION@sha256:… or none"),
+        (f"\uff11.0@{A}", PAST, "isn't VERSION@sha256:… or none"),
+        (f"@{A}", PAST, "isn't VERSION@sha256:… or none"),
+        (f"{'1' * 129}@{A}", PAST, "isn't VERSION@sha256:… or none"),
+        ("None", PAST, "isn't VERSION@sha256:… or none"),
+        ("", PAST, "isn't VERSION@sha256:… or none"),
+    ],
+)
+def test_what_is_refused_and_why(value: str, past: Sequence[HistoryEntry], why: str) -> None:
+    pin = take(value, status(*past)).pin
+    assert why in (pin.refused or "")
+    assert (pin.requested, pin.version, pin.digest, pin.at) == (value, None, None, None)
+
+
+def test_a_former_pin_stays_when_another_value_is_refused_or_the_annotation_is_removed() -> None:
+    refused = take(f"1.2@{C}", pinned(), LATER)
+    assert refused.pin.refused is not None
+    assert replace(refused.pin, refused=None, requested=f"1.0@{A}") == pinned().pin
+    assert take(None, refused, LATER).pin == replace(pinned().pin, requested=None)
+    assert take("none", refused).pin == PinStatus(requested="none")
+
+
+def test_the_value_in_force_is_taken_again_also_when_the_history_has_lost_it() -> None:
+    removed = take(None, pinned())
+    lost = replace(removed, history=Packed.pack([succeeded("1.1", B)]))
+    assert take(f"1.0@{A}", lost, LATER).pin == pinned().pin
+    again = take(f"1.1@{B}", take(f"1.2@{C}", pinned()), LATER).pin
+    assert (again.version, again.digest, again.at) == ("1.1", B, "2026-11-27T11:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"version": "1.*.*"},
+        {"tagFilter": "1.*"},
+        {"prerelease": True},
+        {"registry": "registry.example.org"},
+        {"repo": "other"},
+    ],
+)
+def test_an_edit_of_what_chooses_the_version_ends_it_for_good(edit: dict[str, Any]) -> None:
+    ended = take(f"1.0@{A}", pinned(), **edit)
+    assert ended.pin == PinStatus(requested=f"1.0@{A}")
+    assert take(f"1.0@{A}", ended).pin == ended.pin, "not even when it is undone"
+
+
+def test_an_edit_together_with_another_value_takes_that() -> None:
+    found = take(f"1.1@{B}", pinned(), LATER, version="1.1")
+    assert (found.pin.digest, found.pin.at) == (B, "2026-11-27T11:00:00Z")
+    assert take(f"1.1@{B}", found, version="1.1") is found
+    refused = take(f"1.2@{C}", pinned(), version="1.1").pin
+    assert refused.refused is not None
+    assert refused.digest is None
+
+
+def test_other_edits_leave_it() -> None:
+    found = pinned()
+    assert take(f"1.0@{A}", found, interval="5m", values="v", suspend=True) is found
+
+
+def test_targets_are_the_successful_deploys_from_this_repository() -> None:
+    past = (*PAST, succeeded("1.0", A, OTHER), succeeded("0.9", D, None))
+    assert [one.digest for one in rollback_targets(status(*past), HERE)] == [B, A]
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+def after(past: Sequence[HistoryEntry], outcome: Outcome = Outcome.FAILED) -> list[str]:
+    """Versions of the history after one more attempt, at 9 with the digest E."""
+    attempted = Attempted(version="9", digest=E, attempt=1, reference=HERE)
+    found = finish(
+        replace(status(*past), attempted=attempted),
+        Ending(outcome, "reason", "message"),
+        Evidence(),
+        spec().retry,
+        NOW,
+    )
+    return [one.version or "" for one in found.past]
+
+
+def test_the_oldest_attempt_that_is_no_target_goes_first() -> None:
+    past = [failed(f"f{number}", E) for number in range(6)]
+    targets = [succeeded("3", C), succeeded("2", B), succeeded("1", A), succeeded("0", D)]
+    assert after(targets + past) == ["9", "3", "2", "1", "0", *(f"f{at}" for at in range(5))]
+    assert after(past + targets) == ["9", *(f"f{at}" for at in range(6)), "3", "2", "1"]
+    assert after([*past, targets[2], *targets]) == [
+        "9",
+        *(f"f{at}" for at in range(6)),
+        "1",
+        "3",
+        "2",
+    ]
+
+
+def test_of_one_digest_only_the_last_successful_deploy_stays() -> None:
+    past = [*(failed(f"f{at}", E) for at in range(7)), succeeded("n", A), succeeded("m", B)]
+    assert after([*past, succeeded("o", A)]) == ["9", *(f"f{at}" for at in range(7)), "n", "m"]
+    assert len(after([succeeded(str(at), A) for at in range(10)], Outcome.SUCCEEDED)) == 10
+
+
+def test_a_short_history_stays_whole() -> None:
+    assert after(PAST) == ["9", "1.1", "1.2", "1.0"]
