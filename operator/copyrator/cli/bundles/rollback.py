@@ -5,12 +5,14 @@ A rollback is an annotation that the operator takes into the status; it checks a
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,7 +32,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.pod import CA_KEY
-from copyrator.bundles.deploy.requests import rollback_targets
+from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.bundles.registry import (
     credential_of,
     in_options,
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
 
 _SEEN_WITHIN: Final = 60.0
 """Seconds in which the operator has to see an annotation."""
+_UNDECIDED_SECONDS: Final = 15.0
+"""Seconds after which Ready False is taken for what prevents a rollback, whatever it says."""
 _TRIES: Final = 5
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
 
@@ -257,15 +261,17 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
             targets = targets[first + 1 :]
         found = [at for at in targets if at.digest != running]
         if not found:
-            raise ValueError("has no earlier successful deploy in its history")
+            others = said(describe_ignored(status.past, reference))
+            raise ValueError(f"has no earlier successful deploy in its history{others}")
         return found[0]
     found = _matching(targets, to)
     if len({at.digest for at in found}) > 1:
         found = [at for at in found if at.digest != running]
     if not found:
         known = ", ".join(dict.fromkeys(said(at.version) for at in targets)) or "none"
+        others = said(describe_ignored(_matching(status.past, to), reference))
         raise ValueError(
-            f"has no successful deploy of {said(to)} in its history, which has: {known}"
+            f"has no successful deploy of {said(to)} in its history, which has: {known}{others}"
         )
     if len({at.digest for at in found}) > 1:
         digests = ", ".join(dict.fromkeys(said((at.digest or "")[:19]) for at in found))
@@ -304,29 +310,51 @@ async def _rollback(
         if not is_quiet:
             prose([_announce(body, status, chosen)])
         if annotations_of(body).get(ANN_PIN) == value and status.pin.digest != chosen.digest:
-            # It was seen already, and has ended: another value lets it count again.
-            body = await _annotate_pin(client, body, NO_PIN, _SEEN_WITHIN)
+            # It was seen already, and ended or refused. Without it, it counts again; another pin
+            # that is in force stays meanwhile.
+            body = await _annotate_pin(client, body, None, _SEEN_WITHIN)
         body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0)
         if (refused := _status_of(body).pin).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
         if not timeout or _suspends(body):
             return body, chosen
-        digest = chosen.digest or ""
+        time = asyncio.get_running_loop().time
+        began = time()
 
         def decided(seen: Mapping[str, Any]) -> bool:
-            found = _status_of(seen)
-            is_false = rows.ready(seen).get("status") == ConditionStatus.FALSE
-            is_named = digest[:19] in str(rows.ready(seen).get("message"))
-            return found.target.digest == digest or (is_false and is_named)
+            return is_decided(seen, chosen, time() - began)
 
-        def busy(seen: Mapping[str, Any]) -> bool:
-            found = _status_of(seen)
-            if found.deployed.digest == digest and found.ready_reason == BundleReason.DEPLOYED:
-                return False
-            waits = waits_for_gate(seen) and found.ready_reason != BundleReason.PLANNING
-            return not (waits or found.is_unready or _suspends(seen))
-
+        busy = partial(is_busy, digest=chosen.digest or "")
         return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
+
+
+def is_decided(body: Mapping[str, Any], chosen: HistoryEntry, waited: float) -> bool:
+    """Whether the operator, which has seen the pin, has decided about it.
+
+    Ready is as before until then, and may say why another version failed. What keeps the operator
+    from looking for any version, such as a registry that can't be reached, doesn't name this one.
+
+    Args:
+        body: the Bundle.
+        chosen: what is pinned.
+        waited: seconds since the pin was seen.
+    """
+    ready, digest = rows.ready(body), chosen.digest or ""
+    message = str(ready.get("message"))
+    if _status_of(body).target.digest == digest or digest in message:
+        return True
+    is_false = ready.get("status") == ConditionStatus.FALSE
+    is_about_it = message.startswith(f"{chosen.version} ({digest[:19]})")
+    return is_about_it or (is_false and waited > _UNDECIDED_SECONDS)
+
+
+def is_busy(body: Mapping[str, Any], digest: str) -> bool:
+    """Whether the deploy of a pinned digest goes on without anybody's help."""
+    found = _status_of(body)
+    if found.deployed.digest == digest and found.ready_reason == BundleReason.DEPLOYED:
+        return False
+    waits = waits_for_gate(body) and found.ready_reason != BundleReason.PLANNING
+    return not (waits or found.is_unready or _suspends(body))
 
 
 def _describe(one: HistoryEntry | Deployed | Available) -> str:
@@ -344,10 +372,10 @@ def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntr
 async def _annotate_pin(
     client: KubeClient,
     body: dict[str, Any],
-    value: str,
+    value: str | None,
     timeout: float,  # noqa: ASYNC109 - a limit of ours
 ) -> dict[str, Any]:
-    """Set the annotation, and wait until the operator has seen this value."""
+    """Set or remove the annotation, and wait until the operator has seen this value."""
     metadata = body["metadata"]
     patch = {"metadata": {"annotations": {ANN_PIN: value}}}
     body = await client.patch(RESOURCES["bundles"], metadata["namespace"], metadata["name"], patch)
@@ -384,6 +412,11 @@ async def _skip(
         digest = await _digest_of(client, _spec_of(entry), version, options)
 
         def add(known: tuple[str, ...], seen: BundleEntry) -> tuple[str, ...]:
+            if seen.status.pin.digest == digest:
+                raise Fault(
+                    f"{shown('bundles', body)} is pinned to {version} ({digest}), so nothing was "
+                    f"changed. To end that: {hint_about('unpin', 'bundle', body)}"
+                )
             if seen.status.deployed.digest == digest:
                 raise Fault(
                     f"{version} ({digest}) is what {shown('bundles', body)} runs, and skipping it "

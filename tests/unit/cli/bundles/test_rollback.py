@@ -1,9 +1,16 @@
-"""Which deploy of the history a rollback chooses."""
+"""Which deploy of the history a rollback chooses, and when it has an outcome."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any, Self
+
 import pytest
 
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     BundleStatus,
@@ -13,14 +20,27 @@ from copyrator.api.bundle_status import (
     PinStatus,
 )
 from copyrator.api.records import Packed
-from copyrator.cli.bundles.rollback import choose_target
+from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.deploy.requests import take_pin
+from copyrator.cli.bundles.rollback import (
+    _rollback,
+    _skip,
+    choose_target,
+    is_busy,
+    is_decided,
+)
+from copyrator.cli.core import waiting
+from copyrator.cli.core.faults import Fault
 
 HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
 A, B, C, D = (f"sha256:{letter * 64}" for letter in "abcd")
 
 
 def status(
-    *deploys: tuple[str, str], pinned: str | None = None, attempted: str = "", where: str = HERE
+    *deploys: tuple[str, str],
+    pinned: str | None = None,
+    attempted: str = "",
+    where: str | None = HERE,
 ) -> BundleStatus:
     """After these deploys, newest first, each a version and its digest; ``-`` before: failed."""
     past = [
@@ -72,7 +92,8 @@ def test_the_chosen_deploy(found: BundleStatus, to: str | None, digest: str) -> 
     [
         (status(), None, "no earlier successful deploy"),
         (status(("1", A)), None, "no earlier successful deploy"),
-        (status(*THREE, where=OTHER), "1", "which has: none"),
+        (status(*THREE, where=OTHER), "1", f"which has: none; it has 1 from {OTHER}"),
+        (status(*THREE, where=None), None, "its history; it has 3 whose repository an older"),
         (
             status(("2", B), ("-1", A)),
             "1",
@@ -92,3 +113,128 @@ def test_where_there_is_none_or_several_the_text_says_which(
 ) -> None:
     with pytest.raises(ValueError, match=text):
         choose_target(found, HERE, to)
+
+
+# --- the commands ---------------------------------------------------------------------------------
+
+READY = ("True", "Deployed", f"2 ({B[:19]}) is deployed")
+
+
+def body(ready: tuple[str, str, str], pending: tuple[str, str] = ("", ""), **found: Any) -> Any:
+    conditions = [
+        dict(zip(("type", "status", "reason", "message"), ("Ready", *ready), strict=True)),
+        dict(zip(("type", "status", "reason"), ("UpdatePending", *pending), strict=True)),
+    ]
+    return {
+        "metadata": {"namespace": "team", "name": "shop"},
+        "spec": {"registry": "registry.example.com", "repo": "app"},
+        "status": {"conditions": conditions, **found},
+    }
+
+
+@pytest.mark.parametrize(
+    ("ready", "found", "waited", "decided"),
+    [
+        (READY, {}, 0.0, False),
+        (READY, {}, 100.0, False),
+        (READY, {"target": {"digest": A}}, 0.0, True),
+        (("False", "DeployFailed", f"2 ({B[:19]}): it failed. 1 ({A[:19]}) runs"), {}, 1.0, False),
+        (("False", "Unsigned", f"1 ({A[:19]}): it has no signature"), {}, 0.0, True),
+        (("Unknown", "VerificationUnavailable", f"1 ({A[:19]}): keys are missing"), {}, 0.0, True),
+        (("False", "TagNotFound", f"1 ({A[:19]}) is pinned, and the registry"), {}, 0.0, True),
+        (("False", "RegistryUnreachable", f"it responds with 500 to GET /{A}"), {}, 0.0, True),
+        (("False", "AuthenticationFailed", "it requires credentials"), {}, 10.0, False),
+        (("False", "AuthenticationFailed", "it requires credentials"), {}, 16.0, True),
+        (("Unknown", "Polling", "Polling the registry"), {}, 100.0, False),
+    ],
+)
+def test_a_rollback_is_decided_when_the_status_is_about_it(
+    ready: tuple[str, str, str], found: dict[str, Any], waited: float, decided: bool
+) -> None:
+    chosen = HistoryEntry(version="1", digest=A)
+    assert is_decided(body(ready, **found), chosen, waited) is decided
+
+
+@pytest.mark.parametrize(
+    ("ready", "pending", "deployed", "busy"),
+    [
+        (("True", "Deployed", ""), ("True", "Pinned"), A, False),
+        (("True", "Deployed", ""), ("True", "Pinned"), B, True),
+        (("Unknown", "Deploying", ""), ("True", "Pinned"), A, True),
+        (("Unknown", "Planning", ""), ("True", "Planning"), B, True),
+        (("Unknown", "Frozen", ""), ("True", "Frozen"), B, False),
+        (("False", "DeployFailed", ""), ("True", "Pinned"), B, False),
+    ],
+)
+def test_a_rollback_is_waited_for_while_it_goes_on(
+    ready: tuple[str, str, str], pending: tuple[str, str], deployed: str, busy: bool
+) -> None:
+    assert is_busy(body(ready, pending, deployed={"digest": deployed}), A) is busy
+
+
+class Server:
+    """An API server with one Bundle, whose pin an operator takes at each read."""
+
+    def __init__(self, found: Any) -> None:
+        self.body = found
+        self.pins: list[str | None] = []
+        """What the operator has seen as pinned."""
+
+    def locate(self, name: str) -> tuple[str, str]:
+        return "team", name
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Self]:
+        yield self
+
+    async def get(self, *_: Any) -> Any:
+        self.operate()
+        return self.body
+
+    async def patch(self, _res: Any, _namespace: str, _name: str, patch: Any) -> Any:
+        annotations = self.body["metadata"].setdefault("annotations", {})
+        annotations.update(patch["metadata"]["annotations"])
+        for key in [key for key, value in annotations.items() if value is None]:
+            del annotations[key]
+        return deepcopy(self.body)
+
+    def operate(self) -> None:
+        entry = read_entry(self.body, BundleDefaults())
+        assert isinstance(entry.spec, BundleSpec)
+        found = take_pin(entry.annotations, entry.spec, entry.status, datetime.now(UTC))
+        self.pins.append(found.pin.digest)
+        self.body = {**self.body, "status": found.to_dict()}
+
+    async def rolls_back(self, to: str) -> Any:
+        target: Any = self
+        return await _rollback(target, "shop", to, 0.0, is_quiet=True)
+
+
+async def test_a_value_that_was_refused_before_counts_again_and_the_pin_in_force_stays_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    past = [one.to_dict() for one in status(*THREE).past]
+    server = Server(body(READY, history=past[1:]))
+    for value in (f"2@{B}", f"3@{C}"):
+        annotations = {"annotations": {"operator.werf.dev/pin": value}}
+        await server.patch(None, "", "", {"metadata": annotations})
+        server.operate()
+    assert server.body["status"]["pin"]["refused"]
+    server.body["status"]["history"] = past
+    found, chosen = await server.rolls_back("3")
+    assert chosen.digest == C
+    assert found["metadata"]["annotations"] == {"operator.werf.dev/pin": f"3@{C}"}
+    server.operate()
+    assert server.body["status"]["pin"]["digest"] == C
+    assert None not in server.pins, "what the spec names would be deployed"
+
+
+async def test_what_is_pinned_is_not_skipped() -> None:
+    past = [one.to_dict() for one in status(*THREE).past]
+    server: Any = Server(body(READY, history=past, deployed={"digest": B}))
+    pin = {"operator.werf.dev/pin": f"1@{A}"}
+    await server.patch(None, "", "", {"metadata": {"annotations": pin}})
+    with pytest.raises(Fault, match=f"is pinned to {A} .* nothing was changed.*unpin bundle"):
+        await _skip(server, "shop", A, {})
+    assert server.body["metadata"]["annotations"] == pin
