@@ -55,7 +55,7 @@ _COMMANDS = {
     "skip": ("Never deploy a version of a Bundle.", "bundles.rollback:skip"),
     "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
-    "top": ("Show problems in the terminal, live.", "get.top:top"),
+    "top": ("Show problems in the terminal, live.", "ui.command:top"),
     "tree": ("Show the objects of a rule or Bundle as a tree.", "get.tree:tree"),
     "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
     "unhold": ("End the hold of a Bundle.", "bundles.hold:unhold"),
@@ -65,7 +65,7 @@ _COMMANDS = {
     ),
     "unpin": ("End the rollback of a Bundle.", "bundles.rollback:unpin"),
     "unskip": ("Let a skipped version be deployed.", "bundles.rollback:unskip"),
-    "validate": ("Validate manifests offline, with line numbers.", "offline.validate:validate"),
+    "validate": ("Validate manifests offline, with line numbers.", "offline.create:validate"),
     "verify": ("Verify that a version in a registry is signed.", "bundles.verify:verify"),
     "version": (
         "Print the versions of this program and the operator.",

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
 from copyrator.api.certificates import Certificate
@@ -39,16 +39,18 @@ from copyrator.copies.targets.records import Copies, CopyRecord, RecordReader
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import NORMAL, EventRecorder, ObjectRef
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
-from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.metrics import Metrics
 
 CERTIFICATE_RULES: Final = 100  # limit: copies, sources, consent
 """Rules in the metric of certificates: those whose certificates end soonest."""

@@ -15,13 +15,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
 from copyrator.kube.resources import EVENTS
-from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import FairQueue
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,14 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import TimeSlice, working_for
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
+
+if TYPE_CHECKING:
+    from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

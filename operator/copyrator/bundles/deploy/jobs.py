@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
@@ -27,11 +27,13 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.step import Change, Step
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.settings import limits
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 BUNDLE_LOG_BYTES: Final = 16 * 1024  # limit: Bundles
 """Bytes of a pod's log that are read: 2 KB of it go into the status."""

@@ -17,18 +17,20 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import yaml
 
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS
 from copyrator.settings import limits
 from copyrator.settings.limits import BUNDLE_VALUES_BYTES
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 BUNDLE_REDACTIONS: Final = 2  # limit: Bundles
 """Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large

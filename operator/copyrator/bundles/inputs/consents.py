@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, ConsentState, ConsentStatus
@@ -29,10 +29,12 @@ from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.access_reviews import Subject, is_allowed
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import WARNING
 from copyrator.kube.watch.informers import Registration, WatchSpec
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
 

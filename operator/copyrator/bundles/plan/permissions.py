@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
@@ -33,10 +33,12 @@ from copyrator.bundles.plan.rights import (
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.access_reviews import Subject, is_allowed
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES, Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 PERMISSION_REVIEWS_AT_ONCE: Final = 4  # limit: Bundles
 """Access reviews in flight, of all plans together; those of one plan are sent one by one."""

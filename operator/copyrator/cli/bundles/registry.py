@@ -1,5 +1,7 @@
 """Options of commands that ask a registry from this machine, and the judge of its signatures."""
 
+# ruff: noqa: PLC0415 - a registry's client and cryptography are imported late: not for --help
+
 from __future__ import annotations
 
 import asyncio
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,23 +22,17 @@ from copyrator.api.verify import read_entries
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.trust import policy as trust
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import printable
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
-from copyrator.oci.signatures import SignatureFinder
 from copyrator.settings.limits import (
     SIGNATURE_ENTRIES,
     SIGNATURE_KEY_BYTES,
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,
 )
-from copyrator.signatures.judge import judge
-from copyrator.signatures.keyless import check_trusted_root
-from copyrator.signatures.keys import read_keys
 from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
@@ -46,7 +42,9 @@ from copyrator.signatures.model import (
     SignatureRequirement,
     TrustError,
 )
-from copyrator.signatures.notation import read_roots, read_subjects
+
+if TYPE_CHECKING:
+    from copyrator.oci.client import RegistryClient
 
 _IN_PLACE = (
     ("set spec.auth to a Secret", "set --auth-file"),
@@ -206,6 +204,8 @@ def asked_by(options: Mapping[str, Any]) -> Asked:
         click.UsageError: options that need each other are missing, or a value isn't valid.
         Fault: a file has no usable keys or certificates; the message has none of its content.
     """
+    from copyrator.bundles.trust import policy
+
     try:
         entries = tuple(_entries(options))
     except TrustError as error:
@@ -218,10 +218,12 @@ def asked_by(options: Mapping[str, Any]) -> Asked:
     count = sum(len(entry.keys) for entry in entries if isinstance(entry, CosignKeys))
     if count > SIGNATURE_KEYS:
         raise click.UsageError(f"{count} public keys are given; at most {SIGNATURE_KEYS} are used")
-    return trust.combine_requirements([SignatureRequirement(NAME, entries)] if entries else [])
+    return policy.combine_requirements([SignatureRequirement(NAME, entries)] if entries else [])
 
 
 def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
+    from copyrator.signatures.keys import read_keys
+
     for path in options["keys"]:
         keys = read_keys({str(path): _content(path, SIGNATURE_KEY_BYTES)})
         yield CosignKeys(f"the cosign keys of {printable(str(path))}", keys)
@@ -232,6 +234,8 @@ def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def _notation(options: Mapping[str, Any]) -> NotationTrust:
+    from copyrator.signatures.notation import read_subjects
+
     signers = options["notation_ca"] or options["signing_authority"]
     subjects: tuple[str, ...] = options["subjects"]
     if not signers:
@@ -255,6 +259,8 @@ def _notation(options: Mapping[str, Any]) -> NotationTrust:
 
 
 def _identity(options: Mapping[str, Any]) -> CosignIdentity:
+    from copyrator.signatures.keyless import check_trusted_root
+
     issuer, pattern, path = (
         options[name] for name in ("issuer", "subject_pattern", "trusted_root")
     )
@@ -281,6 +287,8 @@ def _check(entry: dict[str, Any]) -> None:
 def _roots(path: Path | None) -> bytes:
     if path is None:
         return b""
+    from copyrator.signatures.notation import read_roots
+
     content = _content(path, SIGNATURE_ROOT_BYTES)
     read_roots(str(path), content)
     return content
@@ -307,6 +315,9 @@ class SignatureJudge:
         Raises:
             RegistryError: its signatures can't be read now, or there is no such manifest.
         """
+        from copyrator.oci.signatures import SignatureFinder
+        from copyrator.signatures.judge import judge
+
         found = await SignatureFinder(self.client).find(self.repository, digest, self.credential)
         now = datetime.now(UTC)
         return await asyncio.to_thread(judge, found, self.asked.requirements, now)

@@ -69,10 +69,7 @@ from copyrator.cli.core.output import (
 )
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
-from copyrator.metrics import Metrics
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.hosts import ANYWHERE
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -323,6 +320,10 @@ def _explain_gates(answer: ResolvedTag) -> None:
 async def _resolve(
     target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
 ) -> ResolvedTag:
+    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
+    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
+    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
+
     repository = repository_of(text, options)
     credential = credential_of(repository, options)
     try:

@@ -60,11 +60,8 @@ from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ApiError, ConflictError
 from copyrator.kube.resources import SECRETS
-from copyrator.metrics import Metrics
 from copyrator.oci.auth import UnusableSecretError, find_credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
 
 if TYPE_CHECKING:
@@ -495,6 +492,10 @@ async def _digest_of(
     Raises:
         Fault: the registry doesn't have it, or can't be asked.
     """
+    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
+    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
+    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
+
     if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
         return version
     try:

@@ -25,10 +25,7 @@ from copyrator.cli.bundles.registry import (
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, printable, prose, typed
-from copyrator.metrics import Metrics
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings.limits import SIGNATURE_FAILURES
 from copyrator.signatures.model import Judgement, SignatureFailure
@@ -97,6 +94,10 @@ def verify(reference: str, shape: Format | None, **options: Any) -> None:
 
 
 async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Verified:
+    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
+    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
+    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
+
     name, wanted = parse_reference(reference)
     repository = repository_of(name, options)
     credential = credential_of(repository, options)

@@ -1,5 +1,7 @@
 """`copyrator doctor`: checks everything that the operator needs."""
 
+# ruff: noqa: PLC0415 - what checks is imported late: not for --help
+
 from __future__ import annotations
 
 import asyncio
@@ -9,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.text import count
-from copyrator.api.version_range import ExactTag, parse_version
-from copyrator.cli.bundles import freeze
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import (
@@ -26,33 +23,15 @@ from copyrator.cli.core.installation import (
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
 from copyrator.cli.doctor.check import Check, readable
-from copyrator.cli.doctor.objects import (
-    approval_policy,
-    marks_policy,
-    objects,
-    plans_are_asked,
-    pods,
-    signatures,
-)
-from copyrator.cli.doctor.permissions import (
-    consent_reviews,
-    missing_permissions,
-    permission_reviews,
-    polled_references,
-    workloads,
-)
-from copyrator.copies.seal.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, SECRETS
-from copyrator.metrics import Metrics
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
-from copyrator.oci.hosts import ANYWHERE
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
+    from copyrator.oci.client import RegistryClient
 
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
@@ -80,7 +59,7 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 
 
 def _show(checks: list[Check]) -> None:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
     prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
@@ -97,6 +76,17 @@ def summary(found: Sequence[bool | None]) -> str:
 
 
 async def _checks(target: Target, home: str | None) -> list[Check]:
+    from copyrator.cli.bundles import freeze
+    from copyrator.cli.doctor.objects import (
+        approval_policy,
+        marks_policy,
+        objects,
+        plans_are_asked,
+        pods,
+        signatures,
+    )
+    from copyrator.cli.doctor.permissions import consent_reviews, permission_reviews, workloads
+
     async with target.connect() as client:
         try:
             found = [await _server(client)]
@@ -183,6 +173,8 @@ async def check_lease(
 async def _permissions(
     client: KubeClient, installation: Installation, *, plans: bool
 ) -> AsyncIterator[Check]:
+    from copyrator.cli.doctor.permissions import missing_permissions
+
     user = installation.user
     who = user or "you"
     try:
@@ -205,6 +197,8 @@ async def _permissions(
 
 
 async def _hash_key(client: KubeClient, installation: Installation) -> Check:
+    from copyrator.copies.seal.hash_key import SECRET_NAME
+
     where = f"{installation.settings.namespace}/{SECRET_NAME}"
     try:
         await client.get(SECRETS, installation.settings.namespace, SECRET_NAME)
@@ -218,6 +212,8 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
 
 async def _references(client: KubeClient, installation: Installation) -> Check:
     """Whether edits of values and credentials take effect at once; if not, it isn't a failure."""
+    from copyrator.cli.doctor.permissions import polled_references
+
     what = "Values and auth"
     try:
         polled = await polled_references(client, installation)
@@ -229,6 +225,13 @@ async def _references(client: KubeClient, installation: Installation) -> Check:
 
 async def _registries(client: KubeClient) -> AsyncIterator[Check]:
     """One request to each registry, from this machine and without credentials."""
+    from copyrator.api.bundle import parse_bundle
+    from copyrator.api.bundle_spec import BundleDefaults
+    from copyrator.api.fields import InvalidSpec
+    from copyrator.metrics import Metrics
+    from copyrator.oci.client import RegistryClient
+    from copyrator.oci.hosts import ANYWHERE
+
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in await listed(client, BUNDLES, None):
         spec = parse_bundle(body, BundleDefaults())
@@ -249,6 +252,8 @@ async def _registries(client: KubeClient) -> AsyncIterator[Check]:
 
 
 async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[str, Any]) -> Check:
+    from copyrator.api.version_range import ExactTag, parse_version
+
     version = parse_version(str(spec.get("version") or "latest"))
     tag = version.tag if isinstance(version, ExactTag) else "latest"
     what = f"Registry {repository.origin}"

@@ -1,4 +1,4 @@
-"""`copyrator top`: problems, in a terminal, kept up to date."""
+"""What `copyrator top` does: problems, in a terminal, kept up to date."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import click
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
 from rich.text import Text
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.objects import SINGULAR
 from copyrator.cli.core.output import (
     Format,
     Kind,
-    answer_option,
     console,
     dump,
     identity,
@@ -83,20 +81,8 @@ class Scroll:
         self.fit(self.total, self.room)
 
 
-@click.command()
-@cluster_options()
-@click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
-@answer_option
-def top(target: Target, *, once: bool, shape: Format | None) -> None:
-    """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
-
-    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
-    one. Without a terminal, and with -o, it is printed once.
-    """
-    run(_top(target, shape, once=once))
-
-
-async def _top(target: Target, shape: Format | None, *, once: bool) -> None:
+async def show_problems(target: Target, shape: Format | None, *, once: bool) -> None:
+    """Print them, once or until the user quits."""
     out = console()
     once = once or shape is not None or not out.is_terminal
     async with (

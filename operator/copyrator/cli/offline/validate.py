@@ -1,14 +1,11 @@
-"""`copyrator validate`: rules and Bundles in files, checked without a cluster."""
+"""What `copyrator validate` finds in rules and Bundles, without a cluster."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import click
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
@@ -17,13 +14,10 @@ from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
 from copyrator.api.rule_transform import path_of
-from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
-from copyrator.cli.core.hints import hint
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.cli.offline.install import schemas
-from copyrator.cli.offline.manifests import Manifest, Step, read_manifests
+from copyrator.cli.offline.manifests import Manifest, Step
 from copyrator.cli.offline.schema import (
     OF_NAME,
     OF_TEMPLATE,
@@ -90,54 +84,6 @@ class Finding:
         }
 
 
-@click.command()
-@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path())
-@click.option(
-    "-f",
-    "--filename",
-    "more",
-    multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="File, directory or - (stdin).",
-)
-@answer_option
-def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:
-    """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
-
-    They are validated against the CRDs and by the operator's own parsers; the ConfigMap of the
-    signature policy, too. Other kinds are ignored.
-    Exit code: 0 all are valid; 1 at least one isn't.
-    """
-    if not (files or more):
-        raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
-    manifests = [one for one in read_manifests([*files, *more]) if is_ours(one)]
-    found = [finding for manifest in manifests for finding in check(manifest)]
-    for manifest in manifests if not found else ():
-        for warning in _warnings(manifest):
-            click.echo(f"Warning: {warning}", err=True)
-    if shape is not None:
-        items = [finding.to_dict() for finding in found]
-        dump(typed(Kind.PROBLEM_LIST, {"items": items}), shape)
-    else:
-        for finding in found:
-            click.echo(str(finding))
-        if not manifests:
-            click.echo("No CopyratorRule or Bundle found.", err=True)
-        elif not found:
-            click.echo(f"Valid: {_counted(manifests)}.")
-    if found:
-        raise click.exceptions.Exit(1)
-
-
-def _counted(manifests: Sequence[Manifest]) -> str:
-    kinds = Counter(one.kind for one in manifests)
-    said = [count(kinds[names.RULE_KIND], "rule"), count(kinds[names.BUNDLE_KIND], "Bundle")]
-    if kinds["ConfigMap"]:
-        said.append("the signature policy")
-    return ", ".join(said)
-
-
 def check(manifest: Manifest) -> Iterator[Finding]:
     """The problems of one manifest; the parser's message only where the schema has none."""
     if _is_policy(manifest):
@@ -158,7 +104,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(manifest, manifest.line(problem.path), problem)
 
 
-def _warnings(manifest: Manifest) -> Iterator[Finding]:
+def warnings(manifest: Manifest) -> Iterator[Finding]:
     """What is valid, but perhaps not meant."""
     rule = parse_rule({**manifest.body, "metadata": {"namespace": "default"}})
     if manifest.kind != names.RULE_KIND or isinstance(rule, InvalidSpec) or rule.legacy:

@@ -28,9 +28,8 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import one
 from copyrator.cli.core.output import Format, Kind, Table, console, dump, prose, typed
-from copyrator.cli.offline import validate
 from copyrator.cli.offline.manifests import Manifest
-from copyrator.cli.offline.validate import check, is_ours
+from copyrator.cli.offline.validate import check, is_ours, warn_of_system_namespaces
 from copyrator.cli.rules.dry_run import (
     Actor,
     DryRun,
@@ -401,7 +400,7 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
                 yield f"{source} is passed over: {why}."
     for field in dropped_fields(dry_run.context.rule_states[rule.key], rule, spec):
         yield f"Warning: the API server knows no field {field} and drops it."
-    if not spec.legacy and (reached := validate.warn_of_system_namespaces(spec.targets)):
+    if not spec.legacy and (reached := warn_of_system_namespaces(spec.targets)):
         yield f"Warning: {reached}"
 
 

@@ -1,4 +1,6 @@
-"""`copyrator ui`: a local web page of rules, copies and Bundles."""
+"""`copyrator ui` and `top`: rules, copies and Bundles, on a local web page or in a terminal."""
+
+# ruff: noqa: PLC0415 - what they show, and a web server, are imported late: not for --help
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
-from aiohttp import web
 
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option, username
-from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.server import ADDRESS, Server
-from copyrator.cli.view.live import Live
+from copyrator.cli.core.output import Format, answer_option
+
+if TYPE_CHECKING:
+    from copyrator.cli.ui.server import Server
 
 
 @click.command()
@@ -50,6 +53,10 @@ async def _ui(target: Target, home: str | None, port: int, *, browse: bool) -> N
 
 
 async def _show(target: Target, home: str | None, listener: socket.socket, *, browse: bool) -> None:
+    from copyrator.cli.ui.pages import Pages
+    from copyrator.cli.ui.server import Server
+    from copyrator.cli.view.live import Live
+
     async with target.connect() as client:
         installation = await find_installation(client, home)
         user = await username(client)
@@ -60,6 +67,8 @@ async def _show(target: Target, home: str | None, listener: socket.socket, *, br
 
 
 def _listener(port: int) -> socket.socket:
+    from copyrator.cli.ui.server import ADDRESS
+
     try:
         return socket.create_server((ADDRESS, port))
     except OSError as error:
@@ -69,6 +78,8 @@ def _listener(port: int) -> socket.socket:
 
 
 async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> None:
+    from aiohttp import web
+
     stopped = _interrupted()
     runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -122,3 +133,18 @@ def _interrupted() -> asyncio.Event:
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, stopped.set)
     return stopped
+
+
+@click.command()
+@cluster_options()
+@click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
+@answer_option
+def top(target: Target, *, once: bool, shape: Format | None) -> None:
+    """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
+
+    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
+    one. Without a terminal, and with -o, it is printed once.
+    """
+    from copyrator.cli.get.top import show_problems
+
+    run(show_problems(target, shape, once=once))

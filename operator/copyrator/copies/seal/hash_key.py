@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.copies.seal.sealing import KEY_BYTES, Sealer
 from copyrator.copies.sources.records import LABEL_HASH_KEY
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 SECRET_NAME: Final = "copyrator-hash-key"  # noqa: S105 - a name
 _DATA_KEY: Final = "key"

@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.copies.sources.records import SourceReader, SourceRecord
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import (
@@ -30,6 +29,9 @@ from copyrator.kube.watch.informers import (
 from copyrator.kube.watch.reflector import OnChange, OnSynced
 from copyrator.kube.watch.store import Seen, seen
 from copyrator.workqueue.fairness import working_for
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 ALONE: Final = 4
 """Names in one namespace, of one kind, that have a watch each."""

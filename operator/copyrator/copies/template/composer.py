@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -39,7 +39,9 @@ from copyrator.copies.template.composition import Composition, Part, Reading
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
 from copyrator.copies.template.scope import Entry, TemplateError
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 COMPOSED_OBJECTS: Final = 500  # limit: templates
 """Objects that all entries of spec.sources may select together."""

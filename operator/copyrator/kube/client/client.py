@@ -10,7 +10,7 @@ import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -37,7 +37,9 @@ from copyrator.kube.client.transport import (
 from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
-from copyrator.metrics import Metrics
+
+if TYPE_CHECKING:
+    from copyrator.metrics import Metrics
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # limit: objects as the API server has them
 """Bytes of one page of a list: a larger one is requested again, with fewer objects."""

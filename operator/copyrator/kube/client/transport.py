@@ -28,11 +28,12 @@ from copyrator.kube.client.connection import Connection
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
-from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import FairLimit, tenant
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
+
+    from copyrator.metrics import Metrics
 
 TENANT_READS: Final = 4  # limit: fairness between namespaces
 """Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):

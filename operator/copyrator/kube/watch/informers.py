@@ -12,16 +12,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import NAMESPACES, Resource
 from copyrator.kube.watch.namespace_polls import NamespacePolls, Presence
 from copyrator.kube.watch.reflector import DEFAULT_TIMING, OnChange, OnSynced, Reflector, Timing
 from copyrator.kube.watch.store import Share, WantedNames
-from copyrator.metrics import Metrics
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,16 @@ import enum
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.pages import METADATA_WATCH
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults, OnChange, OnSynced, Timing
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,12 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import count
-from copyrator.kube.client.client import KubeClient, WatchEvent
 from copyrator.kube.client.connection import Permit
-from copyrator.kube.client.pages import BOOKMARK
+from copyrator.kube.client.pages import BOOKMARK, WatchEvent
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Gone, NotFound, Unreachable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.store import (
@@ -32,8 +31,11 @@ from copyrator.kube.watch.store import (
     WantedNames,
     version_of,
 )
-from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import TimeSlice, working_for
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
