@@ -25,6 +25,11 @@ Objects are named as kubectl does it: `describe bundle web`, `describe bundle/we
 namespace `describe bundle team-a/web`, `describe bundle/team-a/web`. `get`, `suspend` and `resume`
 take several: `get bundle web api`, `get bundle/web rule/creds`.
 
+`-o jsonpath=TEMPLATE` is [kubectl's](https://kubernetes.io/docs/reference/kubectl/jsonpath/), for
+what `-o json` prints, as in `get bundles -o jsonpath='{{.items[*].metadata.name}}'`.
+Filters compare two values; `&&`, `||` and regular expressions aren't supported, as in kubectl.
+`get --sort-by` takes a column (`age`) or a path (`.metadata.name`).
+
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
 changes found (a usage error of `plan` is 1); 130 interrupted.
 """

@@ -526,6 +526,39 @@ def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, seen):
     assert f"there is no CopyratorRule nope in the namespace {home}" in said
 
 
+def test_an_object_is_its_kind_and_name_as_for_kubectl(stage, seen):
+    word, copied = seen
+    home, there = stage.home, copied[0]
+    both = stage.types(f"get rule/{word} copy/{there}/{word} -n {home} -o name").split()
+    assert both == [f"copyratorrule.flant.com/{word}", f"secret/{word}"]
+    assert f"Name:          {home}/{word}\n" in stage.types(f"describe rule/{word} -n {home}")
+    for typed in (
+        f"why secret/{there}/{word}",
+        f"why copy/{word} -n {there}",
+        f"why {there}/{word}",
+    ):
+        said = stage.types(typed)
+        assert said.startswith(f"Secret {there}/{word} exists and carries the marks of the rule ")
+    assert f"Secret {there}/{word}" in stage.types(f"tree rule/{home}/{word}")
+    assert f"rule {home}/{word} reconciled" in stage.types(f"reconcile rule/{word} -n {home}")
+    said = stage.types(f"get rule/{word} {word} -n {home}", code=2)
+    assert f"{word!r} has no kind, and the first name has one: rule/{word}" in said
+
+
+def test_a_list_is_sorted_and_printed_by_jsonpath(stage, seen):
+    word, copied = seen
+    typed = f"get copies -A --rule {stage.home}/{word}"
+    template = "{range.items[*]}{.metadata.namespace}/{.metadata.name};{end}"
+    shown = stage.types(f"{typed} --sort-by .metadata.namespace -o jsonpath={template}")
+    assert shown == "".join(f"{there}/{word};" for there in sorted(copied))
+    by_age = stage.types(f"{typed} --sort-by age -o jsonpath={{.items[*].kind}}")
+    assert by_age.split() == ["Secret"] * len(copied)
+    said = stage.types(f"{typed} --sort-by nonsense", code=1)
+    assert "nonsense is neither a column nor a field of what was found" in said
+    one = f"rule/{word} -n {stage.home} -o jsonpath={{.object.metadata.name}}"
+    assert stage.types(f"describe {one}") == word
+
+
 def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, seen):
     word, _ = seen
     for typed in (f"{stage.home}/nope", "nope"):

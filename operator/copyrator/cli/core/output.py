@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from copyrator.cli.core.jsonpath import JsonPathTemplate
+
 GAP = 2
 """Spaces between two columns."""
 NARROWEST = 24
@@ -71,22 +73,45 @@ class Kind(enum.StrEnum):
     VERSION = "Version"
 
 
-def _output(
-    allowed: Sequence[Format], default: Format | None, text: str
-) -> Callable[[Command], Command]:
-    choice = click.Choice(allowed, case_sensitive=False)
+class _FormatType(click.Choice[Format]):
+    """A format, or ``jsonpath=TEMPLATE``: JSON that `dump` prints by the template."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Format:
+        word, _, text = str(value).partition("=")
+        if word != "jsonpath" or ctx is None:
+            return super().convert(value, param, ctx)
+        from copyrator.cli.core.jsonpath import JsonPathError, parse_template
+
+        try:
+            ctx.meta[_TEMPLATE] = parse_template(text)
+        except JsonPathError as error:
+            self.fail(f"the template of jsonpath: {error}", param, ctx)
+        return Format.JSON
+
+
+_TEMPLATE = f"{__name__}.template"
+"""The template in a context's `meta`."""
+
+
+def _output(allowed: Sequence[Format], default: Format | None) -> Callable[[Command], Command]:
     return click.option(
-        "-o", "--output", "shape", type=choice, default=default, help=text, metavar="FORMAT"
+        "-o",
+        "--output",
+        "shape",
+        type=_FormatType(allowed, case_sensitive=False),
+        default=default,
+        help=f"Output format: {', '.join(allowed)} or jsonpath=TEMPLATE.",
+        metavar="FORMAT",
     )
 
 
-output_option = _output(
-    list(Format), Format.TABLE, "Output format: table, wide, json, yaml or name."
-)
+output_option = _output(list(Format), Format.TABLE)
 MACHINE = (Format.JSON, Format.YAML, Format.NAME)
-object_option = _output(MACHINE, None, "Output format: json, yaml or name.")
+object_option = _output(MACHINE, None)
 """For commands that print a sentence about one object; without it ``shape`` is None."""
-answer_option = _output(MACHINE[:2], None, "Output format: json or yaml.")
+answer_option = _output(MACHINE[:2], None)
 """For commands that print sentences or findings; without it ``shape`` is None."""
 
 
@@ -101,6 +126,8 @@ class Column:
     below: bool = False
     """On a terminal it is no column: the text follows on a line of its own, where it isn't empty.
     """
+    order: Callable[[Any], Any] | None = None
+    """What a row is sorted by; default: its cell."""
     spare: int = 0
     """On a terminal that is too narrow the column with the highest number above 0 is omitted
     first."""
@@ -297,14 +324,28 @@ def typed(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump(document: Mapping[str, Any], shape: Format) -> None:
-    """Print an object of the cluster, or a `typed` document, as JSON or YAML."""
+    """Print an object of the cluster, or a `typed` document, as JSON, YAML or by a template."""
     value = {"apiVersion": document["apiVersion"], "kind": document["kind"], **document}
-    if shape is Format.JSON:
+    context = click.get_current_context(silent=True)
+    if context is not None and (template := context.meta.get(_TEMPLATE)):
+        _print_by(template, value)
+    elif shape is Format.JSON:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
         import yaml
 
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def _print_by(template: JsonPathTemplate, value: Any) -> None:
+    """Without a line feed at the end, as kubectl; on a terminal without control characters."""
+    from copyrator.cli.core.jsonpath import JsonPathError
+
+    try:
+        text = template.render(value)
+    except JsonPathError as error:
+        raise click.ClickException(f"the template of jsonpath: {error}") from None
+    click.echo(printable(text) if _terminal() else text, nl=False)
 
 
 def reference(body: Mapping[str, Any]) -> str:

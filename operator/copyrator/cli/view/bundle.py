@@ -6,7 +6,7 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -193,7 +193,7 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
     """The columns of `get bundles`; a row is a BundleView."""
     name, ready, reason, since = rows.common_columns(now)
     of_body = [rows.NAMESPACE, name, ready, since] if namespaces else [name, ready, since]
-    columns = [replace(one, value=_of_body(one)) for one in of_body]
+    columns = [_of_body(one) for one in of_body]
     columns.insert(-1, replace(reason, value=lambda view: view.reason))
     return [
         *columns,
@@ -202,12 +202,18 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
         Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
         Column("FROM", _source, wide=True),
         Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
+        _of_body(rows.age_column("AGE", rows.created, now, wide=True)),
         Column("MESSAGE", lambda view: view.trouble, below=True),
     ]
 
 
-def _of_body(column: Column) -> Callable[[BundleView], str]:
-    return lambda view: column.value(view.body)
+def _of_body(column: Column) -> Column:
+    value, order = column.value, column.order
+    return replace(
+        column,
+        value=lambda view: value(view.body),
+        order=order and (lambda view: order(view.body)),
+    )
 
 
 def _raw(view: BundleView) -> Body:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,23 @@ def age(stamp: object, now: datetime) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def age_column(
+    head: str, stamp: Callable[[Body], object], now: datetime, *, wide: bool = False, spare: int = 0
+) -> Column:
+    """A column of ages; it is sorted by time, the newest first."""
+
+    def order(body: Body) -> float | None:
+        moment = parse_time(stamp(body))
+        return None if moment is None else (now - moment).total_seconds()
+
+    return Column(head, lambda body: age(stamp(body), now), wide=wide, order=order, spare=spare)
+
+
+def created(body: Body) -> object:
+    """The time at which the object was created."""
+    return body["metadata"].get("creationTimestamp")
 
 
 def until(stamp: object, now: datetime) -> str:
@@ -131,7 +148,7 @@ def common_columns(now: datetime) -> tuple[Column, ...]:
         NAME,
         Column("READY", lambda body: str(ready(body).get("status") or "-")),
         Column("REASON", lambda body: reason_of(ready(body))),
-        Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now), spare=2),
+        age_column("SINCE", lambda body: ready(body).get("lastTransitionTime"), now, spare=2),
     )
 
 
@@ -173,7 +190,7 @@ def copy_columns(now: datetime) -> list[Column]:
     return [
         Column("KIND", lambda body: str(body["kind"])),
         NAME,
-        Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now)),
+        age_column("AGE", created, now),
         Column("RULE", lambda body: annotation(body, names.ANN_RULE)),
         Column("SOURCE", lambda body: annotation(body, names.ANN_SOURCE), wide=True),
     ]

@@ -222,9 +222,7 @@ def rule_columns(now: datetime) -> list[Column]:
         Column("PENDING", of(lambda view: view.counts.pending), wide=True),
         Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
         Column("CERTIFICATE", of(_first_end), wide=True),
-        Column(
-            "AGE", lambda body: rows.age(body["metadata"].get("creationTimestamp"), now), wide=True
-        ),
+        rows.age_column("AGE", rows.created, now, wide=True),
         Column("MESSAGE", of(lambda view: view.trouble), below=True),
     ]
 
