@@ -8,7 +8,9 @@
 # TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), DOWNLOAD=1
 # (download the control plane's programs from dl.k8s.io, github.com and get.helm.sh, instead of
 # compiling them), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that
-# cluster-up and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
+# cluster-up and cluster-down mean), REGISTRY (HOST/PATH of a release's image and chart),
+# RELEASE=--no-image (a release without the image, which needs root and Debian),
+# COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
 WORKERS ?= 5,4,2
@@ -70,8 +72,9 @@ image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 
 mutate: ## Run mutation tests; PACKAGE=api for one package, ONLY='globs.*' of it, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(if $(ONLY),--only "$(ONLY)") $(PACKAGE)
 
-release: ## Write wheel, image, chart, CRDs and checksums to dist/; RELEASE=--no-image without the image.
-	@$(RUN) python hack/release.py $(RELEASE)
+release: ## Write wheel, image, chart, CRDs and checksums to dist/, for REGISTRY; PUSH=1 pushes there.
+	@$(RUN) python hack/release.py $(if $(REGISTRY),--registry $(REGISTRY)) \
+		$(if $(filter-out 0,$(PUSH)),--push) $(RELEASE)
 
 audit: ## List known vulnerabilities of the locked packages; fails too if no service responds.
 	@$(RUN) python hack/audit.py

@@ -2,6 +2,10 @@
 
 The version stands in `copyrator.__version__` alone; tests hold the chart to it. The same commit
 gives the same bytes. `--no-image` leaves the image out, for machines without root or Debian.
+
+With `--registry`, the chart pulls the image from there, and INSTALL.md has the README's commands
+for that release. `--push` pushes both, with the credentials of `docker login`: the chart to
+REGISTRY/charts/copyrator, the image as it is in dist/ to REGISTRY/copyrator.
 """
 
 from __future__ import annotations
@@ -9,21 +13,28 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 import copyrator
 from images import machine, product
 from images.store import Store
 from localcluster.build import Programs
+from localcluster.bundle import is_loopback
 from localcluster.errors import LocalClusterError
+from localcluster.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "charts" / "copyrator"
 VERSION = copyrator.__version__
+REGISTRY = "ghcr.io/OWNER"
+FILES = f"https://github.com/OWNER/copyrator/releases/download/v{VERSION}"
+"""What the README's commands name, where OWNER stands for who publishes the release."""
 
 
 def main() -> None:
@@ -31,15 +42,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-image", action="store_true", help="leave the image out")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", metavar="DIRECTORY")
+    parser.add_argument("--registry", metavar="HOST/PATH", help="for image and chart")
+    parser.add_argument("--files", metavar="URL", help="where dist/ is published")
+    parser.add_argument("--push", action="store_true", help="push image and chart to --registry")
     options = parser.parse_args()
+    if options.push and not options.registry:
+        parser.error("--push requires --registry")
     try:
-        build(options.output, image=not options.no_image)
+        build(options.output, options.registry, options.files, image=not options.no_image)
+        if options.push:
+            push(options.output, options.registry)
     except LocalClusterError as error:
         sys.exit(str(error))
 
 
-def build(output: Path, *, image: bool) -> None:
+def build(
+    output: Path, registry: str | None = None, files: str | None = None, *, image: bool
+) -> None:
     """Build into `output`, which is emptied before.
+
+    Args:
+        output: the directory.
+        registry: from where image and chart are pulled.
+        files: the URL under which the directory is published; default: its own path.
+        image: also the image.
 
     Raises:
         LocalClusterError: a tool is missing, or failed.
@@ -49,12 +75,33 @@ def build(output: Path, *, image: bool) -> None:
     # What else would be the time of the build becomes the time of the commit.
     when = _printed("git", "-C", str(ROOT), "log", "-1", "--format=%ct")
     wheel(output, when)
-    chart(output)
+    chart(output, registry)
     crds(output)
+    if registry:
+        install_notes(output, registry, files or str(output))
     if image:
         for variant in ("", product.KEYLESS):
             archive(output, variant)
     checksums(output)
+
+
+def push(output: Path, registry: str) -> None:
+    """Push the chart, and the images that were built.
+
+    Raises:
+        LocalClusterError: a tool is missing, or the registry refused.
+    """
+    local = is_loopback(registry.partition("/")[0])
+    package = str(output / f"copyrator-{VERSION}.tgz")
+    plain = ("--plain-http",) if local else ()
+    helm = Programs.default().find(("helm",))["helm"]
+    _run(str(helm), "push", package, f"oci://{registry}/charts", *plain)
+    insecure = ("--dest-tls-verify=false",) if local else ()
+    for path in sorted(output.glob("*.oci.tar")):
+        machine.install({"skopeo"} if machine.find("skopeo") is None else (), Progress.on_stderr())
+        variant = product.KEYLESS if product.KEYLESS in path.name else ""
+        to = (f"oci-archive:{path}", f"docker://{registry}/copyrator:{VERSION}{variant}")
+        _run(machine.program("skopeo"), "copy", "--preserve-digests", *insecure, *to)
 
 
 def wheel(output: Path, when: str) -> None:
@@ -65,11 +112,29 @@ def wheel(output: Path, when: str) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def chart(output: Path) -> None:
-    """Package the chart; its version is the operator's."""
+def chart(output: Path, registry: str | None) -> None:
+    """Package the chart, whose version is the operator's and whose image is that of `registry`."""
     helm = Programs.default().find(("helm",))["helm"]
     own = ("--version", VERSION, "--app-version", VERSION)
-    _printed(str(helm), "package", str(CHART), *own, "--destination", str(output))
+    with tempfile.TemporaryDirectory() as directory:
+        source = shutil.copytree(CHART, Path(directory) / "copyrator")
+        if registry:
+            values = source / "values.yaml"
+            text = values.read_text(encoding="utf-8")
+            default = r"(?m)^(image:\n +#.*\n +repository: )copyrator$"
+            text, count = re.subn(default, rf"\g<1>{registry}/copyrator", text)
+            assert count == 1, "values.yaml begins its image otherwise"
+            values.write_text(text, encoding="utf-8")
+        _printed(str(helm), "package", str(source), *own, "--destination", str(output))
+
+
+def install_notes(output: Path, registry: str, files: str) -> None:
+    """Write the README's commands, for this release."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Install\n")[2].partition("\n## ")[0]
+    commands = re.findall(r"^```sh\n.*?^```\n", section, re.MULTILINE | re.DOTALL)[0]
+    commands = commands.replace(REGISTRY, registry).replace(FILES, files)
+    (output / "INSTALL.md").write_text(f"## Install\n\n{commands}", encoding="utf-8")
 
 
 def crds(output: Path) -> None:
@@ -106,6 +171,12 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uname = entry.gname = ""
     entry.mode = 0o755 if entry.isdir() else 0o644
     return entry
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, check=False)
+    if done.returncode != 0:
+        raise LocalClusterError(f"{' '.join(command[:2])} …: exit code {done.returncode}")
 
 
 def _printed(*command: str) -> str:

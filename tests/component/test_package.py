@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import subprocess
 import sys
-import sysconfig
-import tomllib
 import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,7 +11,7 @@ from threading import Thread
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from tests.installed_wheel import installed, needed, pip, run, top_level
 
 from copyrator import __version__
 from copyrator.signatures.keyless import MISSING
@@ -61,47 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and links to the dependencies that these tests run with."""
-    venv = tmp_path_factory.mktemp("venv")
-    run(sys.executable, "-m", "venv", "--without-pip", str(venv))
-    (site,) = (venv / "lib").glob("python3.*/site-packages")
-    for name in needed():
-        for top in top_level(name):
-            (site / top).symlink_to(Path(sysconfig.get_path("purelib"), top))
-    pip(venv / "bin", "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
-    return venv / "bin"
-
-
-def top_level(name: str) -> set[str]:
-    """The files and folders that a package has in site-packages."""
-    files = importlib.metadata.files(name) or ()
-    return {path.parts[0] for path in files} - {"..", "__pycache__"}
-
-
-def needed() -> set[str]:
-    """What the project depends on, also indirectly, on this Python."""
-    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    found: set[str] = set()
-    waiting = [Requirement(line) for line in dependencies]
-    while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        if name not in found and (not wanted.marker or wanted.marker.evaluate({"extra": ""})):
-            found.add(name)
-            waiting += map(Requirement, importlib.metadata.requires(name) or ())
-    return found
-
-
-def pip(bin_folder: Path, *command: str) -> str:
-    """Run these tests' pip for another environment."""
-    python = str(bin_folder / "python")
-    return run(sys.executable, "-m", "pip", "--quiet", "--python", python, *command)
-
-
-def run(*command: str) -> str:
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    return installed(wheel, tmp_path_factory.mktemp("venv"))
 
 
 def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+import release
 from demo.chart import ROOT
 
 DOCUMENTS = (
@@ -72,6 +73,12 @@ def commands(document: str, section: str | None = None) -> list[str]:
             joined = _QUOTED.sub(lambda quoted: re.sub(r"\n\s*", " ", quoted[0]), joined)
             found += [line.strip() for line in joined.splitlines()]
     return [line for line in found if shlex.split(line, comments=True)]
+
+
+def released(command: str, registry: str, files: Path) -> str:
+    """A command as it reads for a release in a local registry, which has no TLS."""
+    command = command.replace(release.REGISTRY, registry).replace(release.FILES, str(files))
+    return re.sub(r"(oci://\S+)", r"\1 --plain-http", command)
 
 
 def links(document: str) -> list[Path]:

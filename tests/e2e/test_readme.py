@@ -1,5 +1,6 @@
 """Every command and manifest of the documents is real: run, applied, or the same as a file."""
 
+import os
 import re
 import shlex
 import shutil
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e import stalls
-from tests.e2e.documents import DOCUMENTS, blocks, commands, links
+from tests.e2e.documents import DOCUMENTS, blocks, commands, links, released
 from tests.e2e.operator_process import HANG
+from tests.installed_wheel import installed
 
+import release
 from copyrator.cli.core.run import run
 from demo.chart import ROOT, Rendered, render
 from demo.stage import OperatorProcess
@@ -89,10 +92,11 @@ def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(tmp_path):
 class Reader:
     """Follows a document with the files of the repository around it.
 
-    Three things differ from a reader's cluster. The operator's image can't run here, so once the
-    chart is installed its process is started under the chart's service account. And the registry
-    of the examples is replaced by the local one, which holds the example's bundle: what the
-    documents ask of the reader. Nor can the image run before Helm uninstalls; tests/node sees it.
+    What differs from a reader's cluster: chart and wheel are released to the local registry, which
+    also takes the place of the examples', with their bundle. The image can't run here, so once the
+    chart is installed the operator's process is started under its service account, and nobody waits
+    for pods, which the doctor misses. Nor can the image run before Helm uninstalls. pipx would ask
+    a package index. tests/node does all of this.
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -104,6 +108,10 @@ class Reader:
         for path in (self._home / "examples" / "bundles").glob("*.yaml"):
             path.write_text(self._with_local_registry(path.read_text()))
         push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "1.0.0")
+        self._dist = directory / "dist"
+        release.build(self._dist, cluster.registry, image=False)
+        release.push(self._dist, cluster.registry)
+        self._programs = ""
 
     def __enter__(self):
         return self
@@ -113,18 +121,29 @@ class Reader:
             assert self.operator.stop() == 0, self.operator.tail()
 
     def types(self, command: str) -> None:
+        command = released(command, self.cluster.registry, self._dist)
+        if command.startswith("pipx install "):
+            wheel = Path(command.removeprefix("pipx install "))
+            self._programs = f"{installed(wheel, self._home / 'venv')}{os.pathsep}"
+            return
+        if command.startswith("helm install "):
+            command = command.replace(" --wait", "")
         if command.startswith("helm uninstall "):
             command += " --no-hooks"
+        environment = self.cluster.environment()
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=self._home,
-            env=self.cluster.environment(),
+            env=environment | {"PATH": self._programs + environment["PATH"]},
             capture_output=True,
             text=True,
             timeout=150,
             check=False,
         )
         log = self.operator.tail(40) if self.operator else ""
+        if command == "copyrator doctor":
+            assert re.findall(r"^FAIL (.*?):", done.stdout, re.MULTILINE) == ["Pods"], done.stdout
+            return
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}\n{log}"
         if command.startswith("helm install "):
             self._start_operator(dict(re.findall(r"--set (rules\S+)=(\S+)", command)))

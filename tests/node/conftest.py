@@ -6,14 +6,17 @@ failure. COPYRATOR_NODE_KEEP=1 leaves everything running, to look at it; the nex
 
 import json
 import os
-import secrets
 import signal
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.node.skipping import fail_ci_that_ran_nothing, say_what_was_skipped
 
+import release
 from images import machine, product
 from images.machine import UnsuitableMachineError
 from images.store import Store
@@ -112,10 +115,21 @@ def cluster(node: RealNode) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def images(cluster: Cluster, store: Store) -> dict[str, str]:
-    """References by which the node pulls the operator's and werf's image."""
-    tag = f"t{secrets.token_hex(4)}"  # digits alone would be a number to Helm
-    return {
-        "operator": product.operator(store).push(cluster.registry, "copyrator", tag),
-        "werf": product.werf(store).push(cluster.registry, "werf", tag),
-    }
+def werf_image(cluster: Cluster, store: Store) -> str:
+    """The reference by which the node pulls werf's image."""
+    return product.werf(store).push(cluster.registry, "werf", "standin")
+
+
+@pytest.fixture(scope="session")
+def dist(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A release: image and chart in the cluster's registry, the files on a web server."""
+    output = tmp_path_factory.mktemp("release") / "dist"
+    handler = partial(SimpleHTTPRequestHandler, directory=str(output))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        release.build(
+            output, cluster.registry, f"http://127.0.0.1:{server.server_port}", image=True
+        )
+        release.push(output, cluster.registry)
+        yield output
+        server.shutdown()

@@ -1,8 +1,9 @@
 """Installed for real, as the README says: one release from `helm install` to `helm uninstall`.
 
-The tests are its story and run in this order. Everything is the product's own: the image from the
-Dockerfile, the chart with its rights, pods that the kubelet runs under the restricted profile. What
-differs from a reader's cluster: the image comes from a local registry, and so does werf's stand-in.
+The tests are its story and run in this order. Everything is the product's own and comes from a
+release (`make release`): image, chart and wheel, in pods that the kubelet runs under the restricted
+profile. What differs from a reader's cluster: the release is in a local registry, without TLS, and
+so is werf's stand-in.
 """
 
 import json
@@ -12,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,10 +21,12 @@ from tests.e2e.documents import commands
 from tests.node.conftest import FIGURES
 
 from demo.chart import ROOT
+from images import machine
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 from localcluster.cluster import REGISTRY_ADDRESSES
+from localcluster.progress import Progress
 from localcluster.waiting import eventually
 
 HOME, TEAM, APPS = "copyrator", "team-a", "apps"
@@ -31,6 +34,7 @@ RULE_PATH = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/registry-creds"
 BUNDLE_PATH = f"/apis/operator.werf.dev/v1/namespaces/{APPS}/bundles/hello"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 RULE = (ROOT / "examples" / "rules" / "secret.yaml").read_text()
+PROXY_EXCEPTIONS = ("NO_PROXY", "no_proxy")
 PATIENCE = 180.0
 """Seconds for what takes some on an idle machine: images are pulled, Python starts."""
 
@@ -40,28 +44,25 @@ pytestmark = pytest.mark.timeout(600)
 class Release:
     """The release of the README, and what people do with it."""
 
-    def __init__(self, cluster: Cluster, images: dict[str, str]) -> None:
+    def __init__(self, cluster: Cluster, werf_image: str, dist: Path) -> None:
         self.cluster = cluster
         self.api = cluster.api()
-        repository, _, tag = images["operator"].rpartition(":")
-        self._image = f"--set=image.repository={repository},image.tag={tag}"
-        self.werf_image = images["werf"]
-        werf = images["werf"].rpartition(":")[0]
+        self.helm_install, *self.further = commands(str(dist / "INSTALL.md"))
+        self.werf_image = werf_image
+        werf = werf_image.rpartition(":")[0]
         self._test = (
             f"--set=bundles.allowedImages={{{werf}}},bundles.timerInterval=5,"
             f"bundles.allowRegistryAddresses={{{REGISTRY_ADDRESSES}}}"
         )
 
     def install(self, *settings: str) -> None:
-        """The README's command, with the image that was built."""
-        (told,) = [one for one in commands("README.md") if one.startswith("helm install ")]
-        words = [word for word in shlex.split(told) if "image.repository" not in word]
-        words.remove("--set")
-        self._helm(*words[1:], self._image, self._test, *settings)
+        """The README's command, as it reads for this release."""
+        self._helm(*shlex.split(self.helm_install)[1:], "--plain-http", self._test, *settings)
 
     def upgrade(self, *settings: str) -> None:
+        chart = (f"oci://{self.cluster.registry}/charts/copyrator", "--plain-http")
         rest = ("--namespace", HOME, "--reuse-values", "--wait", "--timeout", "5m")
-        self._helm("upgrade", "copyrator", "charts/copyrator", *rest, *settings)
+        self._helm("upgrade", "copyrator", *chart, *rest, *settings)
 
     def uninstall(self) -> None:
         self._helm("uninstall", "copyrator", "--namespace", HOME, "--wait", "--timeout", "5m")
@@ -139,12 +140,12 @@ class Release:
 
 
 @pytest.fixture(scope="module")
-def release(cluster: Cluster, images: dict[str, str]) -> Iterator[Release]:
+def release(cluster: Cluster, werf_image: str, dist: Path) -> Release:
     for name in (HOME, TEAM, APPS):
         metadata = {"name": name, "labels": RESTRICTED}
         cluster.api().create("/api/v1/namespaces", {"metadata": metadata})
     push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "1.0.0")
-    return Release(cluster, images)
+    return Release(cluster, werf_image, dist)
 
 
 def test_helm_install_as_the_readme_says_brings_the_first_copy(release):
@@ -321,11 +322,19 @@ def test_helm_upgrade_rolls_the_pods_and_rewrites_nothing(release):
     assert after == copies
 
 
-def test_the_doctor_finds_no_fault(release):
-    command = (sys.executable, "-m", "copyrator", "doctor")
+def test_pipx_installs_the_command_line_whose_doctor_finds_no_fault(release, tmp_path):
+    """The README's further commands, with a package index for what the wheel depends on."""
+    machine.install({"pipx"} if machine.find("pipx") is None else (), Progress.on_stderr())
     environment = os.environ | release.cluster.environment()
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    environment |= {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path)}
+    environment |= {"PATH": f"{tmp_path}{os.pathsep}{environment['PATH']}"}
+    environment |= {name: f"127.0.0.1,{environment.get(name, '')}" for name in PROXY_EXCEPTIONS}
+    assert [command.split()[0] for command in release.further] == ["pipx", "copyrator"]
+    for command in release.further:
+        ran = subprocess.run(
+            shlex.split(command), env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "All checks passed." in ran.stdout
 
 

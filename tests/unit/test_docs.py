@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from copyrator import __version__
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.bundles.gates.catalog import VENDORED, all_gates
 from copyrator.bundles.gates.gate import Occasion
+from localcluster import pins
 from localcluster.standin import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,3 +175,83 @@ def test_kubectl_is_given_the_short_name_which_no_other_kind_has() -> None:
         if KUBECTL_BUNDLE.search(line) and "Rancher Fleet" not in line
     ]
     assert found == []
+
+
+README = (ROOT / "README.md").read_text()
+MEASURED = {
+    "1 object into 1,000 namespaces": "1 object into 1,000 namespaces",
+    "writes after a restart with 10,000 copies in sync": (
+        "writes after a restart with 10,000 copies in sync"
+    ),
+    "an edited or deleted copy is restored": "an edited or deleted copy is restored",
+    "an existing object of that name is overwritten": (
+        "an existing object of that name is overwritten"
+    ),
+    "requests per poll of a tag": "requests, open registry",
+    "writes to the API server per poll without a change": (
+        "writes to the API server per poll without a change"
+    ),
+    "CPU of 1,000 objects a minute": "CPU of 1,000 objects a minute",
+}
+"""Rows of the README's table, and of the comparison's."""
+
+
+def table_of(text: str, heading: str) -> dict[str, dict[str, str]]:
+    """The cells of a section's first table by row and column."""
+    lines = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
+def test_the_readmes_figures_are_those_of_the_comparison() -> None:
+    comparison = (ROOT / "docs" / "comparison.md").read_text()
+    shown = table_of(README, "Why not replicator, reflector or Flux")
+    measured = table_of(comparison, "Copying") | table_of(comparison, "Polling registries")
+    assert MEASURED.keys() < shown.keys()
+    for label, row in MEASURED.items():
+        there = measured[row]
+        assert shown[label]["Copyrator"] == there["Copyrator"], label
+        if "replicator" in there:
+            assert shown[label]["replicator"] == there["replicator"], label
+        else:
+            assert shown[label]["Flux"] == there["OCIRepository, tag"], label
+    fast = measured["1 object into 1,000 namespaces"]["replicator fast"]
+    assert f"rebuilt without the limit it takes {fast}." in README
+
+
+def test_the_readmes_zero_writes_and_cpu_time_are_those_of_the_last_benchmark() -> None:
+    lines = (ROOT / "docs" / "performance.md").read_text().splitlines()
+    shown = table_of(README, "Why not replicator, reflector or Flux")
+    for scenario, figure, label in (
+        ("A restart with 10000 copies in sync", "writes", "writes after a restart"),
+        ("1000 Bundles of 1000 repositories", "CPU time per minute", "CPU of 1,000 objects"),
+    ):
+        (median,) = [
+            line.split("|")[4].strip()
+            for line in lines
+            if line.startswith(f"| {scenario}") and f"| {figure} |" in line and "before" not in line
+        ]
+        (row,) = [row for name, row in shown.items() if name.startswith(label)]
+        assert row["Copyrator"] == median, label
+
+
+def test_the_readme_names_the_supported_versions_and_the_licence() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((ROOT / "charts" / "copyrator" / "Chart.yaml").read_text())
+    oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
+    others = [path.name.partition("-")[2] for path in pins.GO_DIR.glob("kubernetes-*")]
+    default = ".".join(
+        pins.pinned_version(pins.GO_DIR / "cluster", "k8s.io/kubernetes")[1:].split(".")[:2]
+    )
+    first, second, last = sorted([*others, default])
+    assert oldest == first
+    assert f"{oldest} or later, tested on {first}, {second} and {last};" in README
+    lowest, beyond = re.findall(r"3\.(\d+)", project["requires-python"])
+    assert f"Python 3.{lowest} to 3.{int(beyond) - 1}" in README
+    assert project["license"] == "Apache-2.0"
+    assert "[Apache-2.0](LICENSE)" in README
+    assert f"/v{__version__}/copyrator-{__version__}-py3-none-any.whl" in README

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+import copyrator
+import release
 from images import product
 from localcluster.build import Programs
 
@@ -138,6 +140,26 @@ def test_what_is_published_is_signed_and_attested() -> None:
     assert build["provenance"] == "mode=max"
     signed = [step["run"] for step in steps if "cosign sign" in step.get("run", "")]
     assert len(signed) == 3, "checksums, image and chart"
+
+
+def test_a_release_makes_what_the_readmes_commands_name() -> None:
+    """In the registry of the repository's owner: image, chart, and the files' URL in the notes."""
+    jobs = yaml.safe_load(RELEASE)["jobs"]
+    scripts = {
+        name: " ".join(step["run"] for step in job["steps"] if "run" in step)
+        for name, job in jobs.items()
+    }
+    for script in scripts.values():
+        assert 'echo "REGISTRY=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}" >> "$GITHUB_ENV"' in script
+    assert release.REGISTRY == "ghcr.io/OWNER"
+    (build,) = [step for step in jobs["image"]["steps"] if step.get("id") == "build"]
+    assert build["with"]["tags"].startswith("${{ env.REGISTRY }}/copyrator:")
+    assert "make release PUSH=1 RELEASE=--no-image" in scripts["chart"]
+    (files,) = [step["env"]["FILES"] for step in jobs["artifacts"]["steps"] if "FILES" in str(step)]
+    at = {"server_url": "https://github.com", "repository": "OWNER/copyrator"}
+    at |= {"ref_name": f"v{copyrator.__version__}"}
+    assert re.sub(r"\$\{\{ github\.(\w+) \}\}", lambda one: at[one[1]], files) == release.FILES
+    assert "--notes-file dist/INSTALL.md" in scripts["artifacts"]
 
 
 def test_ci_runs_what_a_person_runs_and_the_long_forms_once_a_week() -> None:

@@ -15,6 +15,7 @@ from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
 from tests.e2e.test_readme import Reader
 
+import release
 from demo.chart import CHART, ROOT
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
@@ -130,7 +131,9 @@ def upgraded(fresh):
     fresh.kubectl("apply", "-f", "-", input=yaml.safe_dump(rule))
     before = uid(fresh)
     (told,) = [one for one in commands("docs/installation.md") if "helm upgrade" in one]
-    fresh.helm(*shlex.split(told.replace("charts/copyrator", str(CHART)))[1:])
+    fresh.helm(
+        *shlex.split(told.replace(f"oci://{release.REGISTRY}/charts/copyrator", str(CHART)))[1:]
+    )
     assert uid(fresh) == before, "the Deployment was made anew"
     return fresh
 
