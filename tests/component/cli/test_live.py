@@ -20,6 +20,7 @@ from copyrator.cli.view.live import Live
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.resources import BUNDLES
 
 COPIES, HOURS = (20, 24) if LONG else (6, 10)
 
@@ -85,6 +86,23 @@ async def test_a_freeze_of_all_is_seen_at_once(cluster):
     cluster.object("configmaps", "default", "copyrator-freeze", data={"reason": "holidays"})
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
         assert live.now.freezes == [Freeze(reason="holidays")]
+
+
+async def test_freezes_that_may_not_be_read_are_named_where_there_are_bundles(cluster):
+    serve = cluster.serve
+
+    async def refuse(request):
+        if request.path.endswith("/configmaps/copyrator-freeze"):
+            return await error(403, "Forbidden")(request)
+        return await serve(request)
+
+    cluster.serve = refuse
+    async with watching(Connection(Endpoint(host=cluster.url))) as live:
+        assert live.now.denied == []
+        path = BUNDLES.path("team", "shop")
+        cluster.write(path, {"metadata": {"name": "shop", "namespace": "team"}})
+        denied = ["freezes (ConfigMap default/copyrator-freeze)"]
+        await until(lambda: live.now.denied == denied, f"{denied}: {live.now.denied}")
 
 
 class Guarded(FakeCluster):

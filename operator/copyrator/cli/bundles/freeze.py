@@ -57,11 +57,22 @@ class Frozen:
 
     freezes: tuple[Freeze, ...] = ()
     denied: tuple[str, ...] = ()
-    """What the user may not read."""
+    """What the user may not read: ``ConfigMap copyrator/copyrator-freeze``."""
 
     def sentences(self, now: datetime) -> list[str]:
         """A sentence for each freeze in force."""
-        return [sentence(one) for one in in_force(self.freezes, now)]
+        return [sentence(one) for one in self.in_force(now)]
+
+    def in_force(self, now: datetime) -> tuple[Freeze, ...]:
+        """Those that haven't ended."""
+        return tuple(in_force(self.freezes, now))
+
+    @property
+    def gap(self) -> str:
+        """What isn't known, as a sentence without its full stop; empty where all is."""
+        if not self.denied:
+            return ""
+        return f"whether deploys are frozen isn't known: you can't read {', '.join(self.denied)}"
 
 
 def freeze_of(namespace: Mapping[str, Any]) -> Freeze | None:
@@ -81,12 +92,12 @@ async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
 
 async def freezes_for(
     client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
-) -> tuple[Freeze, ...]:
+) -> Frozen:
     """What concerns a Bundle, as far as the user may read it."""
     own = bundle["metadata"]["namespace"]
     release = (bundle.get("spec") or {}).get("project_namespace") or own
     names = [one for one in dict.fromkeys((own, release)) if installation.settings.serves(one)]
-    return (await find_freezes(client, installation, names)).freezes
+    return await find_freezes(client, installation, names)
 
 
 async def find_freezes(
@@ -97,17 +108,23 @@ async def find_freezes(
     denied: list[str] = []
     home = installation.settings.namespace
     try:
-        freezes.append(await freeze_of_all(client, home))
+        freezes.append(of_all := await freeze_of_all(client, home))
+        if of_all is None and not installation.found:
+            denied.append(f"ConfigMap {CONFIG_MAP} (the operator wasn't found)")
     except errors.ApiError as error:
-        denied.append(error.message)
+        denied.append(_unread(f"ConfigMap {home}/{CONFIG_MAP}", error))
     for name in names:
         try:
             freezes.append(freeze_of(await client.get(NAMESPACES, None, name)))
         except errors.NotFound:
             continue
         except errors.ApiError as error:
-            denied.append(error.message)
+            denied.append(_unread(f"Namespace {name}", error))
     return Frozen(tuple(one for one in freezes if one is not None), tuple(denied))
+
+
+def _unread(what: str, error: errors.ApiError) -> str:
+    return what if isinstance(error, errors.Forbidden) else f"{what} ({error.message})"
 
 
 async def find_all_freezes(client: KubeClient, installation: Installation) -> Frozen:
@@ -119,7 +136,7 @@ async def find_all_freezes(client: KubeClient, installation: Installation) -> Fr
     try:
         bodies = await listed(client, NAMESPACES, None, metadata_only=True)
     except errors.ApiError as error:
-        return Frozen(of_all.freezes, (*of_all.denied, error.message))
+        return Frozen(of_all.freezes, (*of_all.denied, _unread("the list of Namespaces", error)))
     freezes = (freeze_of(body) for body in bodies)
     return Frozen((*of_all.freezes, *(one for one in freezes if one is not None)), of_all.denied)
 
@@ -130,7 +147,7 @@ async def check(client: KubeClient, installation: Installation, now: datetime) -
     frozen = in_force(there.freezes, now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
     if not said and there.denied:
-        return Check(WHAT, None, f"what is frozen can't be read: {there.denied[0]}")
+        return Check(WHAT, None, there.gap)
     if not said:
         return Check(WHAT, True, "nothing is frozen")
     more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""

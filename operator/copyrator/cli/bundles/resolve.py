@@ -176,7 +176,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
     if frozen.denied:
-        unread[FREEZE.name] = frozen.denied[0]
+        unread[FREEZE.name] = frozen.gap
     now = datetime.now(UTC)
     seen = ALL_SEEN
     if spec.promote_from:

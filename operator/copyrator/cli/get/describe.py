@@ -119,8 +119,9 @@ async def _parts(
     from copyrator.cli.view.bundle import BundleView, describe_bundle
 
     installation = await find_installation(client, home)
-    freezes = await freezes_for(client, installation, body)
-    return describe_bundle(BundleView(body, now, installation), freezes)
+    found = await freezes_for(client, installation, body)
+    view = BundleView(body, now, installation, found.in_force(now), found.gap)
+    return describe_bundle(view)
 
 
 async def _copy(

@@ -237,7 +237,7 @@ async def _get(
         for part in found:
             await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
-        freezes = await _freezes(client, found, style)
+        freezes, gap = await _freezes(client, found, style)
         if any(part.bodies for part in found) or watch:
             printers = _show(found, queries, style, freezes)
         else:
@@ -246,6 +246,8 @@ async def _get(
             prose([note], err=True)
         if freezes:
             prose([f"No deploy begins: {sentence(one)}." for one in freezes], err=True)
+        if gap:
+            prose([f"{gap[0].upper()}{gap[1:]}."], err=True)
         if watch:
             (part,) = found
             async for change in changes_of(client, part.watched):
@@ -255,12 +257,13 @@ async def _get(
 
 async def _freezes(
     client: KubeClient, found: Sequence[_Found], style: _Style
-) -> tuple[Freeze, ...]:
-    """The freezes in force for the Bundles that are shown, as far as they can be read."""
+) -> tuple[tuple[Freeze, ...], str]:
+    """The freezes in force for the Bundles that are shown, and what isn't known about them."""
     bodies = [body for part in found if part.what == "bundles" for body in part.bodies]
     if not bodies or style.shape not in (Format.TABLE, Format.WIDE):
-        return ()
+        return (), ""
     from copyrator.cli.bundles.freeze import (  # noqa: PLC0415 - only for Bundles
+        Frozen,
         find_all_freezes,
         find_freezes,
     )
@@ -275,10 +278,10 @@ async def _freezes(
             read = await find_all_freezes(client, installation)
         else:
             read = await find_freezes(client, installation, sorted(places))
-    except errors.ApiError:
-        return ()
+    except errors.ApiError as error:
+        return (), Frozen(denied=(f"where the operator is ({error.message})",)).gap
     concerned = {one for body in bodies for one in freezes_of(body, read.freezes, now)}
-    return tuple(one for one in read.freezes if one in concerned)
+    return tuple(one for one in read.freezes if one in concerned), read.gap
 
 
 def _release_of(body: rows.Body) -> object:

@@ -256,8 +256,9 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
     ):
         polled = await _polled(client, installation, bundle)
         found = await freezes
-        view = BundleView(await known, datetime.now(UTC), installation)
-    lines = list(explain_bundle(view, polled, found))
+        now = datetime.now(UTC)
+        view = BundleView(await known, now, installation, found.in_force(now), found.gap)
+    lines = list(explain_bundle(view, polled))
     state = {
         **_state(bundle),
         "deployed": version(view.status.deployed),

@@ -83,6 +83,8 @@ class BundleView:
     installation: Installation | None = None
     freezes: Sequence[Freeze] = ()
     """Those in force for it, as far as they are known; they needn't be in its status."""
+    unknown_freezes: str = ""
+    """What isn't known about freezes, as a sentence without its full stop."""
 
     @cached_property
     def status(self) -> BundleStatus:
@@ -226,14 +228,14 @@ def _source(view: BundleView) -> str:
     return f"{spec.get('registry') or '-'}/{spec.get('repo') or '-'}"
 
 
-def describe_bundle(view: BundleView, freezes: Sequence[Freeze] = ()) -> Iterator[Detail]:
-    """The parts of `describe` and of a page, of a Bundle which these freezes concern."""
+def describe_bundle(view: BundleView) -> Iterator[Detail]:
+    """The parts of `describe` and of a page."""
     status, now = view.status, view.now
-    if freezes:
-        view = replace(view, freezes=in_force(freezes, now))
     yield from rows.describe_head(view.body, now)
     for one in view.freezes:
         yield Detail("Frozen", sentence(one))
+    if view.unknown_freezes:
+        yield Detail("Frozen", f"unknown: {view.unknown_freezes}")
     yield Detail("Source", _source(view))
     yield Detail("Version", _raw(view).get("version") or "latest")
     where = _raw(view).get("project_namespace") or view.name.namespace

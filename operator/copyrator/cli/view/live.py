@@ -90,6 +90,8 @@ class Live:
     _installation: Installation | None = None
     _read_freezes: Sequence[Freeze] = ()
     """Those that are read, and not watched."""
+    _unread_freezes: Sequence[str] = ()
+    """What may not be read of them."""
     _copies: SeenCopies = field(default_factory=SeenCopies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
@@ -139,7 +141,7 @@ class Live:
             copies=self._copies,
             namespaces=sorted(self._places or self._places_of_copies()),
             faults=list(self._faults()),
-            denied=list(self._denied),
+            denied=[*self._denied, *self._denied_freezes()],
             freezes=[*self._read_freezes, *self._frozen.values()],
             loading=list(self._loading()),
         )
@@ -228,9 +230,9 @@ class Live:
         """Read again what freezes all namespaces, which isn't watched: few may list ConfigMaps."""
         while True:
             await asyncio.sleep(FREEZES)
-            before = self._read_freezes
+            before = self._read_freezes, self._unread_freezes
             await self._read_all_freezes()
-            if self._read_freezes != before:
+            if (self._read_freezes, self._unread_freezes) != before:
                 self.tell()
 
     async def _read_all_freezes(self) -> None:
@@ -239,7 +241,11 @@ class Live:
                 self._installation = await find_installation(self.client)
             places = () if self.scope is None else (self.scope,)
             found = await find_freezes(self.client, self._installation, places)
-            self._read_freezes = found.freezes
+            self._read_freezes, self._unread_freezes = found.freezes, found.denied
+
+    def _denied_freezes(self) -> Iterator[str]:
+        if self._bundles and self._unread_freezes:
+            yield f"freezes ({', '.join(self._unread_freezes)})"
 
     def _look_for_kinds(self) -> None:
         """Watch the kinds that rules name and that aren't watched yet."""

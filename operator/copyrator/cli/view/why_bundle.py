@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -22,7 +21,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import Freeze, in_force, sentence
+from copyrator.api.freeze import sentence
 from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count, times
@@ -128,15 +127,8 @@ _OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered", "NotAVersion"}
 """Reasons for which a tag doesn't match."""
 
 
-def explain_bundle(
-    view: BundleView, polled: Collection[Ref] = (), freezes: Collection[Freeze] = ()
-) -> Iterator[str]:
-    """One sentence a line.
-
-    `polled` are the objects of all Bundles that no watch covers, `freezes` those that concern it.
-    """
-    if freezes:
-        view = replace(view, freezes=in_force(freezes, view.now))
+def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[str]:
+    """One sentence a line; `polled` are the objects of all Bundles that no watch covers."""
     spec, status, now = view.spec, view.status, view.now
     shown, deployed = f"Bundle {view.name}", status.deployed
     if deployed.version:
@@ -156,6 +148,8 @@ def explain_bundle(
     if all(one.name != FREEZE.name for one in status.gates):
         for one in view.freezes:
             yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
+        if view.unknown_freezes:
+            yield f"  {FREEZE.name}: unknown: {view.unknown_freezes}."
     yield from explain_next(spec, status, now)
     yield from _trust(status)
     yield from _soak(view)

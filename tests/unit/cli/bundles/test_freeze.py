@@ -15,10 +15,10 @@ from copyrator.cli import cli
 from copyrator.cli.bundles.freeze import _Until, check, freezes_for
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
-from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.kube.client.pages import Page
-from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS, Resource
 from copyrator.settings.config import Settings
 
@@ -74,8 +74,12 @@ class FakeClient:
     """Namespaces with their annotations, and the ConfigMap's data; None is what may not be read."""
 
     def __init__(
-        self, namespaces: dict[str, str | None] | None, config: dict[str, str] | None = None
+        self,
+        namespaces: dict[str, str | None] | None,
+        config: dict[str, str] | None = None,
+        denied: ApiError | None = None,
     ) -> None:
+        self.denied = denied
         self.namespaces = namespaces
         self.config = config
         self.asked: list[str] = []
@@ -84,6 +88,8 @@ class FakeClient:
         self.asked.append(name)
         if resource is CONFIGMAPS:
             assert (namespace, name) == ("home", "copyrator-freeze")
+            if self.denied is not None:
+                raise self.denied
             if self.config is None:
                 raise NotFound
             return {"metadata": {"namespace": "home"}, "data": self.config}
@@ -105,6 +111,9 @@ class FakeClient:
         yield Page([self.body(name) for name in self.namespaces], "1")
 
 
+UNKNOWN = "whether deploys are frozen isn't known: you can't read"
+
+
 def doctor(client: FakeClient, installation: Installation = HERE) -> Check:
     return asyncio.run(check(client, installation, NOW))  # type: ignore[arg-type]
 
@@ -116,7 +125,7 @@ def doctor(client: FakeClient, installation: Installation = HERE) -> Check:
         (FakeClient({"a": '{"until": "2026-11-25T12:00:00Z"}'}), True, "nothing is frozen"),
         (FakeClient({"a": "why"}), None, "namespace a is frozen: why"),
         (FakeClient({}, {}), None, "all namespaces are frozen: no reason is given"),
-        (FakeClient(None), None, "what is frozen can't be read: you may not"),
+        (FakeClient(None), None, f"{UNKNOWN} the list of Namespaces"),
         (FakeClient(None, {"reason": "x"}), None, "all namespaces are frozen: x"),
     ],
 )
@@ -143,12 +152,52 @@ def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
 def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
     client = FakeClient({"team": "t", "release": "r", "other": "o"}, {"reason": "a"})
     found = asyncio.run(freezes_for(client, HERE, BUNDLE))  # type: ignore[arg-type]
-    assert [(one.namespace, one.reason) for one in found] == [
+    assert [(one.namespace, one.reason) for one in found.in_force(NOW)] == [
         ("", "a"),
         ("team", "t"),
         ("release", "r"),
     ]
-    lines = list(explain_bundle(BundleView(BUNDLE, NOW, HERE), freezes=found))
+    assert found.gap == ""
+    view = BundleView(BUNDLE, NOW, HERE, found.in_force(NOW), found.gap)
+    lines = list(explain_bundle(view))
     assert "  freeze: nothing waits, but no deploy would begin: namespace team is frozen: t." in (
         lines
     )
+
+
+ABSENT = Installation(settings=Settings(namespace="home"), namespace="home")
+
+
+@pytest.mark.parametrize(
+    ("client", "installation", "gap"),
+    [
+        (FakeClient(None), HERE, f"{UNKNOWN} Namespace team, Namespace release"),
+        (FakeClient({}), HERE, ""),
+        (
+            FakeClient({}),
+            ABSENT,
+            f"{UNKNOWN} ConfigMap copyrator-freeze (the operator wasn't found)",
+        ),
+        (FakeClient({}, {"reason": "a"}), ABSENT, ""),
+        (
+            FakeClient({}, denied=Forbidden("no")),
+            HERE,
+            f"{UNKNOWN} ConfigMap home/copyrator-freeze",
+        ),
+        (
+            FakeClient({}, denied=Unreachable("it is gone")),
+            HERE,
+            f"{UNKNOWN} ConfigMap home/copyrator-freeze (it is gone)",
+        ),
+    ],
+)
+def test_what_the_user_may_not_read_is_unknown_and_not_none(
+    client: FakeClient, installation: Installation, gap: str
+) -> None:
+    found = asyncio.run(freezes_for(client, installation, BUNDLE))  # type: ignore[arg-type]
+    assert found.gap == gap
+    view = BundleView(BUNDLE, NOW, installation, found.in_force(NOW), found.gap)
+    told = [line for line in explain_bundle(view) if "unknown" in line]
+    assert told == ([f"  freeze: unknown: {gap}."] if gap else [])
+    described = [one.value for one in describe_bundle(view) if one.label == "Frozen"]
+    assert (f"unknown: {gap}" in described) is bool(gap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
-from copyrator.api.freeze import Freeze
+from copyrator.api.freeze import Freeze, in_force
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.cli.core.installation import Installation
@@ -575,7 +576,8 @@ def test_a_freeze_in_force_is_described() -> None:
         Freeze(namespace="apps", reason="a release"),
         Freeze(namespace="apps", reason="over", until=NOW),
     ]
-    found = [one for one in describe_bundle(view_of(bundle()), freezes) if one.label == "Frozen"]
+    view = replace(view_of(bundle()), freezes=in_force(freezes, NOW))
+    found = [one for one in describe_bundle(view) if one.label == "Frozen"]
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
@@ -587,9 +589,9 @@ def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     )
     assert described(body, "Next attempt") == ["Next attempt:  in 34s"]
     assert described(waiting, "Next attempt") == ["Next attempt:  when the freeze ends"]
-    found = detail_lines(describe_bundle(view_of(body), freezes))
-    assert "Next attempt:  when the freeze ends" in found
-    assert "It is retried when the freeze ends." in explain_bundle(view_of(body), (), freezes)
+    frozen = replace(view_of(body), freezes=freezes)
+    assert "Next attempt:  when the freeze ends" in detail_lines(describe_bundle(frozen))
+    assert "It is retried when the freeze ends." in explain_bundle(frozen)
     assert "It is retried in 34s." in explain_bundle(view_of(body))
 
 
