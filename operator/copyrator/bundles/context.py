@@ -149,15 +149,7 @@ class Context:
     @property
     def defaults(self) -> BundleDefaults:
         """The settings' defaults for fields that a Bundle doesn't set."""
-        return BundleDefaults(
-            interval=self.settings.timer_interval,
-            werf_version=self.settings.werf_tag,
-            jobs_ttl=self.settings.jobs_ttl,
-            proxies=self.proxies,
-            require_approval=_floors(self.settings.require_approval),
-            allowed_pod_metadata=self.settings.allowed_pod_metadata,
-            require_bound_plans=_globs(self.settings.require_bound_plans),
-        )
+        return replace(defaults_of(self.settings), proxies=self.proxies)
 
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""
@@ -198,6 +190,18 @@ class Context:
             service_account=defaults.service_account,
             werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
+
+
+def defaults_of(settings: Settings) -> BundleDefaults:
+    """The settings' defaults for fields that a Bundle doesn't set."""
+    return BundleDefaults(
+        interval=settings.timer_interval,
+        werf_version=settings.werf_tag,
+        jobs_ttl=settings.jobs_ttl,
+        require_approval=_floors(settings.require_approval),
+        allowed_pod_metadata=settings.allowed_pod_metadata,
+        require_bound_plans=_globs(settings.require_bound_plans),
+    )
 
 
 @lru_cache(maxsize=4)

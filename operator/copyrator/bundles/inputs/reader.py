@@ -248,7 +248,7 @@ class ReferenceReader:
                 )
             bodies[ref.name] = body
             versions.append(_version(body))
-        found = _read_access(spec, bodies)
+        found = read_access(spec, bodies)
         known = Known(refs, tuple(versions), (shape, found))
         self._memories[entry.key].inputs.access = known
         return found
@@ -373,7 +373,12 @@ def _shape(spec: BundleSpec) -> str:
     return f"{spec.registry} {spec.repo} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
 
 
-def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
+def read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
+    """The access by the Secrets of ``spec.auth`` and ``spec.caSecret``, by their names.
+
+    Raises:
+        MissingReferenceError: a Secret lacks a key, or isn't sent to the Bundle's registry.
+    """
     credential, login, ca = None, Login.NONE, None
     if spec.auth:
         secret = bodies[spec.auth]

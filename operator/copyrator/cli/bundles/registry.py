@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.verify import read_entries
@@ -25,6 +25,8 @@ from copyrator.bundles.gates.signature import Asked
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import printable
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import (
@@ -44,6 +46,7 @@ from copyrator.signatures.model import (
 )
 
 if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
     from copyrator.oci.client import RegistryClient
 
 _IN_PLACE = (
@@ -113,14 +116,7 @@ def repository_of(text: str, options: Mapping[str, Any]) -> Repository:
     spec = parse_bundle(body, BundleDefaults())
     if isinstance(spec, InvalidSpec):
         raise Fault(f"{text}: {spec.message}")
-    ca = options["ca_file"]
-    return Repository(
-        registry,
-        repo,
-        plain_http=options["insecure"],
-        verify=not options["skip_tls_verify"],
-        ca=ca.read_bytes() if ca else None,
-    )
+    return _with_options(Repository(registry, repo), options)
 
 
 def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credential | None:
@@ -140,6 +136,66 @@ def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credent
         return find_credential(secret, repository).credential
     except UnusableSecretError as error:
         raise Fault(f"{path} {error}") from None
+
+
+async def access_of(
+    client: KubeClient, spec: BundleSpec, options: Mapping[str, Any]
+) -> tuple[Repository, Credential | None]:
+    """A Bundle's repository and credential, by the options, else by its Secrets.
+
+    These are used as the operator uses them: where an approval is required, username and password
+    go only to a host that their Secret names. Else who edits the Bundle would get them from
+    whoever uses this command.
+
+    Raises:
+        Fault: a Secret can't be read or used, or may not.
+    """
+    from copyrator.bundles.context import defaults_of
+    from copyrator.bundles.deploy.job import Login
+    from copyrator.bundles.inputs.reader import MissingReferenceError, read_access
+    from copyrator.cli.core.installation import find_installation
+
+    repository = _with_options(
+        Repository(
+            spec.registry, spec.repo, plain_http=spec.insecure, verify=not spec.skip_tls_verify
+        ),
+        options,
+    )
+    credential = credential_of(repository, options)
+    auth = None if credential is not None else spec.auth
+    ca = None if repository.ca is not None else spec.ca_secret
+    secrets = [name for name in (auth, ca) if name]
+    if not secrets:
+        return repository, credential
+    installation = await find_installation(client)
+    floors = defaults_of(installation.settings).require_approval
+    places = (spec.namespace, spec.project_namespace)
+    required = any(globs.matches(place) for globs, _ in floors for place in places)
+    approval = replace(spec.approval, is_required=required)
+    instead = "set --auth-file and --ca-file, or name the digest"
+    try:
+        bodies = {name: await client.get(SECRETS, spec.namespace, name) for name in secrets}
+        access = read_access(replace(spec, auth=auth, ca_secret=ca, approval=approval), bodies)
+    except ApiError as error:
+        raise Fault(f"{error.message}: {instead}") from None
+    except MissingReferenceError as error:
+        raise Fault(f"{error}; or {instead}") from None
+    if access.login is Login.PASSWORD and not installation.is_read:
+        raise Fault(
+            f"the operator's settings, which may forbid to send Secret {spec.namespace}/{auth} to "
+            f"{spec.registry}, can't be read: {instead}"
+        )
+    return replace(repository, ca=access.ca or repository.ca), access.credential or credential
+
+
+def _with_options(repository: Repository, options: Mapping[str, Any]) -> Repository:
+    path: Path | None = options["ca_file"]
+    return replace(
+        repository,
+        plain_http=repository.plain_http or options["insecure"],
+        verify=repository.verify and not options["skip_tls_verify"],
+        ca=path.read_bytes() if path else None,
+    )
 
 
 NAME: Final = "the command line"

@@ -6,11 +6,9 @@ A rollback is an annotation that the operator takes into the status; it checks a
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -31,10 +29,9 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy.pod import CA_KEY
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.bundles.registry import (
-    credential_of,
+    access_of,
     in_options,
     registry_options,
 )
@@ -58,11 +55,8 @@ from copyrator.cli.core.waiting import (
 )
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
-from copyrator.kube.errors import ApiError, ConflictError
-from copyrator.kube.resources import SECRETS
-from copyrator.oci.auth import UnusableSecretError, find_credential
+from copyrator.kube.errors import ConflictError
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import Repository
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -498,28 +492,7 @@ async def _digest_of(
 
     if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
         return version
-    try:
-        repository = Repository(
-            spec.registry,
-            spec.repo,
-            plain_http=spec.insecure or options["insecure"],
-            verify=not (spec.skip_tls_verify or options["skip_tls_verify"]),
-            ca=options["ca_file"].read_bytes() if options["ca_file"] else None,
-        )
-        if repository.ca is None and spec.ca_secret:
-            secret = await client.get(SECRETS, spec.namespace, spec.ca_secret)
-            repository = replace(repository, ca=base64.b64decode(secret["data"][CA_KEY]))
-        credential = credential_of(repository, options)
-        if credential is None and spec.auth:
-            secret = await client.get(SECRETS, spec.namespace, spec.auth)
-            credential = find_credential(secret, repository).credential
-    except ApiError as error:
-        raise Fault(
-            f"{error.message}: set --auth-file and --ca-file, or name the digest in place of "
-            f"{version}"
-        ) from None
-    except (UnusableSecretError, KeyError, ValueError) as error:
-        raise Fault(f"a Secret of the Bundle can't be used: {error}; set --auth-file") from None
+    repository, credential = await access_of(client, spec, options)
     registry = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
         return await registry.digest(repository, version, credential)
