@@ -53,6 +53,8 @@ class BundleReason(StrEnum):
     REGISTRY_UNREACHABLE = "RegistryUnreachable"
     RATE_LIMITED = "RateLimited"
     TAG_NOT_FOUND = "TagNotFound"
+    REPOSITORY_NOT_FOUND = "RepositoryNotFound"
+    """It doesn't exist, or the Bundle's credentials may not see it."""
     NO_MATCHING_VERSION = "NoMatchingVersion"
     WOULD_DOWNGRADE = "WouldDowngrade"
     FORBIDDEN = "Forbidden"
@@ -116,6 +118,10 @@ class BundleReason(StrEnum):
     NAMESPACE_CHANGED = "NamespaceChanged"
     UNINSTALLING = "Uninstalling"
     UNINSTALL_FAILED = "UninstallFailed"
+
+
+ABSENT: Final = (BundleReason.TAG_NOT_FOUND, BundleReason.REPOSITORY_NOT_FOUND)
+"""The registry doesn't have what the spec names."""
 
 
 class Outcome(StrEnum):

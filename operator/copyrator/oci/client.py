@@ -23,6 +23,7 @@ from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
     RegistryUnreachable,
+    RepositoryNotFound,
     TagNotFound,
 )
 from copyrator.oci.exchange import Request, Response, Sink, TlsVerification, is_same_origin
@@ -48,6 +49,9 @@ TAG_LISTS_AT_ONCE: Final = 1  # limit: registries
 """Tag lists of which tags are decoded at a time, fair between hosts: all others' pages wait, as
 bytes, so that an iteration of the event loop has one such step."""
 
+_TAG_LIST: Final = "the tag list"
+_NAME_UNKNOWN: Final = " (NAME_UNKNOWN"
+"""Beginning of what a registry says of any path in a repository that isn't there."""
 _INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
 _MANIFEST_TYPES: Final = (
     "application/vnd.oci.image.manifest.v1+json",
@@ -218,11 +222,14 @@ class RegistryClient:
         A caller must not act on the tags before this has returned: a broken page raises, and an
         incomplete list is invalid.
         """
-        scope = RequestScope(repository, credential, "tags")
+        scope, what = RequestScope(repository, credential, "tags"), _TAG_LIST
 
         async def page(url: str, sink: Sink) -> Response:
+            nonlocal what
             request = replace(_get(url, "application/json", TAG_PAGE_BYTES), sink=sink)
-            return await self._ask_for("the tag list", scope, request)
+            answer = await self._ask_for(what, scope, request)
+            what = f"{_TAG_LIST} (a later page)"
+            return answer
 
         await read_tags(page, repository, take, self._decoding, self._clock)
 
@@ -330,11 +337,26 @@ def _require(answer: Response, scope: RequestScope, what: str) -> Response:
     status, repository = answer.status, scope.repository
     if status == 200:
         return answer
+    if status == 404 and (what == _TAG_LIST or answer.said.startswith(_NAME_UNKNOWN)):
+        raise _repository_error(scope, answer)
     if status == 404:
         text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
         raise TagNotFound(text, status=status)
     text = f"{repository.host} responds with {status} for {what}{answer.said}"
     raise InvalidResponse(text, status=status)
+
+
+def _repository_error(scope: RequestScope, answer: Response) -> RepositoryNotFound:
+    """Of a tag list, a 404 means that the repository isn't known (distribution specification)."""
+    with_them, remedy = "without credentials", "set spec.auth"
+    if scope.credential is not None:
+        with_them = "with the credentials of spec.auth"
+        remedy = "correct the Secret of spec.auth"
+    return RepositoryNotFound(
+        f"the repository {scope.repository} doesn't exist, or isn't visible {with_them}"
+        f"{answer.said}: check its name, push a version to it, or {remedy}",
+        status=answer.status,
+    )
 
 
 def _get(url: str, accept: str, max_body: int) -> Request:

@@ -37,9 +37,15 @@ class AuthenticationFailed(RegistryError):
 
 
 class TagNotFound(RegistryError):
-    """The registry has no such tag (or repository: many registries don't distinguish)."""
+    """The registry has no such tag (or repository: for tags many registries don't distinguish)."""
 
     reason = "TagNotFound"
+
+
+class RepositoryNotFound(TagNotFound):
+    """The registry has no such repository, or doesn't show it to who asks."""
+
+    reason = "RepositoryNotFound"
 
 
 class RateLimited(RegistryError):

@@ -83,6 +83,7 @@ AT_ONCE: dict[str, tuple[Any, str]] = {
     "401 with a challenge": (answering(401, **BASIC), "AuthenticationFailed"),
     "403": (answering(403), "AuthenticationFailed"),
     "404": (answering(404), "TagNotFound"),
+    "404 of a tag list": (answering(404), "RepositoryNotFound"),
 }
 """What somebody has to mend."""
 
@@ -167,8 +168,15 @@ async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
     assert status["failedPolls"]["count"] == 1
 
 
-@pytest.mark.parametrize(("fault", "reason"), AT_ONCE.values(), ids=AT_ONCE.keys())
-@pytest.mark.parametrize("version", ["1.0.0", pytest.param("1.*", id="range")])
+@pytest.mark.parametrize(
+    ("fault", "reason", "version"),
+    [
+        pytest.param(*found, version, id=f"{version}-{what}")
+        for what, found in AT_ONCE.items()
+        for version in ("1.0.0", "1.*")
+        if found[1] != ("TagNotFound" if version == "1.*" else "RepositoryNotFound")
+    ],
+)
 async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
     cluster: BundleCluster,
     registry: FakeRegistry,

@@ -28,6 +28,7 @@ from copyrator.oci.errors import (
     RateLimited,
     RegistryError,
     RegistryUnreachable,
+    RepositoryNotFound,
     TagNotFound,
     TLSFailed,
 )
@@ -899,3 +900,34 @@ def test_nothing_shows_a_password() -> None:
 
     assert "s3cret" not in repr(secretive)
     assert "s3cret" not in secretive.fingerprint
+
+
+UNKNOWN = errors("NAME_UNKNOWN", "not known")
+
+
+@pytest.mark.parametrize(
+    ("credential", "said"),
+    [
+        (None, "without credentials{}: check its name, push a version to it, or set spec.auth"),
+        (ALICE, "with the credentials of spec.auth{}: check its name, push a version to it, or"),
+    ],
+)
+async def test_a_repository_that_isnt_there_is_said_of_tags_and_their_list(
+    registry: FakeRegistry, client: RegistryClient, credential: Credential | None, said: str
+) -> None:
+    async def take(_tags: list[str]) -> None: ...
+
+    lost = repository(registry, "team/lost")
+    for text, why in ((UNKNOWN, " (NAME_UNKNOWN: not known)"), ("", "")):
+        registry.fault = answering(404, text)
+        with pytest.raises(RepositoryNotFound) as failed:
+            await client.tags(lost, credential, take)
+        shown = f"the repository {lost} doesn't exist, or isn't visible {said.format(why)}"
+        assert failed.value.message.startswith(shown)
+    registry.fault = answering(404, UNKNOWN)
+    with pytest.raises(RepositoryNotFound):
+        await client.digest(lost, "1.0.0", credential)
+    registry.fault = answering(404, errors("MANIFEST_UNKNOWN", "a"))
+    with pytest.raises(TagNotFound, match=r"team/lost has no tag 1\.0\.0") as other:
+        await client.digest(lost, "1.0.0", credential)
+    assert type(other.value) is TagNotFound, "many registries say that of both"

@@ -224,6 +224,7 @@ def test_a_restart_in_mid_job_goes_on_where_it_was_and_catches_up_with_what_happ
 
 WRONG: dict[str, tuple[dict[str, object], str, str]] = {
     "no-tag": ({"version": "9.9.9"}, "TagNotFound", "9.9.9"),
+    "no-repo": ({"repo": "team/x", "version": "1.*"}, "RepositoryNotFound", "team/x doesn't exist"),
     "no-match": ({"version": "2.*"}, "NoMatchingVersion", "2.*"),
     "no-registry": ({"registry": "127.0.0.1:1"}, "RegistryUnreachable", "127.0.0.1:1"),
     "no-secret": ({"auth": "nowhere"}, "AuthenticationFailed", "nowhere"),

@@ -1,6 +1,7 @@
 """Commands about Bundles, their registries and signatures, on a cluster where the operator runs."""
 
 import json
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -610,6 +611,7 @@ def test_a_suspension_ends_the_wait(stage, front, tmp_path):
     [
         ("no-tag", {"version": "9.9.9"}, "TagNotFound"),
         ("no-match", {"version": "9.*"}, "NoMatchingVersion"),
+        ("no-repo", {"repo": "team/none", "version": "1.*"}, "RepositoryNotFound"),
         ("no-values", {"values": "none"}, "ValuesMissing"),
         ("no-login", {"auth": "none"}, "AuthenticationFailed"),
         ("no-host", {"registry": "127.0.0.1:1"}, "RegistryUnreachable"),
@@ -617,10 +619,12 @@ def test_a_suspension_ends_the_wait(stage, front, tmp_path):
     ],
 )
 def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, reason):
-    made(name, repo=shop, **spec)
+    made(name, **{"repo": shop, **spec})
     said = stage.types(f"reconcile bundle {stage.apps}/{name} {PATIENCE}", code=1)
     assert f"isn't ready; status {reason}: " in said
     assert not status(stage, name).get("attempted")
+    said = stage.types(f"events bundle {stage.apps}/{name}")
+    assert re.search(rf"Warning +{reason} ", said), said
 
 
 def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):

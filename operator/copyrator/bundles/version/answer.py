@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
+    ABSENT,
     ENOUGH_FAILED_POLLS,
     UNPINNED,
     Attempted,
@@ -237,7 +238,7 @@ _OF_POLLS: Final = (
     BundleReason.AUTHENTICATION_FAILED,
     BundleReason.REGISTRY_UNREACHABLE,
     BundleReason.RATE_LIMITED,
-    BundleReason.TAG_NOT_FOUND,
+    *ABSENT,
 )
 """Reasons of errors of a registry."""
 

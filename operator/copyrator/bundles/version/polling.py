@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import ABSENT, BundleReason, BundleStatus
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
@@ -154,10 +154,7 @@ class VersionResolver:
         """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
         memory, rhythm = self._context.memories[entry.key].poll, self.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
-        if (
-            resolution.unresolved is not None
-            and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
-        ):
+        if resolution.unresolved is not None and resolution.unresolved.reason in ABSENT:
             memory.failures += 1
             memory.next_poll = poll_retry(rhythm, memory.failures, now, first=first)
         else:

@@ -403,7 +403,8 @@ class Resolver:
     def _tag(self, tag: str) -> Resolution:
         answer = self.judge.queries.tag(tag)
         if isinstance(answer.error, TagNotFound):
-            unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
+            reason = BundleReason(answer.error.reason)
+            unresolved = Unresolved(reason, answer.error.message)
             return self._nothing(unresolved, (), self._keeps(tag))
         if answer.error is None and self.judge.is_gated:
             return self._first_passing((tag,), (), self._keeps(tag))

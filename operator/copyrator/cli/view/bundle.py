@@ -15,6 +15,7 @@ from typing import Any, Final
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
+    ABSENT,
     BundleReason,
     BundleStatus,
     ConsentBy,
@@ -578,7 +579,7 @@ def _next_poll(view: BundleView) -> str:
 
 def is_retried(status: BundleStatus) -> bool:
     """Whether polls are made before the interval has passed, at times that no status has."""
-    return SIGNATURE in status.open_gates or status.ready_reason == BundleReason.TAG_NOT_FOUND
+    return SIGNATURE in status.open_gates or status.ready_reason in ABSENT
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:
