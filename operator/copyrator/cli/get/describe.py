@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
+LONG = 60
+"""Characters of an error that is printed only once."""
 
 
 @click.command()
@@ -103,8 +105,20 @@ async def _described(
         async with ahead(_parts(client, what, body, now, home)) as described:
             events = await _events(client, RESOURCES[what].kind, body)
             parts = await described
-    conditions, shown = rows.describe_conditions(body, now), _describe_events(events, now)
-    return _Description(body, events, [*parts, *conditions, shown])
+    later = [*rows.describe_conditions(body, now), _describe_events(events, now)]
+    return _Description(body, events, [*parts, *refer_to_error(body, later)])
+
+
+def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
+    """Parts below "Last error", without the text of that, if it is long."""
+    status = body.get("status")
+    error = status.get("lastError") if isinstance(status, Mapping) else None
+    text = error.get("message") if isinstance(error, Mapping) else None
+    for part in parts:
+        if isinstance(text, str) and len(text) > LONG:
+            yield replace(part, below=[one.replace(text, "see Last error") for one in part.below])
+        else:
+            yield part
 
 
 async def _parts(

@@ -61,27 +61,29 @@ def last_failure(view: BundleView) -> list[str]:
     return [f"{said(newest.version)}: {said(attempt.message, 2048)}"]
 
 
-def _outcome(entry: HistoryEntry) -> str:
-    """``Succeeded``; of a correction of drift ``Succeeded (correction)``.
-
-    A forced deploy or rollback has the gates that it passed over.
-    """
-    text = f"{said(entry.outcome)} (correction)" if entry.correction else said(entry.outcome)
+def _note(entry: HistoryEntry) -> str:
+    """Whether it corrected drift, and the gates that a forced deploy or rollback passed over."""
     over = passed_over(entry.passed_over)
-    return f"{text} (passed over {said(over)})" if over else text
+    parts = (
+        "correction of drift" if entry.correction else "",
+        f"passed over {over}" if over else "",
+    )
+    return said("; ".join(filter(None, parts))) if any(parts) else ""
 
 
 def history_columns(view: BundleView) -> list[Column]:
-    """The columns; who approved only where somebody did."""
+    """The columns; who approved only where somebody did, and notes where there are any."""
     approved = any(entry.approved_by for entry in view.status.past)
+    noted = any(map(_note, view.status.past))
     return [
         Column("WHEN", lambda entry: rows.age(entry.time, view.now)),
         Column("VERSION", lambda entry: said(entry.version)),
-        Column("DIGEST", lambda entry: rows.digest(entry.digest)),
-        Column("REVISION", lambda entry: said(entry.revision)),
-        Column("OUTCOME", _outcome),
+        Column("DIGEST", lambda entry: rows.digest(entry.digest), spare=1),
+        Column("REVISION", lambda entry: said(entry.revision), spare=2),
+        Column("OUTCOME", lambda entry: said(entry.outcome)),
         Column("APPROVED BY", lambda entry: said(entry.approved_by), wide=not approved),
         Column("PLAN", lambda entry: said(entry.plan), wide=True),
         Column("JOB", lambda entry: said(entry.job), wide=True),
-        Column("REASON", lambda entry: said(entry.reason)),
+        Column("REASON", lambda entry: said(entry.reason), spare=3),
+        Column("NOTE", _note, wide=not noted, below=True),
     ]

@@ -279,7 +279,11 @@ def _version(view: BundleView, spec: BundleSpec) -> Iterator[str]:
             f"({rows.digest(available.digest)})."
         )
     elif available.time and _is_held_back(view.status):
-        yield f"  version: passed: tags of {where} match {spec.version}, but none may be deployed."
+        waits = any(one.state == GateState.WAITING for one in view.status.gates)
+        yield (
+            f"  version: {'waiting' if waits else 'refused'}: tags of {where} match "
+            f"{spec.version}, but none may be deployed now (see below)."
+        )
     elif available.time:
         yield f"  version: refused: no tag of {where} matches {spec.version}."
     else:
@@ -330,7 +334,10 @@ def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     if attempt.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
         return
     failures = attempt.failures or 0
-    yield f"The last attempt, {attempt.version}, {attempt.outcome}: {attempt.message}"
+    ready = str(view.status.condition(ConditionType.READY).get("message"))
+    said_before = not attempt.message or attempt.message in ready
+    why = "." if said_before else f": {attempt.message}"
+    yield f"The last attempt, {attempt.version}, {attempt.outcome}{why}"
     if attempt.next_retry_at:
         yield f"It is retried {next_attempt(view)}."
     elif failures > spec.retry.limit:

@@ -37,7 +37,10 @@ def test_an_announced_time_in_the_past_is_whole_intervals_ago(announced, seconds
     assert next_poll(NOW + timedelta(seconds=announced), 600, NOW) == seconds
 
 
-HELD_BACK = "  version: passed: tags of r.example.com/shop match 1.*, but none may be deployed."
+HELD_BACK = (
+    "  version: refused: tags of r.example.com/shop match 1.*, but none may be deployed now "
+    "(see below)."
+)
 NO_SIGNATURE = {
     "name": "signature",
     "state": "Refused",
