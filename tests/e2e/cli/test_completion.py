@@ -27,6 +27,7 @@ PATIENCE = 180.0
 """Seconds until a shell has answered on a loaded machine."""
 CASES = {
     "a command": ("desc", "describe"),
+    "a namespace": ("get rules -n comple", "{home}"),
     "an object with its namespace": ("describe rule {home}/compl", "{home}/completed"),
     "a file": ("validate -f manif", "manifest.yaml"),
 }

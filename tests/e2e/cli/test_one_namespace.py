@@ -74,9 +74,8 @@ def test_a_copy_of_a_rule_that_may_not_be_read_is_explained(stage, dev, word, th
     owner = f"{stage.home}/{word}"
     result = dev.result(f"get copies -n {there}")
     assert (result.exit_code, word in result.stdout) == (0, True), result.output
-    assert f"Not shown, because you have no permission to list them: roles in {there}" in " ".join(
-        result.stderr.split()
-    )
+    assert result.stderr == "", "nothing is said of kinds that nobody copies, as far as is known"
+    assert "roles" not in dev.types(f"top --once -n {there}")
     hidden = f"It belongs to the rule {owner}, which you have no permission to read."
     said = dev.types(f"why {there}/{word}")
     assert f"Secret {there}/{word} exists and carries the marks of the rule {owner}.\n" in said
@@ -84,6 +83,27 @@ def test_a_copy_of_a_rule_that_may_not_be_read_is_explained(stage, dev, word, th
     assert f"only {there}, {stage.home} were read" in " ".join(said.split())
     said = dev.types(f"describe copy {there}/{word}")
     assert hidden in said
+
+
+def test_kinds_that_may_not_be_listed_are_named_where_nothing_is_found(dev, there):
+    result = dev.result(f"get copies -n {there}")
+    assert "No copies found" in result.stderr
+    said = " ".join(result.stderr.split())
+    assert f"no permission to list them: roles in {there}, rolebindings in {there}." in said
+
+
+def test_a_kind_that_may_not_be_listed_is_named_where_a_rule_copies_it(
+    stage, dev, word, there, copied
+):
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": "none"}
+    stage.apply(rule(there, word, source=role))
+    result = dev.result(f"get copies -n {there}")
+    assert word in result.stdout
+    said = " ".join(result.stderr.split())
+    assert said == f"Not shown, because you have no permission to list them: roles in {there}."
+    said = " ".join(dev.types(f"top --once -n {there}").split())
+    assert "list them: roles.rbac.authorization.k8s.io." in said
+    stage.delete_rule(word, there)
 
 
 def test_a_rule_of_ones_own_is_shown_explained_and_planned(stage, dev, word, there):

@@ -117,7 +117,7 @@ def test_drift_and_waiting_versions_are_in_the_message_alone() -> None:
     assert (argocd(body), flux(body)) == (("Healthy", text), "Current")
 
 
-@pytest.mark.parametrize(("api_version", "kind"), {one[:2] for one in KINDS})
+@pytest.mark.parametrize(("api_version", "kind"), sorted({one[:2] for one in KINDS}))
 def test_what_the_operator_has_not_seen_is_in_progress(api_version: str, kind: str) -> None:
     ready = ReadyCondition(Health.READY, "Deployed", "1.0.0")
     body = judged(api_version, kind, ready)

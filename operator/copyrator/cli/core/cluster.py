@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from copyrator.kube.client.client import KubeClient
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,6 +67,25 @@ class Target:
             yield client
 
 
+def complete_namespaces(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Namespaces; the context's own if the user may not list them."""
+    from copyrator.cli.core.objects import complete_words, listed  # noqa: PLC0415 - not for --help
+    from copyrator.kube import errors  # noqa: PLC0415 - the same
+    from copyrator.kube.resources import NAMESPACES  # noqa: PLC0415 - the same
+
+    async def read(target: Target) -> list[str]:
+        async with target.connect() as client:
+            try:
+                found = await listed(client, NAMESPACES, None, metadata_only=True)
+            except errors.Forbidden:
+                return [target.namespace]
+        return [body["metadata"]["name"] for body in found]
+
+    return complete_words(ctx, incomplete, read)
+
+
 _CLUSTER = (
     click.option(
         "--kubeconfig",
@@ -84,6 +105,7 @@ _NAMESPACE = click.option(
     "namespace_option",
     metavar="NAME",
     help="Namespace; default: the context's.",
+    shell_complete=complete_namespaces,
 )
 _EVERYWHERE = click.option(
     "-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."

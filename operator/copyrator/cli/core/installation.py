@@ -13,7 +13,7 @@ import click
 
 from copyrator import __version__
 from copyrator.api.times import parse_time
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options, complete_namespaces, run
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.kube import errors
@@ -108,6 +108,7 @@ operator_namespace_option = click.option(
     envvar="COPYRATOR_OPERATOR_NAMESPACE",
     metavar="NAME",
     help="Namespace of the operator; default: that of its Deployment.",
+    shell_complete=complete_namespaces,
 )
 
 own_namespace_option = click.option(
@@ -118,6 +119,7 @@ own_namespace_option = click.option(
     envvar="COPYRATOR_OPERATOR_NAMESPACE",
     metavar="NAME",
     help="Namespace of the operator; default: that of its Deployment.",
+    shell_complete=complete_namespaces,
 )
 """The same for commands about the installation and no other namespace."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -318,19 +318,21 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
     raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {advice}")
 
 
-async def copy_kinds(
-    client: KubeClient, rules: list[dict[str, Any]], known: Iterable[str] = KNOWN_KINDS
-) -> list[Resource]:
-    """The kinds that copies can be of: the known ones and those that rules name."""
+def named_kinds(rules: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
+    """The kinds that rules copy, each with its API version, if a rule sets one."""
     from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
     from copyrator.api.rule import parse_rule  # noqa: PLC0415
 
-    wanted = {kind.partition(".")[0]: None for kind in known}
-    versions: dict[str, str | None] = dict(wanted)
-    for body in rules:
-        spec = parse_rule(body)
-        if not isinstance(spec, InvalidSpec):
-            versions[spec.kind] = spec.api_version
+    specs = map(parse_rule, rules)
+    return {spec.kind: spec.api_version for spec in specs if not isinstance(spec, InvalidSpec)}
+
+
+async def copy_kinds(
+    client: KubeClient, named: Mapping[str, str | None], known: Iterable[str] = KNOWN_KINDS
+) -> list[Resource]:
+    """The kinds that copies can be of: the known ones and those that rules name."""
+    versions: dict[str, str | None] = {kind.partition(".")[0]: None for kind in known}
+    versions |= named
     discovery = Discovery(client)
     found: dict[str, Resource] = {}
     for kind, version in versions.items():
@@ -355,10 +357,17 @@ class ListedCopies:
 
     resources: list[Resource]
     bodies: list[dict[str, Any]]
-    denied: list[errors.Forbidden]
+    named: Collection[str]
+    """The kinds that rules copy, as far as the user may list rules; others perhaps nobody copies.
+    """
+    denied: list[tuple[Resource, errors.Forbidden]] = field(default_factory=list)
     """What the user may not list."""
-    read: list[tuple[Resource, str | None]]
+    read: list[tuple[Resource, str | None]] = field(default_factory=list)
     """The lists that were read: kind and namespace."""
+
+    def denied_of(self, kinds: Collection[str]) -> list[errors.Forbidden]:
+        """What the user may not list of these kinds."""
+        return [error for resource, error in self.denied if resource.kind in kinds]
 
 
 async def find_copies(
@@ -369,10 +378,8 @@ async def find_copies(
     Raises:
         Forbidden: no kind may be listed.
     """
-    rules: list[dict[str, Any]] = []
-    with suppress(errors.Forbidden):
-        rules = await listed(client, RULES, None)
-    found = ListedCopies(await copy_kinds(client, rules), [], [], [])
+    named = named_kinds(await _visible_rules(client, scopes))
+    found = ListedCopies(await copy_kinds(client, named), [], named)
     labels = f"{MANAGED},{selector}" if selector else MANAGED
     places = list(product(found.resources, scopes))
 
@@ -386,13 +393,22 @@ async def find_copies(
 
     for place, bodies in zip(places, await all_of(starmap(list_in, places)), strict=True):
         if isinstance(bodies, errors.Forbidden):
-            found.denied.append(bodies)
+            found.denied.append((place[0], bodies))
         else:
             found.read.append(place)
             found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
     if found.denied and not found.read:
-        raise found.denied[0]
+        raise found.denied[0][1]
     return found
+
+
+async def _visible_rules(client: KubeClient, scopes: Sequence[str | None]) -> list[dict[str, Any]]:
+    """All rules; where the user may not list those, the ones in these namespaces."""
+    with suppress(errors.Forbidden):
+        return await listed(client, RULES, None)
+    with suppress(errors.Forbidden):
+        return await listed_in(client, RULES, [scope for scope in scopes if scope is not None])
+    return []
 
 
 def skipped(denied: Sequence[errors.Forbidden]) -> str:

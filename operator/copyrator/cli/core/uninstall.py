@@ -27,7 +27,14 @@ from copyrator.cli.core.installation import (
     own_namespace_option,
     pod_selector,
 )
-from copyrator.cli.core.objects import MANAGED, annotations_of, copy_kinds, listed, listed_in
+from copyrator.cli.core.objects import (
+    MANAGED,
+    annotations_of,
+    copy_kinds,
+    listed,
+    listed_in,
+    named_kinds,
+)
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES, SECRETS, Resource
 from copyrator.kube.watch.store import name_of
@@ -182,7 +189,7 @@ async def _what_stays(
 ) -> None:
     copies = 0
     rules = [body for kind, body in held if kind is RULES]
-    kinds = await copy_kinds(client, rules, settings.kinds)
+    kinds = await copy_kinds(client, named_kinds(rules), settings.kinds)
     for resource, scope in itertools.product(kinds, settings.scopes):
         with suppress(errors.Forbidden):
             found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)

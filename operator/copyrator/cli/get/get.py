@@ -308,7 +308,9 @@ async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
     if what == "copies":
         there = await find_copies(client, choice.scopes, labels)
         labels = f"{MANAGED},{labels}" if labels else MANAGED
-        bodies, read, denied = there.bodies, there.read, there.denied
+        bodies, read, denied = there.bodies, there.read, there.denied_of(there.named)
+        if not any(map(choice.includes, bodies)):
+            denied = [error for _, error in there.denied]  # perhaps that is why
     else:
         read, denied = [(RESOURCES[what], scope) for scope in choice.scopes], []
         lists = await all_of(listed(client, *place, selector=labels) for place in read)

@@ -76,10 +76,10 @@ async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
         async with ahead(find_copies(client, [None])) as found:
             body = await one(client, what, namespace, name)
             copies = await found
-    from copyrator.cli.view.rule import RuleView
+    from copyrator.cli.view.rule import RuleView, rule_kind
 
     view = RuleView(body, datetime.now(UTC))
-    return rule_tree(view, copies.bodies), skipped(copies.denied)
+    return rule_tree(view, copies.bodies), skipped(copies.denied_of([rule_kind(body)]))
 
 
 def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:

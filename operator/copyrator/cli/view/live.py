@@ -19,7 +19,7 @@ from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles.freeze import find_freezes, freeze_of
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.core.objects import MANAGED, copy_kinds
+from copyrator.cli.core.objects import MANAGED, copy_kinds, named_kinds
 from copyrator.cli.view.overview import SeenCopies, Snapshot
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
@@ -96,7 +96,8 @@ class Live:
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
     """The kinds that the rules named at the last discovery."""
-    _denied: dict[str, None] = field(default_factory=dict)
+    _denied: dict[str, str] = field(default_factory=dict)
+    """What the user may not list, with the kind if only copies are looked for."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _finds_kinds: bool = True
     """Until the kinds of copies are known for the first time."""
@@ -141,10 +142,15 @@ class Live:
             copies=self._copies,
             namespaces=sorted(self._places or self._places_of_copies()),
             faults=list(self._faults()),
-            denied=[*self._denied, *self._denied_freezes()],
+            denied=[*self._denied_kinds(), *self._denied_freezes()],
             freezes=[*self._read_freezes, *self._frozen.values()],
             loading=list(self._loading()),
         )
+
+    def _denied_kinds(self) -> Iterator[str]:
+        for what, kind in self._denied.items():
+            if kind in ("", *(self._named or ())):
+                yield what
 
     def _loading(self) -> Iterator[str]:
         if self._finds_kinds:
@@ -263,8 +269,9 @@ class Live:
         named = frozenset(map(rule_kind, bodies))
         if named == self._named:
             return
+        copied = named_kinds(bodies)
         with suppress(errors.ApiError):  # discovery is repeated at the next change of a rule
-            kinds = await copy_kinds(self.client, bodies)
+            kinds = await copy_kinds(self.client, copied)
             self._named = named
         for resource in kinds:
             if resource.key not in self._kinds:
@@ -285,10 +292,13 @@ class Live:
             self.tell()
 
         spec = WatchSpec(resource, label_selector=MANAGED, metadata_only=True, decode=_marks)
-        await self._watch(spec, changed)
+        await self._watch(spec, changed, kind)
 
-    async def _watch(self, spec: WatchSpec, changed: Any) -> None:
-        """Watch in all namespaces where that is wanted and allowed, else in one."""
+    async def _watch(self, spec: WatchSpec, changed: Any, kind: str = "") -> None:
+        """Watch in all namespaces where that is wanted and allowed, else in one.
+
+        ``kind``: of copies; that they can't be listed only matters if a rule copies that kind.
+        """
         scopes: list[str | None] = [self.scope] if self.scope is not None else [None, self.home]
         if not spec.resource.namespaced:
             scopes = [None]
@@ -296,10 +306,10 @@ class Live:
             if not await self._may_list(spec, scope):
                 continue
             if scope != self.scope and spec.resource.namespaced:
-                self._denied[f"{spec.resource.key} outside the namespace {scope}"] = None
+                self._denied[f"{spec.resource.key} outside the namespace {scope}"] = kind
             self._informers.acquire(replace(spec, namespace=scope), changed, on_synced=self.tell)
             return
-        self._denied[spec.resource.key] = None
+        self._denied[spec.resource.key] = kind
 
     async def _may_list(self, spec: WatchSpec, scope: str | None) -> bool:
         pages = self.client.list_pages(
