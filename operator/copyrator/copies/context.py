@@ -194,7 +194,12 @@ class RuleReports:
         """When the first of a namespace was kept."""
 
     def add(self, rule: ObjectRef, reason: str, said: str | Burst) -> None:
-        """Keep a message, or the writes of a burst, for the next `flush`."""
+        """Keep a message, or the writes of a burst, for the next `flush`.
+
+        A message says why the rule is Ready; it replaces what was kept with another reason.
+        """
+        if isinstance(said, str):
+            self.forget_state(rule)
         self._since.setdefault(rule.namespace, self._monotonic())
         rules = self._said.setdefault(rule.namespace, {}).setdefault(reason, {})
         earlier = rules.get(rule)
@@ -202,6 +207,12 @@ class RuleReports:
             earlier.merge(said)
         else:
             rules[rule] = said
+
+    def forget_state(self, rule: ObjectRef) -> None:
+        """Drop a message that doesn't hold any more; the writes stay."""
+        for rules in self._said.get(rule.namespace, {}).values():
+            if isinstance(rules.get(rule), str):
+                del rules[rule]
 
     def flush(self, writing: Container[str] = ()) -> None:
         """Record the Events, but for those of namespaces whose rules are `writing`."""

@@ -113,3 +113,13 @@ async def test_a_status_comes_after_the_copies_of_all_rules(cluster):
     copies = [number for number, one in enumerate(order) if "/configmaps" in one.path]
     statuses = [number for number, one in enumerate(order) if one.path.endswith("/status")]
     assert max(copies) < min(statuses)
+
+
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, health=600.0)])
+async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, operator):
+    """The Events of rules that are well wait for `flush`, once in a period of `health`."""
+    await sync_rule(cluster)
+    cluster.gone("configmaps", HOME, "app")
+    await until(lambda: reason(cluster, "rule") == "SourceNotFound")
+    operator.controller._context.reports.flush()
+    assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]

@@ -89,12 +89,40 @@ def test_different_writes_are_counted_apart(kit: Kit) -> None:
 def test_messages_that_differ_are_left_to_the_statuses(kit: Kit) -> None:
     for name in ("a", "b"):
         kit.reports.add(rule(name), "Synced", "2 copies are right")
-        kit.reports.add(rule(name), "NoTargets", f"{name} has none")
+        kit.reports.add(rule(f"{name}2"), "NoTargets", f"{name} has none")
     kit.reports.flush()
     assert kit.told == [
         ("Namespace/ops", "Normal", "Synced", "rules a, b: 2 copies are right"),
-        ("Namespace/ops", "Normal", "NoTargets", "rules a, b: see the status of each"),
+        ("Namespace/ops", "Normal", "NoTargets", "rules a2, b2: see the status of each"),
     ]
+
+
+def test_only_the_last_state_of_a_rule_is_told(kit: Kit) -> None:
+    for reason in ("Synced", "NoTargets", "Synced"):
+        kit.reports.add(rule("a"), reason, f"it is {reason}")
+        kit.reports.add(rule("b"), reason, f"it is {reason}")
+    kit.reports.add(rule("b"), "NoTargets", "it is NoTargets")
+    kit.reports.add(rule("a", "other"), "Synced", "it is Synced")
+    kit.reports.flush()
+    assert kit.told == [
+        ("CopyratorRule/a", "Normal", "Synced", "it is Synced"),
+        ("CopyratorRule/b", "Normal", "NoTargets", "it is NoTargets"),
+        ("CopyratorRule/a", "Normal", "Synced", "it is Synced"),
+    ]
+
+
+def test_a_state_that_has_ended_is_not_told_after_the_fault_that_ended_it(kit: Kit) -> None:
+    for name in ("a", "b"):
+        kit.reports.add(rule(name), "Synced", "2 copies are right")
+        kit.reports.add(rule(name), CHANGED, burst("n"))
+    kit.reports.forget_state(rule("a"))
+    kit.reports.forget_state(rule("c", "other"))
+    kit.reports.flush()
+    assert kit.told == [
+        ("CopyratorRule/b", "Normal", "Synced", "2 copies are right"),
+        ("Namespace/ops", "Normal", CHANGED, kit.told[-1][-1]),
+    ]
+    assert "created 2 copies" in kit.told[-1][-1]
 
 
 def test_what_one_rule_says_twice_before_it_is_recorded_is_one_event(kit: Kit) -> None:

@@ -129,6 +129,7 @@ async def write_status(
         if condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING):
             context.reports.add(_ref(rule), condition.reason, condition.message)
         else:
+            context.reports.forget_state(_ref(rule))
             _warn(context, rule, condition.reason, condition.message)
     for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
         _record_warning(context, rule, kind, known)
