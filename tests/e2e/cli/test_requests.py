@@ -26,6 +26,8 @@ class Recorder:
     open: int = 0
     most: int = 0
     """At a time."""
+    rounds: int = 0
+    """Of requests one after another: one that begins after others have ended is of a later one."""
 
 
 @pytest.fixture
@@ -36,11 +38,13 @@ def recorder(monkeypatch):
         found.paths.append(f"{method} {url}")
         found.open += 1
         found.most = max(found.most, found.open)
+        own = found.rounds + 1
         try:
             await asyncio.sleep(0)  # others that are ready begin, too
             return await send(session, method, url, **options)
         finally:
             found.open -= 1
+            found.rounds = max(found.rounds, own)
 
     monkeypatch.setattr(aiohttp.ClientSession, "_request", record)
     return found
@@ -48,7 +52,7 @@ def recorder(monkeypatch):
 
 @pytest.fixture(scope="module")
 def rules(stage):
-    """Rules `word-0` and on, each with a copy in the namespace `word`, which is returned."""
+    """Rules `word-0` and on, with copies in the namespace `word`, which has a Bundle `word`."""
     word = f"t{secrets.token_hex(3)}"
     stage.api.create("/api/v1/namespaces", {"metadata": {"name": word}})
     names = [f"{word}-{number}" for number in range(NUMBER)]
@@ -58,6 +62,14 @@ def rules(stage):
             secret(stage.home, name, "password"),
             rule(stage.home, name, source=source, targets={"namespaces": [word]}),
         )
+    stage.apply(
+        {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": word, "namespace": word},
+            "spec": {"registry": "registry.invalid", "repo": "app", "suspend": True},
+        }
+    )
     for name in names:
         stage.wait_reason(RULES.format(stage.home), name, "Synced")
     yield word
@@ -66,24 +78,28 @@ def rules(stage):
     vanish(stage.cluster, [word])
 
 
-FIND_OBJECT = 1 + 1 + 2  # the operator's Deployment; a Bundle, Secret and ConfigMap of that name
+OPERATOR = 1  # its Deployment
+FREEZES = 2  # the ConfigMap of all, the namespace
+FIND_OBJECT = OPERATOR + 1 + 2  # a Bundle, Secret and ConfigMap of that name
 DRY_RUN = 4 + 1  # who may impersonate, the hash key, namespaces, rules; the kind's copies
 SOURCES = ALONE + 1 + (NUMBER - ALONE)
 
 COMMANDS = {
-    "get rules -A": (1, 1),
-    "get bundles -A": (1, 1),
-    "get copies -n {word}": (1 + KINDS, KINDS),
-    "get all -A": (2 + 1 + KINDS, KINDS),
-    "why {word}/{word}-7": (FIND_OBJECT + DRY_RUN + SOURCES, 6),
-    "why --kind rule {home}/{word}-7": (1, 1),
-    "describe rule {home}/{word}-7": (3, 1),  # its Events, and those of the namespace
-    "describe copy {word}/{word}-7": (1 + KINDS + 1 + 1 + DRY_RUN + SOURCES, KINDS),
-    "tree rule {home}/{word}-7": (1 + 1 + KINDS, KINDS),
-    "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6),
-    "events -A": (1, 1),
+    "get rules -A": (1, 1, 1),
+    "get bundles -n {word}": (1 + OPERATOR + FREEZES, 2, 2),
+    "get bundles -n {word} -o json": (1, 1, 1),
+    "get copies -n {word}": (1 + KINDS, KINDS, 2),
+    "get all -n {word}": (2 + OPERATOR + FREEZES + 1 + KINDS, KINDS, 3),
+    "why {word}/{word}-7": (FIND_OBJECT + DRY_RUN + SOURCES, 6, 8),
+    "why --kind rule {home}/{word}-7": (1, 1, 1),
+    "why --kind bundle {word}/{word}": (1 + OPERATOR + FREEZES, 2, 2),
+    "describe rule {home}/{word}-7": (3, 2, 2),  # its Events, and those of the namespace
+    "describe copy {word}/{word}-7": (1 + KINDS + 1 + 1 + DRY_RUN + SOURCES, KINDS, 10),
+    "tree rule {home}/{word}-7": (1 + 1 + KINDS, KINDS, 2),
+    "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6, 10),
+    "events -A": (1, 1, 1),
 }
-"""Requests, and how many of them are sent at a time at least."""
+"""Requests; how many of them are sent at a time at least; and in how many rounds at most."""
 
 
 @pytest.mark.parametrize(("command", "wanted"), COMMANDS.items(), ids=COMMANDS)
@@ -91,6 +107,7 @@ def test_a_command_sends_few_requests_and_does_not_wait_between_them(
     stage, rules, recorder, command, wanted
 ):
     stage.types(command.format(word=rules, home=stage.home))
-    requests, together = wanted
+    requests, together, rounds = wanted
     assert len(recorder.paths) <= requests, "\n".join(recorder.paths)
     assert recorder.most >= together, "\n".join(recorder.paths)
+    assert recorder.rounds <= rounds, "\n".join(recorder.paths)

@@ -28,7 +28,7 @@ from copyrator.api.freeze import (
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import count
 from copyrator.api.times import parse_duration, parse_time
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.installation import (
@@ -104,23 +104,34 @@ async def find_freezes(
     client: KubeClient, installation: Installation, names: Iterable[str]
 ) -> Frozen:
     """The freezes of all namespaces and of these."""
-    freezes: list[Freeze | None] = []
-    denied: list[str] = []
+    of_these = (_read_namespace(client, name) for name in names)
+    found = await all_of((_read_all(client, installation), *of_these))
+    return Frozen(
+        tuple(one for one in found if isinstance(one, Freeze)),
+        tuple(one for one in found if isinstance(one, str)),
+    )
+
+
+async def _read_all(client: KubeClient, installation: Installation) -> Freeze | str | None:
+    """The freeze of all namespaces, or what can't be read."""
     home = installation.settings.namespace
     try:
-        freezes.append(of_all := await freeze_of_all(client, home))
-        if of_all is None and not installation.found:
-            denied.append(f"ConfigMap {CONFIG_MAP} (the operator wasn't found)")
+        found = await freeze_of_all(client, home)
     except errors.ApiError as error:
-        denied.append(_unread(f"ConfigMap {home}/{CONFIG_MAP}", error))
-    for name in names:
-        try:
-            freezes.append(freeze_of(await client.get(NAMESPACES, None, name)))
-        except errors.NotFound:
-            continue
-        except errors.ApiError as error:
-            denied.append(_unread(f"Namespace {name}", error))
-    return Frozen(tuple(one for one in freezes if one is not None), tuple(denied))
+        return _unread(f"ConfigMap {home}/{CONFIG_MAP}", error)
+    if found is None and not installation.found:
+        return f"ConfigMap {CONFIG_MAP} (the operator wasn't found)"
+    return found
+
+
+async def _read_namespace(client: KubeClient, name: str) -> Freeze | str | None:
+    """The freeze of a namespace, or what can't be read."""
+    try:
+        return freeze_of(await client.get(NAMESPACES, None, name))
+    except errors.NotFound:
+        return None
+    except errors.ApiError as error:
+        return _unread(f"Namespace {name}", error)
 
 
 def _unread(what: str, error: errors.ApiError) -> str:
@@ -129,16 +140,16 @@ def _unread(what: str, error: errors.ApiError) -> str:
 
 async def find_all_freezes(client: KubeClient, installation: Installation) -> Frozen:
     """The freezes of all namespaces that the operator serves."""
-    served = installation.settings.watch_namespaces
-    of_all = await find_freezes(client, installation, served)
-    if served:
-        return of_all
-    try:
-        bodies = await listed(client, NAMESPACES, None, metadata_only=True)
-    except errors.ApiError as error:
-        return Frozen(of_all.freezes, (*of_all.denied, _unread("the list of Namespaces", error)))
-    freezes = (freeze_of(body) for body in bodies)
-    return Frozen((*of_all.freezes, *(one for one in freezes if one is not None)), of_all.denied)
+    if served := installation.settings.watch_namespaces:
+        return await find_freezes(client, installation, served)
+    async with ahead(listed(client, NAMESPACES, None, metadata_only=True)) as namespaces:
+        of_all = await find_freezes(client, installation, ())
+        try:
+            freezes = tuple(filter(None, map(freeze_of, await namespaces)))
+        except errors.ApiError as error:
+            unread = _unread("the list of Namespaces", error)
+            return Frozen(of_all.freezes, (*of_all.denied, unread))
+    return Frozen((*of_all.freezes, *freezes), of_all.denied)
 
 
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:

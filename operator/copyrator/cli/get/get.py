@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import starmap
@@ -13,10 +13,10 @@ import click
 
 from copyrator.api import names
 from copyrator.api.freeze import Freeze, sentence
-from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
-from copyrator.cli.core.installation import find_installation
+from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import (
     MANAGED,
     RESOURCES,
@@ -232,12 +232,16 @@ class _Style:
 async def _get(
     target: Target, queries: Mapping[str, _ListQuery], style: _Style, *, watch: bool
 ) -> None:
-    async with target.connect() as client:
+    shows_freezes = "bundles" in queries and style.shape in (Format.TABLE, Format.WIDE)
+    async with (
+        target.connect() as client,
+        ahead(_operator(client, is_needed=shows_freezes)) as operator,
+    ):
         found = await _read_all(client, queries)
         for part in found:
             await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
-        freezes, gap = await _freezes(client, found, style)
+        freezes, gap = await _freezes(client, found, operator)
         if any(part.bodies for part in found) or watch:
             printers = _show(found, queries, style, freezes)
         else:
@@ -255,12 +259,16 @@ async def _get(
                     printers[part.what].print([change], single=True)
 
 
+async def _operator(client: KubeClient, *, is_needed: bool) -> Installation | None:
+    return await find_installation(client) if is_needed else None
+
+
 async def _freezes(
-    client: KubeClient, found: Sequence[_Found], style: _Style
+    client: KubeClient, found: Sequence[_Found], operator: Awaitable[Installation | None]
 ) -> tuple[tuple[Freeze, ...], str]:
     """The freezes in force for the Bundles that are shown, and what isn't known about them."""
     bodies = [body for part in found if part.what == "bundles" for body in part.bodies]
-    if not bodies or style.shape not in (Format.TABLE, Format.WIDE):
+    if not bodies:
         return (), ""
     from copyrator.cli.bundles.freeze import (  # noqa: PLC0415 - only for Bundles
         Frozen,
@@ -273,7 +281,9 @@ async def _freezes(
     places = {body["metadata"]["namespace"] for body in bodies}
     places |= {str(one) for body in bodies if (one := _release_of(body))}
     try:
-        installation = await find_installation(client)
+        installation = await operator
+        if installation is None:
+            return (), ""
         if len(places) > FEW:
             read = await find_all_freezes(client, installation)
         else:
