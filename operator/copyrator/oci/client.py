@@ -338,7 +338,7 @@ def _require(answer: Response, scope: RequestScope, what: str) -> Response:
     if status == 200:
         return answer
     if status == 404 and (what == _TAG_LIST or answer.said.startswith(_NAME_UNKNOWN)):
-        raise _repository_error(scope, answer)
+        raise repository_error(scope, answer)
     if status == 404:
         text = f"{repository} has no {what.removeprefix('the ')}{answer.said}"
         raise TagNotFound(text, status=status)
@@ -346,12 +346,12 @@ def _require(answer: Response, scope: RequestScope, what: str) -> Response:
     raise InvalidResponse(text, status=status)
 
 
-def _repository_error(scope: RequestScope, answer: Response) -> RepositoryNotFound:
+def repository_error(scope: RequestScope, answer: Response) -> RepositoryNotFound:
     """Of a tag list, a 404 means that the repository isn't known (distribution specification)."""
-    with_them, remedy = "without credentials", "set spec.auth"
+    with_them, remedy = "without credentials", "set spec.auth to a Secret"
     if scope.credential is not None:
         with_them = "with the credentials of spec.auth"
-        remedy = "correct the Secret of spec.auth"
+        remedy = "check the Secret of spec.auth"
     return RepositoryNotFound(
         f"the repository {scope.repository} doesn't exist, or isn't visible {with_them}"
         f"{answer.said}: check its name, push a version to it, or {remedy}",

@@ -908,7 +908,10 @@ UNKNOWN = errors("NAME_UNKNOWN", "not known")
 @pytest.mark.parametrize(
     ("credential", "said"),
     [
-        (None, "without credentials{}: check its name, push a version to it, or set spec.auth"),
+        (
+            None,
+            "without credentials{}: check its name, push a version to it, or set spec.auth to a",
+        ),
         (ALICE, "with the credentials of spec.auth{}: check its name, push a version to it, or"),
     ],
 )

@@ -403,8 +403,10 @@ class Resolver:
     def _tag(self, tag: str) -> Resolution:
         answer = self.judge.queries.tag(tag)
         if isinstance(answer.error, TagNotFound):
-            reason = BundleReason(answer.error.reason)
-            unresolved = Unresolved(reason, answer.error.message)
+            reason, text = BundleReason(answer.error.reason), answer.error.message
+            if reason is BundleReason.TAG_NOT_FOUND:
+                text += "; push it, or correct spec.repo or spec.version"
+            unresolved = Unresolved(reason, text)
             return self._nothing(unresolved, (), self._keeps(tag))
         if answer.error is None and self.judge.is_gated:
             return self._first_passing((tag,), (), self._keeps(tag))

@@ -69,7 +69,7 @@ from copyrator.cli.core.output import (
 )
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
-from copyrator.oci.errors import RegistryError, TagNotFound
+from copyrator.oci.errors import RegistryError, RepositoryNotFound, TagNotFound
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -350,7 +350,9 @@ async def _exact(judge: SignatureJudge, tag: str, bundle: BundleGates | None) ->
     try:
         digest = await judge.client.digest(judge.repository, tag, judge.credential)
     except TagNotFound as error:
-        return ResolvedTag(why=f"{error.message}; check that it was pushed under this name")
+        if error.reason == RepositoryNotFound.reason:
+            raise
+        return ResolvedTag(why=f"{error.message}; check the repository, and that it was pushed")
     found = await _judged(judge, tag, digest, bundle)
     why = f"{judge.repository}:{tag} has no trusted signature"
     if bundle is not None:

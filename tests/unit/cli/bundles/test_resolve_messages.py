@@ -14,6 +14,7 @@ from copyrator.cli.bundles.registry import SignatureJudge, credential_of, in_opt
 from copyrator.cli.bundles.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import Credential
+from copyrator.oci.client import repository_error
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import RequestScope, access_error, credential_error
@@ -28,6 +29,11 @@ def said_of(credential, *, was_sent):
     return access_error(
         RequestScope(REPOSITORY, credential, "tags"), answer, was_sent=was_sent
     ).message
+
+
+def said_of_repository(credential):
+    answer = Response(404, CIMultiDict(), (), b"", "https://r.example.com/v2/")
+    return repository_error(RequestScope(REPOSITORY, credential, "tags"), answer).message
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,8 @@ def said_of(credential, *, was_sent):
             "If it is the registry of team/app, set spec.registry to it",
             "If it is the registry of team/app, name it",
         ),
+        (said_of_repository(None), "or set --auth-file"),
+        (said_of_repository(ALICE), "or check --auth-file"),
         (_certificate_text("r.example.com", ValueError()), "--ca-file and --skip-tls-verify"),
     ],
 )
