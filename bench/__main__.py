@@ -102,8 +102,10 @@ def measure(
     size, runs = size or one.size, runs or one.runs
     title = one.title.format(size=size)
     console.print(f"[bold]{one.name}[/]: {title}")
+    today = time.strftime("%Y-%m-%d", time.gmtime())
     results = {
-        word: Result(one.name, title, size, word, name_of(tree)) for word, tree in sources.items()
+        word: Result(one.name, title, size, word, name_of(tree), today)
+        for word, tree in sources.items()
     }
 
     def tell(text: str) -> None:

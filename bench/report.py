@@ -1,4 +1,4 @@
-"""The figures as JSON, as a table, and as plots in docs/performance.md."""
+"""The figures as JSON, as a table and plots in the docs, and in tables that compare tools."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ from demo.chart import ROOT
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
+CURVES = {
+    "namespaces_time": ("Time to copy one Secret", "namespaces", "seconds"),
+    "copies_memory": ("Resident memory after a restart", "copies in sync", "MB"),
+    "copies_cpu": ("Processor time of a restart", "copies in sync", "seconds"),
+    "bundles_memory": ("Resident memory", "rules, and as many Bundles", "MB"),
+}
+"""The title, and what the axes are, of what is drawn."""
+COMPARED = {
+    "1 object into 1,000 namespaces": ("fan-out", "create_seconds", "s"),
+    "requests per copy": ("fan-out", "writes_a_copy", ""),
+    "its update": ("fan-out", "update_seconds", "s"),
+    "memory at 1,000 namespaces": ("fan-out", "rss_mb", "MB"),
+    "writes after a restart with 10,000 copies in sync": ("restart", "writes", ""),
+    "an edited or deleted copy is restored": ("drift", "p50_ms", "ms"),
+    "CPU of 1,000 objects a minute": ("repositories", "cpu_a_minute", "s"),
+}
+"""Rows of tables with a column Copyrator, in the comparison and in the README: the scenario and the
+figure that the cell is of, and its unit."""
+COMPARISONS = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
 _MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 _STEP = re.compile(r"(.+)_at_(\d+)")
 
@@ -97,17 +116,39 @@ def write_document(path: Path) -> None:
     """Put the table and the plots of a file of figures into docs/performance.md."""
     results = read_json(path)
     machine = json.loads(path.read_text())["machine"]
+    days = sorted({result.date for result in results if result.date})
+    measured = f", measured on {' to '.join(sorted({days[0], days[-1]}))}" if days else ""
+    where = f"{machine['cores']} cores, which the control plane shares"
     lines = [
-        f"{machine['cores']} cores, which the control plane shares; Python {machine['python']}.",
+        f"{where}; Python {machine['python']}{measured}.",
         "",
         table(results),
     ]
     for name in plot(results):
-        lines += ["", f"![{name}](performance/{name}.svg)"]
+        title, sizes, unit = CURVES[name]
+        lines += ["", f"![{title} in {unit}, by {sizes}](performance/{name}.svg)"]
     text = DOCUMENT.read_text()
     before, rest = text.split(_MARKS[0])
     _, after = rest.split(_MARKS[1])
     DOCUMENT.write_text("\n".join([f"{before}{_MARKS[0]}", "", *lines, "", f"{_MARKS[1]}{after}"]))
+    for document in COMPARISONS:
+        document.write_text(compared(document.read_text(), results))
+
+
+def compared(text: str, results: Sequence[Result]) -> str:
+    """A document whose rows of COMPARED have the medians of these results in their first cell."""
+    medians = {
+        (result.scenario, figure.name): figure.median
+        for result in results
+        if result.tree == "this"
+        for figure in result.figures.values()
+    }
+    for label, (scenario, figure, unit) in COMPARED.items():
+        if (median := medians.get((scenario, figure))) is not None:
+            row = rf"^(\| {re.escape(label)} \| )[^|]*( \|)"
+            cell = rf"\g<1>{_shown(median, unit)}\g<2>"
+            text = re.sub(row, cell, text, flags=re.MULTILINE)
+    return text
 
 
 def plot(results: Sequence[Result]) -> list[str]:
@@ -115,7 +156,7 @@ def plot(results: Sequence[Result]) -> list[str]:
     curves: dict[str, list[tuple[int, float]]] = {}
     for result in results:
         for figure in result.figures.values():
-            if step := _STEP.fullmatch(figure.name):
+            if (step := _STEP.fullmatch(figure.name)) and step[1] in CURVES:
                 curves.setdefault(step[1], []).append((int(step[2]), figure.median))
     if not curves:
         return []
@@ -123,16 +164,18 @@ def plot(results: Sequence[Result]) -> list[str]:
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "copyrator"  # the same figures give the same file
+    mpl.rcParams["svg.fonttype"] = "none"  # text stays text
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     PLOTS.mkdir(exist_ok=True)
     for name, points in curves.items():
         sizes, values = zip(*sorted(points), strict=True)
+        title, xlabel, ylabel = CURVES[name]
         drawing, axes = plt.subplots(figsize=(5, 3))
         axes.plot(sizes, values, marker="o", label="measured")
         twice = [values[0] * size / sizes[0] for size in sizes]
         axes.plot(sizes, twice, linestyle=":", label="in proportion")
-        axes.set(xlabel="size", ylabel=name.replace("_", " "), ylim=(0, None))
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel, ylim=(0, None))
         axes.legend()
         drawing.tight_layout()
         drawing.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})

@@ -69,6 +69,7 @@ class Result:
     """What the runs of one scenario gave, and on which commit.
 
     Attributes:
+        date: the day of the runs, in UTC, as in 2026-11-27.
         requests: the operator's in each run by verb, without those of its Lease.
     """
 
@@ -77,6 +78,7 @@ class Result:
     size: int
     tree: str
     commit: str = ""
+    date: str = ""
     figures: dict[str, Figure] = field(default_factory=dict)
     requests: list[dict[str, int]] = field(default_factory=list)
 

@@ -3,11 +3,14 @@
 To name the machine, and to find fonts the first time, programs are started.
 """
 
+import re
 from pathlib import Path
 
+import bench.__main__  # noqa: F401 - defines all scenarios
+import pytest
 from bench import report
 from bench.polling import _heads
-from bench.scenario import Goal, Result
+from bench.scenario import REGISTRY, Goal, Result
 from tests.long import LONG
 
 GOALS = {"ratio": Goal("against the bare client", "times", 1.3), "seconds": Goal("all", "s")}
@@ -16,7 +19,7 @@ GOALS = {"ratio": Goal("against the bare client", "times", 1.3), "seconds": Goal
 def result(*ratios, tree="this"):
     made = Result("fan-out", "One into many", 1000, tree)
     for ratio in ratios:
-        made.add(GOALS, {"ratio": ratio, "seconds": 2.0, "memory_at_100": 70.0})
+        made.add(GOALS, {"ratio": ratio, "seconds": 2.0, "copies_memory_at_100": 70.0})
     return made
 
 
@@ -47,9 +50,73 @@ def test_growth_is_drawn(tmp_path, monkeypatch):
     if LONG:
         monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # as on a machine that never drew
     grown = result(1.0)
-    grown.add(GOALS, {"memory_at_200": 130.0})
-    assert report.plot([grown]) == ["memory"]
-    assert (tmp_path / "memory.svg").read_text().startswith("<?xml")
+    grown.add(GOALS, {"copies_memory_at_200": 130.0})
+    assert report.plot([grown]) == ["copies_memory"]
+    drawn = (tmp_path / "copies_memory.svg").read_text()
+    assert drawn.startswith("<?xml")
+    assert {*report.CURVES["copies_memory"], "measured", "200"} <= texts(drawn)
+
+
+def texts(drawn):
+    """The texts of a plot."""
+    return set(re.findall(r"<text[^>]*>([^<]+)</text>", drawn))
+
+
+@pytest.mark.parametrize("name", report.CURVES)
+def test_a_plot_in_the_docs_has_its_title_and_units(name):
+    assert {*report.CURVES[name], "measured"} <= texts((report.PLOTS / f"{name}.svg").read_text())
+    title, sizes, unit = report.CURVES[name]
+    assert (
+        f"![{title} in {unit}, by {sizes}](performance/{name}.svg)" in report.DOCUMENT.read_text()
+    )
+
+
+def test_tables_that_compare_tools_have_the_medians_of_the_run():
+    figures = {"create_seconds": 1.524, "update_seconds": 2.0, "writes_a_copy": 1.0}
+    fan_out = Result("fan-out", "", 1000, "this")
+    drift = Result("drift", "", 1000, "this")
+    before = Result("fan-out", "", 1000, "that")
+    fan_out.add({}, figures)
+    drift.add({}, {"p50_ms": 4.716})
+    before.add({}, {"create_seconds": 9.0})
+    text = (
+        "| 1 object into 1,000 namespaces | 1 s | 198 s |\n| its update | 1.1 s | 2 s |\n"
+        "| an edited or deleted copy is restored | 0.1 s | never |\n| memory | 1 MB | 2 MB |\n"
+    )
+    assert report.compared(text, [before, fan_out, drift]) == (
+        "| 1 object into 1,000 namespaces | 1.52 s | 198 s |\n| its update | 2 s | 2 s |\n"
+        "| an edited or deleted copy is restored | 4.72 ms | never |\n| memory | 1 MB | 2 MB |\n"
+    )
+
+
+def medians():
+    """The medians in the table of the docs, by scenario and figure."""
+    titles = {one.title.format(size=one.size): one for one in REGISTRY.values()}
+    found, scenario = {}, None
+    for line in report.DOCUMENT.read_text().partition("begin -->")[2].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 6:
+            continue
+        if cells[0]:
+            scenario = titles.get(cells[0].removesuffix(" (the day before)"))
+        if scenario:
+            names = [name for name, goal in scenario.goals.items() if goal.text == cells[1]]
+            found |= {(scenario.name, name): cells[3] for name in names}
+        if line.startswith("## "):
+            break
+    return found
+
+
+@pytest.mark.parametrize("document", report.COMPARISONS, ids=lambda path: path.name)
+def test_what_is_compared_is_from_the_table_of_the_last_run(document):
+    lines = document.read_text().splitlines()
+    found = 0
+    for label, (scenario, figure, unit) in report.COMPARED.items():
+        for line in [one for one in lines if one.startswith(f"| {label} |")]:
+            assert line.split("|")[2].strip() == medians()[scenario, figure], label
+            assert line.split("|")[2].strip().endswith(unit)
+            found += 1
+    assert found >= 4
 
 
 ACCESS = (

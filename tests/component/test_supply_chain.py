@@ -123,3 +123,11 @@ def test_a_rule_against_insecure_code_is_only_switched_off_with_a_reason():
         if re.search(r"# noqa: (?:\w+, )*S\d+(?!\d*(?:, \w+)* - \w)", line)
     ]
     assert bare == []
+
+
+def test_the_numbers_of_dependencies_are_those_in_the_docs():
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    oldest = min(re.findall(r"\| (\d{4}-\d\d-\d\d) \|$", DOCUMENT.read_text(), re.MULTILINE))
+    assert f"{len(LOCKED)} dependencies, all with an allowed licence" in page
+    assert f"of the {len(REASONS)} [direct ones](dependencies.md)" in page
+    assert f"the oldest latest release is of {oldest} |" in page

@@ -1,9 +1,11 @@
 """What the docs say of tests, gates, reasons and versions of werf is so."""
 
 import ast
+import configparser
 import re
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -13,8 +15,12 @@ import yaml
 from copyrator import __version__
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.gates.catalog import VENDORED, all_gates
 from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.version.rhythm import Rhythm, poll_retry
+from copyrator.runtime.stalls import LOGGED_SECONDS, NOTED_SECONDS
+from copyrator.settings.limits import STEP_SECONDS
 from localcluster import pins
 from localcluster.standin import settings
 
@@ -255,3 +261,47 @@ def test_the_readme_names_the_supported_versions_and_the_licence() -> None:
     assert project["license"] == "Apache-2.0"
     assert "[Apache-2.0](LICENSE)" in README
     assert f"/v{__version__}/copyrator-{__version__}-py3-none-any.whl" in README
+
+
+# Figures that the code has -----------------------------------------------------------------------
+
+
+def test_the_order_of_layers_is_the_one_that_is_enforced() -> None:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    _, *layers = contracts["importlinter:contract:layers"]["layers"].split("\n")[1:]
+    for name in ("CONTRIBUTING.md", "docs/architecture.md"):
+        assert f"\n    {' > '.join(layers)}\n" in (ROOT / name).read_text(), name
+
+
+def test_a_missing_signature_is_looked_for_after_the_seconds_that_are_said() -> None:
+    now, first = datetime(2026, 11, 27, tzinfo=UTC), BundleTiming().poll_retry
+    rhythm = Rhythm(interval=3600.0, phase=0.0)
+    delays = [poll_retry(rhythm, failures, now, first=first) - now for failures in (1, 2, 3)]
+    seconds = ", ".join(f"{delay.total_seconds():.0f}" for delay in delays)
+    assert f"is checked again after {seconds} s\n" in (ROOT / "docs/signatures.md").read_text()
+
+
+def test_how_long_a_step_may_take_is_what_the_limits_are_chosen_for() -> None:
+    text = (ROOT / "docs/security.md").read_text()
+    assert f"for more than {STEP_SECONDS * 1000:.0f} ms of CPU time" in text
+    assert f"more than {NOTED_SECONDS * 1000:.0f} ms. Those of more than" in text
+    assert f"more than {LOGGED_SECONDS * 1000:.0f} ms are logged" in text
+
+
+def test_the_time_of_hostile_neighbours_is_the_tests() -> None:
+    source = (ROOT / "tests/e2e/hostile/test_hostile_neighbours.py").read_text()
+    (found,) = re.findall(
+        r"^QUIET, HOSTILE = .*, (\d+)\.0\) if LONG else .*, (\d+)\.0\)$", source, re.MULTILINE
+    )
+    assert (
+        f"({found[1]} s; *long*: {found[0]} s, with" in (ROOT / "docs/reliability.md").read_text()
+    )
+
+
+def test_the_restore_that_is_promised_is_a_goal_that_the_last_benchmark_met() -> None:
+    text = (ROOT / "docs/performance.md").read_text()
+    assert re.search(r"edit to restored, 99th percentile \| ≤ 500 ms \| \d+ ms \|  \| met \|", text)
+    assert "99 of 100 within half a second" in " ".join(
+        (ROOT / "docs/index.md").read_text().split()
+    )

@@ -10,6 +10,7 @@ import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from tests.component.bundles.approvals import secrets
@@ -18,6 +19,7 @@ from tests.component.bundles.fake_cluster import fail, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING
 from tests.component.bundles.test_takeover import CONFIG, put
 from tests.component.bundles.waiting import eventually
+from tests.long import LONG
 
 from copyrator.bundles.context import BundleTiming
 
@@ -298,3 +300,12 @@ async def test_a_second_force_during_a_forced_deploy_outlives_the_process(stage:
 
     await eventually(lambda: is_deployed(OK, OK, OK)(stage))
     assert len(cluster.runs) == 3
+
+
+def test_the_numbers_in_the_docs_are_those_of_the_table() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reliability.md").read_text()
+    whole = sum(journey.writes for journey in JOURNEYS.values())
+    text = f"{whole} points in {len(JOURNEYS)} scenarios, of which `make test` has "
+    assert text in page
+    if not LONG:
+        assert f"{text}{len(points(JOURNEYS))} |" in page
