@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from localcluster import pins
 from localcluster.locks import file_lock
@@ -248,8 +248,7 @@ def _source(url: str) -> str:
     mirror = os.environ.get(MIRROR_VARIABLE)
     if not mirror:
         return url
-    parts = urlsplit(mirror)
-    if parts.scheme != "https" or "@" in parts.netloc:  # which may be a password
+    if not mirror.startswith("https://") or "@" in mirror:  # before which may be a password
         raise DownloadFailedError(f"{MIRROR_VARIABLE} is not an https URL without a user")
     return f"{mirror.rstrip('/')}/{url.removeprefix('https://')}"
 
@@ -312,7 +311,8 @@ def _pieces(url: str, limit: int) -> Iterator[tuple[bytes, int | None]]:
         raise DownloadFailedError(f"{source}: {error.reason}") from error
     except TimeoutError as error:
         raise DownloadFailedError(f"{source}: nothing for {_STALL_SECONDS:.0f} s") from error
-    except (DownloadFailedError, OSError, http.client.HTTPException) as error:
+    except (DownloadFailedError, OSError, http.client.HTTPException, ValueError) as error:
+        # ValueError: it is redirected to what is no URL.
         raise DownloadFailedError(f"{source}: {error}") from error
 
 

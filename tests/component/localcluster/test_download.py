@@ -419,6 +419,9 @@ def endless(handler: Handler, body: bytes) -> None:
         (partial(redirecting, to="file:///etc/passwd"), "isn't https"),
         (partial(redirecting, to="https://127.0.0.1:1/etcd"), "refused"),
         (partial(redirecting, to=""), "too many redirects"),
+        (partial(redirecting, to="https://[bad/etcd"), "Invalid IPv6 URL"),
+        (partial(redirecting, to="https://127.0.0.1:1/\xfc"), "ascii"),
+        (partial(redirecting, to="https://127.0.0.1:port/etcd"), "port"),
         (nonsense, "nonsense"),
         (announcing, "larger than 16 MB"),
         (endless, "larger than 16 MB"),
@@ -485,7 +488,10 @@ def test_a_server_has_to_prove_who_it_is(
     assert publisher.asked == []
 
 
-@pytest.mark.parametrize("mirror", ["http://127.0.0.1:1", "https://me:secret@127.0.0.1", "mirror"])
+@pytest.mark.parametrize(
+    "mirror",
+    ["http://127.0.0.1:1", "https://me:secret@127.0.0.1", "mirror", "https://me:secret@[bad"],
+)
 def test_a_mirror_is_an_https_url_without_a_password(
     publisher: Publisher,
     programs: Programs,
