@@ -285,6 +285,25 @@ async def test_without_its_manifest_in_the_registry_what_runs_stays(
     await rolled_back(cluster, first)
 
 
+async def test_where_no_tag_names_a_version_any_more_none_is_available(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, _, _ = await deploy_two(cluster, registry, run, bundle)
+    for tag in ("1.0.0", "1.1.0"):
+        registry.untag("app", tag)
+    await eventually(lambda: "version" not in cluster.status()["available"])
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    assert "version" not in cluster.status()["available"], "1.1.0 is only a digest"
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: len(cluster.runs) == 4 and cluster.reason() == "Deployed")
+    assert "version" not in cluster.status()["available"]
+    pin(cluster, "none")
+    await seen(cluster, "none")
+    await polled(registry)
+    assert deployed(cluster) == first, "nothing else is there to be deployed"
+
+
 async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:

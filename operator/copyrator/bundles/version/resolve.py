@@ -381,7 +381,8 @@ class Resolver:
         if answer.error is not None and not isinstance(answer.error, TagNotFound):
             return Resolution(error=answer.error, is_pinned=True)
         found = self._resolve()  # only shown, so its errors don't matter
-        named = Candidate(found.tag, found.digest) if found.tag and found.digest else None
+        is_named = found.tag and found.digest and found.unresolved is None
+        named = Candidate(found.tag, found.digest) if is_named else None
         found = Resolution(rejected=found.rejected, seen=found.seen, is_pinned=True, named=named)
         if answer.error is not None:
             text = (
