@@ -18,6 +18,7 @@ import click
 from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
+    Attempted,
     Available,
     BundleReason,
     BundleStatus,
@@ -244,8 +245,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         ValueError: there is none, or several; the text says which there are.
     """
     targets = rollback_targets(status, reference)
-    attempted = status.attempted
-    running = attempted.digest if attempted.attempt else status.deployed.digest
+    running = _running(status).digest
     if to is None:
         if status.pin.digest == running is not None:
             first = max((i for i, at in enumerate(targets) if at.digest == running), default=-1)
@@ -268,6 +268,11 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         digests = ", ".join(dict.fromkeys(said((at.digest or "")[:19]) for at in found))
         raise ValueError(f"has several digests of {said(to)} in its history, name one: {digests}")
     return found[0]
+
+
+def _running(status: BundleStatus) -> Attempted | Deployed:
+    """What was deployed last, or at least in part, as it has failed."""
+    return status.attempted if status.attempted.attempt else status.deployed
 
 
 def _matching(targets: Sequence[HistoryEntry], to: str) -> list[HistoryEntry]:
@@ -348,14 +353,14 @@ def is_busy(body: Mapping[str, Any], digest: str) -> bool:
     return not (waits or found.is_unready or _suspends(body))
 
 
-def _describe(one: HistoryEntry | Deployed | Available) -> str:
+def _describe(one: HistoryEntry | Attempted | Deployed | Available) -> str:
     return f"{said(one.version)} ({said((one.digest or '')[:19])})"
 
 
 def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntry) -> str:
     age = rows.age(chosen.time, datetime.now(UTC))
     return (
-        f"Rolling back {shown('bundles', body)} from {_describe(status.deployed)} to "
+        f"Rolling back {shown('bundles', body)} from {_describe(_running(status))} to "
         f"{_describe(chosen)}, deployed {age} ago, with today's values and spec."
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -228,6 +229,18 @@ async def test_a_value_that_was_refused_before_counts_again_and_the_pin_in_force
     server.operate()
     assert server.body["status"]["pin"]["digest"] == C
     assert None not in server.pins, "what the spec names would be deployed"
+
+
+async def test_what_is_left_is_named_also_where_its_deploy_has_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = status(("-3", C), ("2", B), ("1", A))
+    found = replace(found, attempted=replace(found.attempted, version="3"))
+    server: Any = Server(body(READY, **found.to_dict()))
+    _, chosen = await _rollback(server, "shop", None, 0.0, is_quiet=False)
+    assert chosen.digest == B
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Rolling back bundle team/shop from 3 ({C[:19]}) to 2 ({B[:19]})" in said
 
 
 async def test_what_is_pinned_is_not_skipped() -> None:
