@@ -30,6 +30,11 @@ what `-o json` prints, as in `get bundles -o jsonpath='{{.items[*].metadata.name
 Filters compare two values; `&&`, `||` and regular expressions aren't supported, as in kubectl.
 `get --sort-by` takes a column (`age`) or a path (`.metadata.name`).
 
+STATUS, in `get` and `top` and at the beginning of `describe`, `tree` and `why`, is one word.
+`Failing`: Ready is False, a certificate has expired, or a Bundle isn't trusted, healthy or as it
+was deployed. `Waiting`: in progress, waiting for a gate or a person, or there is a warning. Else
+`Suspended` or `Ready`. `-o wide` also has READY, the status of that condition.
+
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
 changes found (a usage error of `plan` is 1); 130 interrupted.
 """

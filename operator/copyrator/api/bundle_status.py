@@ -8,7 +8,7 @@ written by ``to_dict``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ MAX_REJECTED: Final = 5
 """Rejected candidates that a status lists."""
 ENOUGH_FAILED_POLLS: Final = 3
 """Failed polls in a row by which Ready may become False."""
+SHORT_DIGEST: Final = 12
+"""Hexadecimal digits of a digest that are enough to distinguish two."""
 MAX_LOG_TAIL: Final = 2048
 """Characters of a failed Job's log that a status holds."""
 
@@ -161,6 +163,19 @@ class VersionRef(Record):
 
     digest: str | None = None
     version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployRef(VersionRef):
+    """The original's pair of what is deployed, and what `kubectl get` prints of it."""
+
+    short_digest: str | None = None
+    """The beginning of ``digest``."""
+
+    def shortened(self) -> DeployRef:
+        """With the short digest that belongs to the digest."""
+        digest = None if self.digest is None else self.digest.removeprefix("sha256:")[:SHORT_DIGEST]
+        return self if digest == self.short_digest else replace(self, short_digest=digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,7 +442,7 @@ class BundleStatus(Record):
     force_update: int | None = None
     """Set to 1 by a user to force a deploy; never written by ``to_dict``."""
     target: VersionRef = VersionRef()
-    deploy: VersionRef = VersionRef()
+    deploy: DeployRef = DeployRef()
     conditions: tuple[dict[str, Any], ...] = ()
     observed_generation: int | None = None
     available: Available = Available()

@@ -111,14 +111,14 @@ def expiring(
         return FurtherCondition(
             ConditionStatus.FALSE,
             CertificateReason.VALID,
-            f"the first certificate to end is {first.to_string()}, at {end}",
+            f"the first certificate to expire is {first.to_string()}, at {end}",
         )
     over = _left(first, now) <= 0
     more = f"; {due - 1} more in status.certificates" if due > 1 else ""
     return FurtherCondition(
         ConditionStatus.TRUE,
         CertificateReason.EXPIRED if over else CertificateReason.EXPIRING,
-        f"the certificate {first.to_string()} {'ended' if over else 'ends'} at {end}{more}; "
+        f"the certificate {first.to_string()} {'expired' if over else 'expires'} at {end}{more}; "
         "renew it at the source",
     )
 

@@ -337,7 +337,7 @@ class StatusWriter:
         gates = self._context.gates
         gated = isinstance(spec, BundleSpec) and gates.any_of(spec)
         kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
-        status = replace(status, gates=kept)
+        status = replace(status, gates=kept, deploy=status.deploy.shortened())
         if not gated:
             is_told = status.pin.digest is not None or status.pin.refused is not None
             status, gated = replace(status, verification=Verification()), bool(kept) or is_told

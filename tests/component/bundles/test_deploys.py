@@ -446,3 +446,22 @@ async def test_a_pod_with_a_jobs_label_is_none_of_the_job(
 
     said = str(cluster.status()["attempted"])
     assert ("forged" in said, "it failed" in said) == (owner == "the Job", owner != "the Job")
+
+
+async def test_what_an_older_operator_deployed_gets_its_short_digest_by_one_write(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster)
+    await operator.stop()
+    digest = cluster.status()["deploy"]["digest"]
+    assert cluster.status()["deploy"]["shortDigest"] == digest.removeprefix("sha256:")[:12]
+    cluster.change("bundles", "shop", status={"deploy": {"shortDigest": None}})
+    assert "shortDigest" not in cluster.status()["deploy"]
+    before = cluster.writes_seen
+
+    await run(timer_interval=0.1)
+    await eventually(lambda: cluster.status()["deploy"].get("shortDigest"), "it is written")
+    await quiet(cluster, 1)
+    assert cluster.writes_seen == before + 1

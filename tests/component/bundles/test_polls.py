@@ -309,7 +309,7 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
     registry.gate.set()
 
     await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["deploy"] == {"digest": digest, "version": "2.0.0"}
+    assert cluster.status()["deploy"]["digest"] == digest
     assert len(cluster.runs) == 1
 
 

@@ -425,13 +425,13 @@ async def test_sources_rollouts_and_certificates_are_shown(opened):
     opened.server.live.now = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
     _, text, _ = await opened.get("/")
     assert "RollingOut (step 2/4)" in text
-    assert '<span class="state fault">✕ ended</span>' in text
-    assert "until 2020-02-01T00:00:00Z (ended)" in text
+    assert '<span class="state fault">✕ expired</span>' in text
+    assert "expired 2020-02-01T00:00:00Z (" in text
     assert '<a id="of-certificate-1" href="/rules/infra/made">infra/made</a>' in text
     assert "<script>alert" not in text
     _, text, _ = await opened.get("/rules/infra/made")
     assert "<dt>Made from</dt><dd>hub, private (3)</dd>" in text
-    assert "until 2020-02-01T00:00:00Z (ended)" in text
+    assert "expired 2020-02-01T00:00:00Z (" in text
     assert "<dt>Rollout step</dt>" in text
 
 
@@ -439,7 +439,7 @@ def test_a_report_has_sources_rollouts_and_certificates():
     now = datetime(2026, 1, 2, 12, tzinfo=UTC)
     known = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
     text = Pages(cluster="c", user="ann").report(known, overview(known, now), INSTALLATION, now)
-    for shown in ("hub, private (3)", "(step 2/4)", "2020-02-01T00:00:00Z (ended)", "2 of 4"):
+    for shown in ("hub, private (3)", "(step 2/4)", "expired 2020-02-01T00:00:00Z", "2 of 4"):
         assert shown in text
     assert not re.search(r'(?:href|src)="|<script', text)
 

@@ -59,7 +59,7 @@ def test_deploys_an_exact_tag_and_says_so(first: First) -> None:
     digest, status = first.digest, first.status
     assert first.made["data"] == {"text": "first", "greeting": "hello"}
     assert status["target"] == {"digest": digest, "version": "1.0.0"}
-    assert status["deploy"] == {"digest": digest, "version": "1.0.0"}
+    assert status["deploy"] == status["target"] | {"shortDigest": digest[7:19]}
     assert status["ready"] == 1
     assert status["deployed"]["revision"] == 1
     assert status["deployed"]["verified"] is True

@@ -39,7 +39,7 @@ def test_a_wildcard_takes_what_is_pushed_into_it_and_prereleases_when_they_are_a
 
     status = team.wait_deployed("shop", second)
     assert team.release("shop")["text"] == "second"
-    assert status["deploy"] == {"digest": second, "version": "1.0.1"}
+    assert status["deploy"]["digest"] == second
     assert status["target"] == {"digest": second, "version": "1.0.1"}
     assert rejected(team) == {"1.1.0": "OutOfRange", "1.0.2-rc.1": "PreRelease"}
     assert len(team.jobs("shop")) == 2

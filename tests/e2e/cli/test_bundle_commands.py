@@ -23,7 +23,7 @@ from localcluster.signing import attach, new_key, public_key, sign
 
 def test_get_describe_and_history_tell_what_runs(stage, shop):
     assert plainly(stage.types(f"get bundles -n {stage.apps}")) == (
-        "NAME READY REASON SINCE DEPLOYED AVAILABLE MESSAGE\nshop True Deployed AGE 1.0.0 1.0.0\n"
+        "NAME STATUS REASON SINCE DEPLOYED AVAILABLE MESSAGE\nshop Ready Deployed AGE 1.0.0 1.0.0\n"
     )
     said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
     assert f"Source: {stage.cluster.registry}/{shop}\n" in said

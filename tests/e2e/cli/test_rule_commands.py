@@ -63,7 +63,7 @@ def test_get_shows_rules_and_copies_in_every_shape(stage, seen):
     word, copied = seen
     home = stage.home
     assert plainly(stage.types(f"get rules -n {home} {word}")) == (
-        f"NAME READY REASON SINCE COPIES MESSAGE\n{word} True Synced AGE 2/2\n"
+        f"NAME STATUS REASON SINCE COPIES MESSAGE\n{word} Ready Synced AGE 2/2\n"
     )
     assert plainly(stage.types(f"get copies -A --rule {word}")) == (
         "NAMESPACE KIND NAME AGE RULE\n"

@@ -197,7 +197,7 @@ def test_a_report_has_all_of_it_in_one_file(stage, word, copied, shop, tmp_path)
 def test_top_prints_the_worst_first_and_ends_with_ctrl_c(stage, word, copied):
     shown = stage.types("top --once")
     lines = [line for line in shown.splitlines() if f"{word}" in line]
-    assert [line.split()[0] for line in lines] == ["fault", "good"]
+    assert [line.split()[0] for line in lines] == ["Failing", "Ready"]
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 

@@ -337,17 +337,21 @@ def test_which_have_ended_and_which_arent_valid_yet(stage, word, certified, tmp_
         assert [line.partition(")")[0] for line in lines] == [
             f"Certificate: {name} ({where}" for name in ("old", "now", "next")
         ], said
-        assert [line.rpartition("(")[2] for line in lines] == ["ended)", "39d)", "not valid yet)"]
-        assert " from " in lines[2]
+        assert [line.rpartition("(")[2] for line in lines] == [
+            "36h ago)",
+            "in 39d)",
+            "not valid yet)",
+        ]
+        assert " valid from " in lines[2]
     said = stage.types(f"get rules {word} -n {stage.home} -o wide")
     row = next(line for line in said.splitlines() if line.startswith(f"{word} "))
-    assert " ended " in row
+    assert " expired " in row
     assert "the certificate old" in row
     said = stage.types("top --once")
-    assert next(line for line in said.splitlines() if f"/{word} " in line).startswith("fault")
-    assert "First certificate to end: old" in said
+    assert next(line for line in said.splitlines() if f"/{word} " in line).startswith("Failing")
+    assert "First certificate to expire: old" in said
     file = tmp_path / "report.html"
     stage.types(f"report --html {file}")
     text = file.read_text()
-    assert "✕ ended" in text
+    assert "✕ expired" in text
     assert "… not valid yet" in text

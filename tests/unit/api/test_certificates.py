@@ -54,19 +54,19 @@ def test_messages():
         return condition.message
 
     assert message(ends(60)) == (
-        "the certificate x (infra/tls, key tls.crt) ends at 2026-06-01T00:01:00Z; "
+        "the certificate x (infra/tls, key tls.crt) expires at 2026-06-01T00:01:00Z; "
         "renew it at the source"
     )
     assert message(ends(-60, ""), ends(5), ends(9)) == (
-        "the certificate in infra/tls, key tls.crt ended at 2026-05-31T23:59:00Z; "
+        "the certificate in infra/tls, key tls.crt expired at 2026-05-31T23:59:00Z; "
         "2 more in status.certificates; renew it at the source"
     )
     assert message(ends(-60, ""), ends(5)) == (
-        "the certificate in infra/tls, key tls.crt ended at 2026-05-31T23:59:00Z; "
+        "the certificate in infra/tls, key tls.crt expired at 2026-05-31T23:59:00Z; "
         "1 more in status.certificates; renew it at the source"
     )
     assert message(ends(WARNING + 60)) == (
-        "the first certificate to end is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
+        "the first certificate to expire is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
     )
 
 

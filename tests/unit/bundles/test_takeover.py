@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, VersionRef
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, DeployRef, VersionRef
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,
@@ -29,7 +29,7 @@ SPEC = BundleSpec(
 LEFT = BundleStatus(
     ready=1,
     target=VersionRef(digest="sha256:config", version="1.0.0"),
-    deploy=VersionRef(digest="sha256:config", version="1.0.0"),
+    deploy=DeployRef(digest="sha256:config", version="1.0.0"),
 )
 BASELINE = TakeoverBaseline("sha256:manifest", "values", "spec", 3)
 WANTED = DesiredDeploy(
@@ -43,8 +43,8 @@ WANTED = DesiredDeploy(
         (LEFT, True),
         (replace(LEFT, observed_generation=1), True),  # we asked, and had no answer yet
         (BundleStatus(), False),
-        (replace(LEFT, deploy=VersionRef(digest="sha256:config")), False),
-        (replace(LEFT, deploy=VersionRef(version="1.0.0")), False),
+        (replace(LEFT, deploy=DeployRef(digest="sha256:config")), False),
+        (replace(LEFT, deploy=DeployRef(version="1.0.0")), False),
         (replace(LEFT, deployed=Deployed(version="1.0.0")), False),
         (replace(LEFT, attempted=Attempted(attempt=1)), False),
     ],
@@ -59,8 +59,8 @@ def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
     found = take_over(LEFT, BASELINE, SPEC, NOW)
 
     assert not is_inherited(found)
-    assert found.deploy == VersionRef(digest="sha256:manifest", version="1.0.0")
-    assert found.target == found.deploy
+    assert found.deploy == DeployRef(digest="sha256:manifest", version="1.0.0")
+    assert found.target == VersionRef(digest="sha256:manifest", version="1.0.0")
     assert found.deployed == Deployed(
         version="1.0.0",
         digest="sha256:manifest",

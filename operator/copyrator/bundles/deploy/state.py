@@ -24,12 +24,12 @@ from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     Deployed,
+    DeployRef,
     HistoryEntry,
     LastError,
     Outcome,
     PassedOver,
     Rollback,
-    VersionRef,
 )
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time, parse_time
@@ -343,7 +343,7 @@ def _record_success(
         status,
         attempted=replace(attempted, failures=0, interruptions=0),
         deployed=deployed,
-        deploy=VersionRef(digest=attempted.digest, version=attempted.version),
+        deploy=DeployRef(digest=attempted.digest, version=attempted.version),
         last_error=LastError(),
     )
 

@@ -23,6 +23,7 @@ from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     Deployed,
+    DeployRef,
     FailedPolls,
     LastError,
     Outcome,
@@ -81,8 +82,9 @@ def take_over(
         generation=baseline.generation,
         time=format_time(now),
     )
-    found = VersionRef(digest=baseline.digest, version=version)
-    return replace(status, deployed=deployed, deploy=found, target=found)
+    target = VersionRef(digest=baseline.digest, version=version)
+    deploy = DeployRef(digest=baseline.digest, version=version)
+    return replace(status, deployed=deployed, deploy=deploy, target=target)
 
 
 @dataclass(frozen=True, slots=True)

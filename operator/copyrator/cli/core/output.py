@@ -35,7 +35,15 @@ NARROW = 10
 
 _UNUSUAL = re.compile(r"[^\n\t -~]")
 
-_STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
+_STYLES = {
+    "True": "green",
+    "False": "bold red",
+    "Unknown": "yellow",
+    "Ready": "green",
+    "Failing": "bold red",
+    "Waiting": "yellow",
+    "Suspended": "yellow",
+}
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])

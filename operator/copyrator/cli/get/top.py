@@ -34,18 +34,19 @@ from copyrator.cli.core.output import (
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.live import Live
-from copyrator.cli.view.overview import Overview, OverviewRow, Snapshot, State, overview
+from copyrator.cli.view.overview import Overview, OverviewRow, Snapshot, overview
+from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import RuleView, Validity
 
 LOOK: Final = 1.0
 """Seconds between two updates, at least; ages are updated as often while nothing changes."""
 _STYLES: Final = {
-    State.FAULT: "bold red",
-    State.WAITS: "yellow",
+    State.FAILING: "bold red",
+    State.WAITING: "yellow",
     State.SUSPENDED: "yellow",
-    State.GOOD: "green",
+    State.READY: "green",
 }
-_CERTIFICATES: Final = {Validity.ENDED: "bold red", Validity.ENDING: "yellow"}
+_CERTIFICATES: Final = {Validity.EXPIRED: "bold red", Validity.EXPIRING: "yellow"}
 ROOMY: Final = 100
 """Columns of a terminal from which on there is room for more than the most important."""
 
@@ -151,8 +152,8 @@ def document(seen: Snapshot, now: datetime) -> dict[str, Any]:
     """As in -o json."""
     view = overview(seen, now)
     return {
-        "counts": {str(state): view.number(state) for state in State},
-        "copies": {"desired": view.desired, "ready": view.right},
+        "counts": {state.lower(): view.number(state) for state in State},
+        "copies": {"desired": view.desired, "ready": view.ready},
         "items": [_item(row, seen, now) for row in view.all],
         "certificates": [
             {
@@ -193,7 +194,7 @@ def rendered(
     """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
-    head = [_counts(view), *_first_end(view), *(_note(text) for text in _notes(seen))]
+    head = [_counts(view), *_first_expiry(view), *(_note(text) for text in _notes(seen))]
     found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:
@@ -212,23 +213,18 @@ def rendered(
 
 def _counts(view: Overview) -> Text:
     text = Text()
-    for state, words in (
-        (State.FAULT, "with a fault"),
-        (State.WAITS, "waiting"),
-        (State.SUSPENDED, "suspended"),
-        (State.GOOD, "good"),
-    ):
+    for state in State:
         number = view.number(state)
         if number or state is not State.SUSPENDED:
-            text.append(f"{number} {words}", _STYLES[state] if number else "dim").append("   ")
-    text.append(f"{view.right}/{view.desired} copies are right")
+            text.append(f"{number} {state}", _STYLES[state] if number else "dim").append("   ")
+    text.append(f"{view.ready}/{view.desired} copies are ready")
     return text
 
 
-def _first_end(view: Overview) -> Iterator[Text]:
-    """The certificate that ends first, if there is one in any copy."""
+def _first_expiry(view: Overview) -> Iterator[Text]:
+    """The certificate that expires first, if there is one in any copy."""
     for row in view.certificates[:1]:
-        text = f"First certificate to end: {row.certificate.to_string()} {row.text}"
+        text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
         yield Text(printable(text), _CERTIFICATES.get(row.validity, "dim"))
 
 
@@ -247,7 +243,7 @@ def _note(text: str) -> Text:
 
 def _table(found: Sequence[OverviewRow], out: Console) -> Text:
     """A row a line; where it is too long, the end of the message is cut off."""
-    heads = ["STATE", "NAME", "REASON"]
+    heads = ["STATUS", "NAME", "REASON"]
     cells = [[row.state, _named(row), _plain(row.reason)] for row in found]
     if out.width >= ROOMY:
         heads += ["SINCE", "COPIES/VERSION"]

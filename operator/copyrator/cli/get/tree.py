@@ -25,6 +25,7 @@ from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
     from copyrator.api.rule_spec import RuleSpec
+    from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import RuleView
     from copyrator.kube.client.client import KubeClient
 
@@ -92,7 +93,7 @@ def rule_tree(rule: RuleView, copies: Sequence[Body]) -> Node:
             by_source.setdefault(key, []).append(_object_node("copy", body))
     sources = [_source_node(rule, *key, below) for key, below in by_source.items()]
     return Node(
-        f"{names.RULE_KIND} {owner}  {_state(rule.body)}",
+        f"{names.RULE_KIND} {owner}  {_state(rule)}",
         _root_values("rule", rule.body),
         [*_composed_nodes(rule.spec), *sorted(sources, key=lambda node: node.text)],
     )
@@ -166,7 +167,7 @@ def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
     below += map(_job_node, jobs)
     return Node(
-        f"{names.BUNDLE_KIND} {view.name}  {_state(body)}", _root_values("bundle", body), below
+        f"{names.BUNDLE_KIND} {view.name}  {_state(view)}", _root_values("bundle", body), below
     )
 
 
@@ -195,8 +196,6 @@ def _root_values(role: str, body: Body) -> dict[str, Any]:
     return {"role": role, "object": identity(body), **state}
 
 
-def _state(body: Body) -> str:
-    condition = rows.ready(body)
-    if not condition:
-        return "not reconciled yet"
-    return f"{condition.get('reason')} (Ready={condition.get('status')})"
+def _state(view: RuleView | BundleView) -> str:
+    condition = rows.ready(view.body)
+    return f"{view.state} ({condition.get('reason') if condition else 'not reconciled yet'})"

@@ -26,7 +26,7 @@ from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.matrix import Matrix
-from copyrator.cli.view.overview import Overview, Snapshot, State, bundle_row, rule_row
+from copyrator.cli.view.overview import Overview, Snapshot, bundle_row, rule_row
 from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.cli.view.why_bundle import explain_bundle
 
@@ -283,5 +283,5 @@ def _bundle_fields(view: BundleView) -> list[tuple[str, str]]:
 
 
 def _title(text: str, view: Overview) -> str:
-    faults = view.number(State.FAULT)
-    return f"{text} ({faults} with a fault)" if faults else text
+    failing = view.number(rows.State.FAILING)
+    return f"{text} ({failing} Failing)" if failing else text

@@ -152,6 +152,12 @@ class BundleView:
             or pending
         )
 
+    @property
+    def state(self) -> rows.State:
+        """By its Ready condition, its trouble and its flaws."""
+        ready = self.summary.condition(ConditionType.READY)
+        return rows.State.FAILING if self.flaws else rows.state_of(ready, self.trouble)
+
     @cached_property
     def flaws(self) -> tuple[str, ...]:
         """What isn't well although it may be Ready: ``Untrusted``, ``Unhealthy``, ``Drifted``."""
@@ -194,12 +200,14 @@ class BundleView:
 
 def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
     """The columns of `get bundles`; a row is a BundleView."""
-    name, ready, reason, since = rows.common_columns(now)
-    of_body = [rows.NAMESPACE, name, ready, since] if namespaces else [name, ready, since]
-    columns = [_of_body(one) for one in of_body]
-    columns.insert(-1, replace(reason, value=lambda view: view.reason))
+    name, status, reason, since = rows.common_columns(now, lambda view: view.state)
     return [
-        *columns,
+        *([_of_body(rows.NAMESPACE)] if namespaces else []),
+        _of_body(name),
+        status,
+        replace(reason, value=lambda view: view.reason),
+        _of_body(since),
+        _of_body(rows.READY),
         Column("DEPLOYED", lambda view: view.summary.deployed.version or "-"),
         Column("AVAILABLE", lambda view: view.summary.available.version or "-", spare=1),
         Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
@@ -232,7 +240,7 @@ def _source(view: BundleView) -> str:
 def describe_bundle(view: BundleView) -> Iterator[Detail]:
     """The parts of `describe` and of a page."""
     status, now = view.status, view.now
-    yield from rows.describe_head(view.body, now)
+    yield from rows.describe_head(view.body, now, view.state)
     for one in view.freezes:
         yield Detail("Frozen", sentence(one))
     if view.unknown_freezes:

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api.globs import Globs, is_wild
-from copyrator.cli.view.overview import ORDER, OverviewRow, Snapshot, State, rule_row
+from copyrator.cli.view.overview import ORDER, OverviewRow, Snapshot, rule_row
+from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import RuleView
 
 ROWS: Final = 50
@@ -84,7 +85,7 @@ def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
     views = [RuleView(body, now) for name, body in seen.rules.items() if wanted(str(name))]
     found = [(rule_row(view), view) for view in views]
     if view.only_faults:
-        found = [one for one in found if one[0].state is not State.GOOD]
+        found = [one for one in found if one[0].state is not State.READY]
     found.sort(key=lambda one: (ORDER[one[0].state], one[0].shown))
     places = [place for place in seen.namespaces if shown(place)]
     if view.only_faults:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.conditions import ConditionStatus
 from copyrator.api.freeze import Freeze, sentence
 from copyrator.api.keys import ObjectName
-from copyrator.api.suspension import PAUSES
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, freezes_of
+from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import (
     CertificateRow,
     RuleView,
     first_rows,
-    is_expired,
     rollout_progress,
 )
-from copyrator.kube.watch.store import name_of
 
 Body = Mapping[str, Any]
 
@@ -84,15 +80,6 @@ CERTIFICATES: Final = 10
 """Certificates of the overview."""
 
 
-class State(StrEnum):
-    """The state of an object; the most severe first."""
-
-    FAULT = "fault"
-    WAITS = "waiting"
-    SUSPENDED = "suspended"
-    GOOD = "good"
-
-
 ORDER: Final = {state: number for number, state in enumerate(State)}
 
 
@@ -131,10 +118,10 @@ class Overview:
     bundles: Sequence[OverviewRow]
     desired: int
     """Copies that the rules want."""
-    right: int
-    """Those of them that are right."""
+    ready: int
+    """Those of them that are as wanted."""
     certificates: Sequence[CertificateRow]
-    """In copies, those that end first."""
+    """In copies, those that expire first."""
 
     @property
     def all(self) -> list[OverviewRow]:
@@ -143,8 +130,8 @@ class Overview:
 
     @property
     def attention(self) -> list[OverviewRow]:
-        """Rules and Bundles in any state but GOOD, the most severe first."""
-        return [row for row in self.all if row.state is not State.GOOD]
+        """Rules and Bundles in any state but Ready, the most severe first."""
+        return [row for row in self.all if row.state is not State.READY]
 
     def number(self, state: State) -> int:
         """How many rules and Bundles are in a state."""
@@ -161,52 +148,41 @@ def overview(seen: Snapshot, now: datetime) -> Overview:
             for body in seen.bundles.values()
         ),
         desired=sum(one.counts.desired for one in rules),
-        right=sum(one.counts.ready for one in rules),
+        ready=sum(one.counts.ready for one in rules),
         certificates=first_rows(rules, CERTIFICATES),
     )
 
 
 def rule_row(view: RuleView) -> OverviewRow:
     """A rule's row."""
-    row = _row("rules", view.body, view.trouble, view.now, numbers=view.copies)
-    state = State.FAULT if is_expired(view) else row.state
-    return replace(row, state=state, rollout=rollout_progress(view))
+    row = _row("rules", view, numbers=view.copies)
+    return replace(row, rollout=rollout_progress(view))
 
 
 def bundle_row(view: BundleView) -> OverviewRow:
     """A Bundle's row."""
     status = view.summary
-    row = _row("bundles", view.body, view.trouble, view.now, numbers=status.deployed.version or "-")
-    state = State.FAULT if view.flaws else row.state
+    row = _row("bundles", view, numbers=status.deployed.version or "-")
     return replace(
         row,
-        state=state,
-        reason=(view.awaited if state is State.WAITS else "") or view.reason,
+        reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
         message=row.message or "; ".join(map(sentence, view.freezes)),
         available=status.available.version or "-",
     )
 
 
-def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> OverviewRow:
-    ready, (namespace, name) = rows.ready(body), name_of(body)
+def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:
+    ready, (namespace, name) = rows.ready(view.body), view.name
     return OverviewRow(
         what=what,
         namespace=namespace,
         name=name,
-        state=_state(ready, message),
+        state=view.state,
         reason=rows.reason_of(ready),
-        since=rows.age(ready.get("lastTransitionTime"), now),
-        message=message,
+        since=rows.age(ready.get("lastTransitionTime"), view.now),
+        message=view.trouble,
         numbers=numbers,
     )
-
-
-def _state(ready: Body, message: str) -> State:
-    if ready.get("reason") in PAUSES:
-        return State.SUSPENDED
-    if ready.get("status") == ConditionStatus.FALSE:
-        return State.FAULT
-    return State.WAITS if message or ready.get("status") != ConditionStatus.TRUE else State.GOOD
 
 
 def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
@@ -20,6 +21,25 @@ if TYPE_CHECKING:
     from copyrator.api.bundle_status import Available, BundleStatus, Deployed
 
 Body = Mapping[str, Any]
+
+
+class State(StrEnum):
+    """The state of a rule or Bundle; the most severe first."""
+
+    FAILING = "Failing"
+    WAITING = "Waiting"
+    SUSPENDED = "Suspended"
+    READY = "Ready"
+
+
+def state_of(condition: Mapping[str, Any], message: str) -> State:
+    """The state by the Ready condition, and by what is to be said of the object."""
+    if condition.get("reason") in PAUSES:
+        return State.SUSPENDED
+    if condition.get("status") == ConditionStatus.FALSE:
+        return State.FAILING
+    is_ready = condition.get("status") == ConditionStatus.TRUE
+    return State.READY if is_ready and not message else State.WAITING
 
 
 def ready(body: Body) -> Mapping[str, Any]:
@@ -142,11 +162,11 @@ NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
 NAME = Column("NAME", _at("metadata", "name"))
 
 
-def common_columns(now: datetime) -> tuple[Column, ...]:
+def common_columns(now: datetime, state: Callable[[Any], State]) -> tuple[Column, ...]:
     """The columns that rules and Bundles have."""
     return (
         NAME,
-        Column("READY", lambda body: str(ready(body).get("status") or "-")),
+        Column("STATUS", state, order=lambda row: tuple(State).index(state(row))),
         Column("REASON", lambda body: reason_of(ready(body))),
         age_column("SINCE", lambda body: ready(body).get("lastTransitionTime"), now, spare=2),
     )
@@ -157,13 +177,16 @@ def annotation(body: Body, name: str) -> str:
     return str(annotations_of(body).get(name) or "-")
 
 
-def describe_head(body: Body, now: datetime) -> Iterator[Detail]:
+READY = Column("READY", lambda body: str(ready(body).get("status") or "-"), wide=True)
+
+
+def describe_head(body: Body, now: datetime, state: State) -> Iterator[Detail]:
     """The first parts of a description of a rule or Bundle."""
     metadata, condition = body["metadata"], ready(body)
     yield Detail("Name", name_of(body))
     yield Detail("Age", age(metadata.get("creationTimestamp"), now))
-    state = f"{condition.get('status', '-')} ({condition.get('reason', '-')})"
-    yield Detail("Ready", state if condition else "not reconciled yet")
+    reason = condition.get("reason", "-") if condition else "not reconciled yet"
+    yield Detail("Status", f"{state} ({reason})")
     if "deletionTimestamp" in metadata:
         yield Detail("Deleted", f"{age(metadata['deletionTimestamp'], now)} ago, not removed yet")
 

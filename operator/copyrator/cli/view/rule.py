@@ -93,15 +93,15 @@ def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
 class Validity(StrEnum):
     """The state of a certificate in lists."""
 
-    ENDED = "ended"
+    EXPIRED = "expired"
     EARLY = "not valid yet"
-    ENDING = "ends soon"
+    EXPIRING = "expires soon"
     VALID = "valid"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CertificateRow:
-    """A certificate in the copies of a rule; sorted by its end."""
+    """A certificate in the copies of a rule; sorted by its expiry."""
 
     certificate: Certificate
     namespace: str
@@ -109,7 +109,7 @@ class CertificateRow:
     name: str
     validity: Validity = field(compare=False)
     text: str = field(compare=False)
-    """``until 2026-01-01T00:00:00Z (12d)``."""
+    """``expires 2026-01-01T00:00:00Z (in 12d)``."""
 
     @property
     def shown(self) -> str:
@@ -185,12 +185,18 @@ class RuleView:
 
     @cached_property
     def certificates(self) -> Sequence[Certificate]:
-        """Those in its copies, the first to end first."""
+        """Those in its copies, the first to expire first."""
         return read_certificates(self.stored)
 
     @property
+    def state(self) -> rows.State:
+        """By its Ready condition, its trouble and its certificates."""
+        is_failing = is_expired(self)
+        return rows.State.FAILING if is_failing else rows.state_of(self.condition(), self.trouble)
+
+    @property
     def trouble(self) -> str:
-        """The fault, or the certificate that ends soon; empty where there is none."""
+        """The fault, or the certificate that expires soon; empty where there is none."""
         warning = self.condition(ConditionType.CERTIFICATE_EXPIRING)
         is_warned = warning.get("status") == ConditionStatus.TRUE
         return rows.trouble(self.body) or (str(warning.get("message") or "") if is_warned else "")
@@ -212,8 +218,13 @@ def rule_columns(now: datetime) -> list[Column]:
     def of(value: Callable[[RuleView], object]) -> Callable[[Body], str]:
         return lambda body: str(value(RuleView(body, now)))
 
+    def expiry(body: Body) -> float | None:
+        found = RuleView(body, now).certificates
+        return found[0].not_after.timestamp() if found else None
+
     return [
-        *rows.common_columns(now),
+        *rows.common_columns(now, lambda body: RuleView(body, now).state),
+        rows.READY,
         Column("COPIES", of(lambda view: view.copies)),
         Column("KIND", rule_kind, wide=True),
         Column("SOURCES", of(lambda view: view.stored.get("sources", 0)), wide=True),
@@ -221,13 +232,13 @@ def rule_columns(now: datetime) -> list[Column]:
         Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
         Column("PENDING", of(lambda view: view.counts.pending), wide=True),
         Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
-        Column("CERTIFICATE", of(_first_end), wide=True),
+        Column("EXPIRES", of(_first_expiry), wide=True, order=expiry),
         rows.age_column("AGE", rows.created, now, wide=True),
         Column("MESSAGE", of(lambda view: view.trouble), below=True),
     ]
 
 
-def _first_end(view: RuleView) -> str:
+def _first_expiry(view: RuleView) -> str:
     return _time_left(view.certificates[0], view.now) if view.certificates else "-"
 
 
@@ -238,9 +249,8 @@ def explain_rule(view: RuleView) -> Iterator[str]:
         yield f"{shown} is {rows.trouble(view.body)}"
         return
     since = rows.age(condition.get("lastTransitionTime"), view.now)
-    state = f"Ready={condition.get('status')} for {since}, {condition.get('reason')}"
     message = f": {condition['message']}" if condition.get("message") else ""
-    yield f"{shown} is {state}{message}"
+    yield f"{shown} is {view.state} ({condition.get('reason')}, for {since}){message}"
     if is_set_to_suspend(view.body):
         yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
     yield f"  Copies: {view.copies} are as wanted."
@@ -262,7 +272,7 @@ _STATES = {
 
 def describe_rule(view: RuleView) -> Iterator[Detail]:
     """The parts about a rule."""
-    yield from rows.describe_head(view.body, view.now)
+    yield from rows.describe_head(view.body, view.now, view.state)
     if isinstance(view.spec, RuleSpec):
         yield from _describe_spec(view.spec, view.body)
     else:
@@ -338,7 +348,7 @@ def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
 def _time_left(certificate: Certificate, now: datetime) -> str:
     """How long a certificate is valid: ``12d``, ``5h``, or that it isn't."""
     if certificate.not_after <= now:
-        return Validity.ENDED
+        return Validity.EXPIRED
     if certificate.not_before > now:
         return Validity.EARLY
     seconds = int((certificate.not_after - now).total_seconds())
@@ -346,14 +356,18 @@ def _time_left(certificate: Certificate, now: datetime) -> str:
 
 
 def _validity_period(certificate: Certificate, now: datetime) -> str:
-    """``until 2026-01-01T00:00:00Z (12d)``; with the beginning if that is to come."""
-    early = now < certificate.not_before < certificate.not_after
-    begins = f"from {format_time(certificate.not_before)} " if early else ""
-    return f"{begins}until {format_time(certificate.not_after)} ({_time_left(certificate, now)})"
+    """``expires 2026-01-01T00:00:00Z (in 12d)``; with the beginning if that is to come."""
+    stamp = format_time(certificate.not_after)
+    if certificate.not_after <= now:
+        return f"expired {stamp} ({rows.age(stamp, now)} ago)"
+    if now < certificate.not_before:
+        begins = format_time(certificate.not_before)
+        return f"valid from {begins}, expires {stamp} ({Validity.EARLY})"
+    return f"expires {stamp} (in {_time_left(certificate, now)})"
 
 
 def certificate_lines(view: RuleView, source: str | None = None) -> Iterator[str]:
-    """``api.example.com (infra/tls, key tls.crt) until … (12d)``, the first to end first.
+    """``api.example.com (infra/tls, key tls.crt) expires … (in 12d)``, the first to expire first.
 
     Those of one ``source`` (``namespace/name``), or of all.
     """
@@ -363,13 +377,13 @@ def certificate_lines(view: RuleView, source: str | None = None) -> Iterator[str
 
 
 def is_expired(view: RuleView) -> bool:
-    """Whether the operator has found that a certificate in its copies has ended."""
+    """Whether the operator has found that a certificate in its copies has expired."""
     condition = view.condition(ConditionType.CERTIFICATE_EXPIRING)
     return bool(condition.get("reason") == CertificateReason.EXPIRED)
 
 
 def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:
-    """The certificates of all rules that end first."""
+    """The certificates of all rules that expire first."""
     return heapq.nsmallest(most, (row for view in views for row in _certificate_rows(view)))
 
 
@@ -378,11 +392,11 @@ def _certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
     for number, one in enumerate(view.certificates):
         validity = Validity.VALID
         if one.not_after <= view.now:
-            validity = Validity.ENDED
+            validity = Validity.EXPIRED
         elif one.not_before > view.now:
             validity = Validity.EARLY
         elif number < due:  # the operator's setting decides, which isn't known here
-            validity = Validity.ENDING
+            validity = Validity.EXPIRING
         yield CertificateRow(one, *view.name, validity, _validity_period(one, view.now))
 
 

@@ -138,7 +138,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     else:
         yield f"{shown} hasn't been deployed yet."
     if condition := status.condition(ConditionType.READY):
-        yield f"Its status is {condition.get('reason')}: {condition.get('message')}"
+        yield f"It is {view.state}: {condition.get('reason')}: {condition.get('message')}"
     else:
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):

@@ -130,11 +130,11 @@ def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
     Table(columns).print([BundleView(failing, NOW), BundleView(well, NOW)])
     heads, first, *below, last = printed(capsys)
     assert max(map(len, (heads, first, *below, last))) <= 80
-    assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
+    assert heads.split() == ["NAMESPACE", "NAME", "STATUS", "REASON", "DEPLOYED"]
     assert first.split()[-2:] == ["RegistryUnreachable", "1.10.0"]
     assert " ".join(line.strip() for line in below) == FAILING["message"]
     assert all(line.startswith("  ") for line in below)
-    assert last.split()[2:] == ["True", "Deployed", "1.10.0"]
+    assert last.split()[2:] == ["Ready", "Deployed", "1.10.0"]
 
 
 @pytest.mark.usefixtures("terminal")
@@ -147,12 +147,12 @@ def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_shor
     Table(columns).print([BundleView(short, NOW), BundleView(long, NOW)])
     heads, first, *parts = printed(capsys)
     assert max(map(len, (heads, first, *parts))) <= 80
-    assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
-    assert first.split()[2:] == ["True", "Deployed", "1.10.0"]
+    assert heads.split() == ["NAMESPACE", "NAME", "STATUS", "REASON", "DEPLOYED"]
+    assert first.split()[2:] == ["Ready", "Deployed", "1.10.0"]
     names, rest, message = parts[:2], parts[2], parts[3:]
     assert [line.strip() for line in names] == ["s" * 63, "n" * 53]
-    assert rest.split() == ["False", "RegistryUnreachable", "1.10.0"]
-    assert rest.index("False") == heads.index("READY")
+    assert rest.split() == ["Failing", "RegistryUnreachable", "1.10.0"]
+    assert rest.index("Failing") == heads.index("STATUS")
     assert " ".join(line.strip() for line in message) == FAILING["message"]
 
 

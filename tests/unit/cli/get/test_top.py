@@ -25,8 +25,8 @@ def shown(*bodies, width=80, scroll=None):
 def test_the_certificate_that_ends_first_is_in_the_head():
     ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2020-02-01T00:00:00Z"}
     head = shown(rule("a", certificates=[ends]), width=120)[1]
-    assert head == (
-        "First certificate to end: in infra/tls, key tls.crt until 2020-02-01T00:00:00Z (ended)"
+    assert head.startswith(
+        "First certificate to expire: in infra/tls, key tls.crt expired 2020-02-01T00:00:00Z ("
     )
     assert not any("certificate" in line for line in shown(rule("a")))
 
@@ -38,19 +38,19 @@ def test_a_stopped_rollout_comes_first():
         rule("a", "False", "PartialFailure"),
         rule("b", "False", "RolloutStopped", message="stopped by web", rollout=rollout),
     )
-    first, second = (line for line in lines if line.startswith("fault"))
-    assert first.split() == ["fault", "rule", "infra/b", "RolloutStopped", "stopped", "by", "web"]
+    first, second = (line for line in lines if line.startswith("Failing"))
+    assert first.split() == ["Failing", "rule", "infra/b", "RolloutStopped", "stopped", "by", "web"]
     assert "infra/a" in second
 
 
 def test_what_is_suspended_is_counted_apart_where_there_is_any():
     text = "suspended; before: PartialFailure: quota"
     lines = shown(rule("a", "False", "Suspended", message=text), rule("b"), width=120)
-    assert lines[0].startswith("0 with a fault   0 waiting   1 suspended   1 good   ")
-    (line,) = (line for line in lines if line.startswith("suspended "))
-    assert line.split()[:4] == ["suspended", "rule", "infra/a", "Suspended"]
+    assert lines[0].startswith("0 Failing   0 Waiting   1 Suspended   1 Ready   ")
+    (line,) = (line for line in lines if line.startswith("Suspended "))
+    assert line.split()[:4] == ["Suspended", "rule", "infra/a", "Suspended"]
     assert line.endswith(text)
-    assert shown(rule("b"))[0].startswith("0 with a fault   0 waiting   1 good   ")
+    assert shown(rule("b"))[0].startswith("0 Failing   0 Waiting   1 Ready   ")
 
 
 def test_nothing_that_others_wrote_moves_the_cursor():
@@ -86,7 +86,7 @@ def test_keys_scroll_and_never_past_the_ends(keys, first):
     for key in keys:
         scroll.press(key)
         lines = shown(*MANY, scroll=scroll)
-    found = [line.split()[2] for line in lines if line.startswith("good ")]
+    found = [line.split()[2] for line in lines if line.startswith("Ready ")]
     assert found == [f"infra/r{number:03}" for number in range(first, first + ROOM)]
     assert len(lines) == 24
     assert lines[-1].startswith(f"{first + 1} to {first + ROOM} of 100")
@@ -101,7 +101,7 @@ def test_rows_that_vanish_leave_no_empty_screen():
     scroll = Scroll()
     shown(*MANY, scroll=scroll)
     scroll.press(END)
-    assert [line for line in shown(rule("a"), scroll=scroll) if line.startswith("good ")]
+    assert [line for line in shown(rule("a"), scroll=scroll) if line.startswith("Ready ")]
 
 
 def test_keys_that_come_at_once_are_told_apart():
@@ -115,14 +115,14 @@ def test_programs_get_values():
         rule("a", "False", "PartialFailure", message="quota", certificates=[ends]), bundle("b")
     )
     found = document(snapshot, datetime(2026, 1, 1, tzinfo=UTC))
-    assert found["counts"] == {"fault": 1, "waiting": 0, "suspended": 0, "good": 1}
+    assert found["counts"] == {"failing": 1, "waiting": 0, "suspended": 0, "ready": 1}
     first, second = found["items"]
     assert (first["object"]["name"], first["state"], first["reason"]) == (
-        "a", "fault", "PartialFailure",
+        "a", "Failing", "PartialFailure",
     )  # fmt: skip
     assert first["message"] == "quota"
     assert set(first["copies"]) == {"desired", "ready", "failed", "conflicts", "pending"}
     assert second["object"]["kind"] == "Bundle"
     assert second["deployed"] is None or set(second["deployed"]) == {"version", "digest"}
     (certificate,) = found["certificates"]
-    assert certificate == {**ends, "rule": {"namespace": "infra", "name": "a"}, "state": "ended"}
+    assert certificate == {**ends, "rule": {"namespace": "infra", "name": "a"}, "state": "expired"}

@@ -21,7 +21,7 @@ def test_a_rules_copies_are_below_their_source():
     copies = [copy("x", "ops/a"), copy("y", "ops/a"), copy("z", "ops/b"), copy("o", "ops/a", "o/o")]
     root = rule_tree(RuleView(rule, NOW), copies)
     assert [root.text, *root.lines()] == [
-        "CopyratorRule ops/creds  Synced (Ready=True)",
+        "CopyratorRule ops/creds  Ready (Synced)",
         "├── Secret ops/a",
         "│   ├── Secret x/a",
         "│   └── Secret y/a",

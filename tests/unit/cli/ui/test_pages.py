@@ -50,11 +50,11 @@ def test_the_page_counts_what_is_suspended_apart_where_there_is_any() -> None:
         return Pages(cluster="c", user="ann").overview(known, overview(known, now), fragment=True)
 
     shown = text(rule("a", "False", "Suspended", message="suspended; before: Synced: x"), rule("b"))
-    assert '<b class="fault">0</b> with a fault' in shown
-    assert '<b class="suspended">1</b> suspended' in shown
-    assert "‖ suspended" in shown
+    assert '<b class="fault">0</b> Failing' in shown
+    assert '<b class="suspended">1</b> Suspended' in shown
+    assert "‖ Suspended" in shown
     assert "suspended; before: Synced: x" in shown
-    assert "suspended" not in text(rule("b"))
+    assert "Suspended" not in text(rule("b"))
 
 
 def test_a_plan_is_decided_on_its_page_only_while_it_waits() -> None:

@@ -29,35 +29,35 @@ def rollout(step=1, **more):
 @pytest.mark.parametrize(
     ("body", "state"),
     [
-        (rule("a"), State.GOOD),
-        (rule("a", "False", "PartialFailure"), State.FAULT),
-        (rule("a", "Unknown", "Progressing"), State.WAITS),
-        (rule("a", "True", "NoTargets", message="no namespace matches"), State.WAITS),
-        ({**rule("a"), "status": {}}, State.WAITS),
-        (rule("a", conditions=[certificate("False", "CertificatesValid")]), State.GOOD),
-        (rule("a", conditions=[certificate("True", "CertificateExpiring")]), State.WAITS),
-        (rule("a", conditions=[certificate("True", "CertificateExpired")]), State.FAULT),
+        (rule("a"), State.READY),
+        (rule("a", "False", "PartialFailure"), State.FAILING),
+        (rule("a", "Unknown", "Progressing"), State.WAITING),
+        (rule("a", "True", "NoTargets", message="no namespace matches"), State.WAITING),
+        ({**rule("a"), "status": {}}, State.WAITING),
+        (rule("a", conditions=[certificate("False", "CertificatesValid")]), State.READY),
+        (rule("a", conditions=[certificate("True", "CertificateExpiring")]), State.WAITING),
+        (rule("a", conditions=[certificate("True", "CertificateExpired")]), State.FAILING),
         (rule("a", "True", "Suspended", message="suspended"), State.SUSPENDED),
         (rule("a", "False", "Suspended", message="suspended"), State.SUSPENDED),
-        (rule("a", "Unknown", "Planned"), State.WAITS),
+        (rule("a", "Unknown", "Planned"), State.WAITING),
         (bundle("a", "True", "Suspended", message="suspended"), State.SUSPENDED),
         (bundle("a", "False", "AutoupdateDisabled"), State.SUSPENDED),
         (bundle("a", "Unknown", "AutoupdateDisabled"), State.SUSPENDED),
         (
             bundle("a", "True", "Suspended", conditions=[condition("Healthy", "False")]),
-            State.FAULT,
+            State.FAILING,
         ),
-        (bundle("a"), State.GOOD),
-        (bundle("a", "False", "DeployFailed"), State.FAULT),
-        (bundle("a", conditions=[condition("Drifted", "True")]), State.FAULT),
-        (bundle("a", conditions=[condition("Verified", "False")]), State.FAULT),
-        (bundle("a", conditions=[condition("Healthy", "False", "Unhealthy")]), State.FAULT),
-        (bundle("a", conditions=[condition("Verified", "Unknown")]), State.WAITS),
+        (bundle("a"), State.READY),
+        (bundle("a", "False", "DeployFailed"), State.FAILING),
+        (bundle("a", conditions=[condition("Drifted", "True")]), State.FAILING),
+        (bundle("a", conditions=[condition("Verified", "False")]), State.FAILING),
+        (bundle("a", conditions=[condition("Healthy", "False", "Unhealthy")]), State.FAILING),
+        (bundle("a", conditions=[condition("Verified", "Unknown")]), State.WAITING),
         (
             bundle("a", conditions=[condition("UpdatePending", "True", "AwaitingApproval")]),
-            State.WAITS,
+            State.WAITING,
         ),
-        (bundle("a", conditions=[condition("UpdatePending", "True", "TooYoung")]), State.GOOD),
+        (bundle("a", conditions=[condition("UpdatePending", "True", "TooYoung")]), State.READY),
     ],
 )
 def test_the_state_of_an_object(body, state):
@@ -84,10 +84,10 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
 @pytest.mark.parametrize(
     ("conditions", "state", "reason"),
     [
-        ([condition("UpdatePending", "True", "AwaitingApproval")], "waiting", "AwaitingApproval"),
-        ([condition("UpdatePending", "True", "Soaking")], "good", "Deployed"),
-        ([condition("UpdatePending", "False", "AwaitingApproval")], "good", "Deployed"),
-        ([condition("Drifted", "True", "Drifted")], "fault", "Deployed,Drifted"),
+        ([condition("UpdatePending", "True", "AwaitingApproval")], "Waiting", "AwaitingApproval"),
+        ([condition("UpdatePending", "True", "Soaking")], "Ready", "Deployed"),
+        ([condition("UpdatePending", "False", "AwaitingApproval")], "Ready", "Deployed"),
+        ([condition("Drifted", "True", "Drifted")], "Failing", "Deployed,Drifted"),
     ],
 )
 def test_the_reason_is_that_of_the_state(conditions, state, reason):
@@ -140,15 +140,15 @@ def test_the_certificates_that_end_first_are_listed_with_their_rules():
         (row.shown, row.certificate.common_name, row.validity, row.text)
         for row in view.certificates[:4]
     ] == [
-        ("infra/b", "old", "ended", f"until {ended} (ended)"),
-        ("infra/a", "soon", "ends soon", "until 2026-01-05T12:00:00Z (3d)"),
+        ("infra/b", "old", "expired", f"expired {ended} (36h ago)"),
+        ("infra/a", "soon", "expires soon", "expires 2026-01-05T12:00:00Z (in 3d)"),
         (
             "infra/b",
             "next",
             "not valid yet",
-            f"from {early} until 2026-03-01T00:00:00Z (not valid yet)",
+            f"valid from {early}, expires 2026-03-01T00:00:00Z (not valid yet)",
         ),
-        ("infra/c", "n1", "valid", "until 2027-01-01T00:00:00Z (363d)"),
+        ("infra/c", "n1", "valid", "expires 2027-01-01T00:00:00Z (in 363d)"),
     ]
 
 
@@ -161,7 +161,7 @@ def test_each_certificate_that_the_operator_warns_of_ends_soon():
     warns = condition("CertificateExpiring", "True", "CertificateExpiring", more)
     body = rule("a", certificates=[one(3), one(4), one(30)], conditions=[warns])
     view = overview(seen(body), NOW)
-    assert [row.validity for row in view.certificates] == ["ends soon", "ends soon", "valid"]
+    assert [row.validity for row in view.certificates] == ["expires soon", "expires soon", "valid"]
 
 
 def test_copies_are_summed_up_whatever_a_status_has():
@@ -173,7 +173,7 @@ def test_copies_are_summed_up_whatever_a_status_has():
         ),
         NOW,
     )
-    assert (view.right, view.desired) == (6, 7)
+    assert (view.ready, view.desired) == (6, 7)
 
 
 def test_a_row_has_the_deployed_and_the_available_version():
@@ -196,4 +196,4 @@ def test_a_freeze_is_seen_also_where_nothing_waits(freeze, reason, message):
     known = seen(bundle("a"))
     known.freezes = [freeze]
     (row,) = overview(known, NOW).all
-    assert (row.state, row.reason, row.message) == (State.GOOD, reason, message)
+    assert (row.state, row.reason, row.message) == (State.READY, reason, message)

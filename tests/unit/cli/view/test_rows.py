@@ -49,7 +49,7 @@ def cells(columns, body):
 def test_a_rule_that_no_operator_has_seen_says_so_instead_of_looking_well():
     body = {"metadata": {"name": "r", "namespace": "n"}, "spec": {}}
     found = cells(rule_view.rule_columns(NOW), body)
-    assert found["READY"] == "-"
+    assert (found["STATUS"], found["READY"], found["REASON"]) == ("Waiting", "-", "-")
     assert "copyrator doctor" in found["MESSAGE"]
 
 
@@ -76,8 +76,8 @@ def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
         ({"hours": 48}, "2d"),
         ({"hours": 47}, "47h"),
         ({"minutes": 5}, "0h"),
-        ({}, "ended"),
-        ({"days": -3}, "ended"),
+        ({}, "expired"),
+        ({"days": -3}, "expired"),
     ],
 )
 def test_the_first_end_of_a_certificate(left, shown):
@@ -87,20 +87,20 @@ def test_the_first_end_of_a_certificate(left, shown):
 
     found = [one(days=50), one(**left)]
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {"certificates": found}}
-    assert cells(rule_view.rule_columns(NOW), body)["CERTIFICATE"] == shown
+    assert cells(rule_view.rule_columns(NOW), body)["EXPIRES"] == shown
     told = [
         line
         for line in detail_lines(describe_rule(rule_view.RuleView(body, NOW)))
         if line.startswith("Certificate:")
     ]
     assert told[0].split()[1:4] == ["a.io", "(infra/tls,", "key"]
-    assert told[0].endswith(f"({shown})")
-    assert told[1].endswith("(50d)")
+    assert told[0].endswith("ago)" if shown == "expired" else f"(in {shown})")
+    assert told[1].endswith("(in 50d)")
 
 
 def test_a_rule_without_certificates_shows_a_dash():
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {}}
-    assert cells(rule_view.rule_columns(NOW), body)["CERTIFICATE"] == "-"
+    assert cells(rule_view.rule_columns(NOW), body)["EXPIRES"] == "-"
 
 
 def test_a_rule_without_targets_is_ready_and_says_which_it_has():

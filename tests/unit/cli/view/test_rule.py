@@ -113,7 +113,7 @@ def test_a_stopped_rollout_has_no_next_step_that_is_due():
 def test_a_rule_that_is_well_is_said_in_a_line_with_its_copies():
     body = rule("creds", copies={"ready": 2, "desired": 2})
     assert list(explain_rule(RuleView(body, LATER))) == [
-        "The rule infra/creds is Ready=True for 60m, Synced",
+        "The rule infra/creds is Ready (Synced, for 60m)",
         "  Copies: 2/2 are as wanted.",
     ]
 
@@ -134,13 +134,13 @@ def test_what_holds_a_rule_up_and_the_certificates_in_its_copies_are_named():
     )
     body["spec"]["suspend"] = True
     assert list(explain_rule(RuleView(body, LATER))) == [
-        "The rule infra/creds is Ready=False for 60m, RolloutStopped: it is stopped",
+        "The rule infra/creds is Failing (RolloutStopped, for 60m): it is stopped",
         "  It is suspended; to resume it: copyrator resume rule infra/creds",
         "  Copies: 1/3 are as wanted.",
         "  They are made from hub, private (3).",
         "  Rollout: step 1 of 4, stopped: Deployment a/web: 0/1",
         "  b/creds: Conflict: taken",
-        "  Certificate: in infra/tls, key tls.crt until 2026-01-03T12:00:00Z (24h)",
+        "  Certificate: in infra/tls, key tls.crt expires 2026-01-03T12:00:00Z (in 24h)",
     ]
 
 
@@ -201,5 +201,5 @@ def test_the_certificates_of_one_source_are_those_that_its_copies_have():
     view = view_of(certificates=[{**ends, "source": f"infra/{name}"} for name in ("tls", "old")])
     assert len(list(certificate_lines(view))) == 2
     assert list(certificate_lines(view, "infra/old")) == [
-        "a.io (infra/old, key tls.crt) until 2026-01-03T12:00:00Z (2d)"
+        "a.io (infra/old, key tls.crt) expires 2026-01-03T12:00:00Z (in 2d)"
     ]
