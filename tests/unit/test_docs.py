@@ -229,22 +229,6 @@ def test_the_readmes_figures_are_those_of_the_comparison() -> None:
     assert f"rebuilt without the limit it takes {fast}." in README
 
 
-def test_the_readmes_zero_writes_and_cpu_time_are_those_of_the_last_benchmark() -> None:
-    lines = (ROOT / "docs" / "performance.md").read_text().splitlines()
-    shown = table_of(README, "Why not replicator, reflector or Flux")
-    for scenario, figure, label in (
-        ("A restart with 10000 copies in sync", "writes", "writes after a restart"),
-        ("1000 Bundles of 1000 repositories", "CPU time per minute", "CPU of 1,000 objects"),
-    ):
-        (median,) = [
-            line.split("|")[4].strip()
-            for line in lines
-            if line.startswith(f"| {scenario}") and f"| {figure} |" in line and "before" not in line
-        ]
-        (row,) = [row for name, row in shown.items() if name.startswith(label)]
-        assert row["Copyrator"] == median, label
-
-
 def test_the_readme_names_the_supported_versions_and_the_licence() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((ROOT / "charts" / "copyrator" / "Chart.yaml").read_text())
