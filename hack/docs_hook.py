@@ -12,6 +12,7 @@ from mkdocs.structure.files import File
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OUT = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<path>[^)#]+)(?P<anchor>#[^)]*)?\)")
+_NAME = re.compile(r"<td[^>]*><code>[^<]+</code>")
 _PLACE = "repository"
 
 
@@ -45,7 +46,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
-    """Let the links lead to what was added."""
+    """Let the links lead to what was added; leave what only developers read out of the search."""
+    if page.file.src_uri.startswith(("adr/", "facts/")):
+        page.meta["search"] = {"exclude": True}
     source = Path(page.file.abs_src_path or "")
     if not source.is_relative_to(_ROOT / "docs"):
         return markdown
@@ -57,6 +60,11 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
         return f"]({up}{_PLACE}/{_page(path)}{match['anchor'] or ''})" if path else match[0]
 
     return _OUT.sub(lead, markdown)
+
+
+def on_page_content(html: str, **_more: Any) -> str:
+    """Let names at the beginning of a table's rows be broken after dots and slashes."""
+    return _NAME.sub(lambda name: re.sub(r"(?<=[a-z\]])([./])(?=\w)", r"\1<wbr>", name[0]), html)
 
 
 def _page(path: str) -> str:

@@ -1,6 +1,7 @@
 """The documents make a site without a broken link, a missing anchor or an unknown page."""
 
 import html
+import json
 import re
 import subprocess
 import sys
@@ -46,6 +47,14 @@ def test_a_page_needs_nothing_from_the_web(site):
         assert [address for address in found if "//" in address] == [], page
         # The theme would fetch what draws these.
         assert 'class="mermaid"' not in text, page
+
+
+def test_decisions_and_measured_facts_are_not_found_by_the_search(site):
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    found = {one["location"].partition("#")[0] for one in index["docs"]}
+    assert (site / "adr" / "0001-events-only" / "index.html").is_file()
+    assert {"rules/", "reference/bundle/"} < found
+    assert {one for one in found if one.startswith(("adr/", "facts/"))} == set()
 
 
 def shown(picture):
