@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.certificates import Certificate, expiring, read_certificates
 from copyrator.api.conditions import (
@@ -17,9 +17,11 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
-from copyrator.api.rollout import RolloutState
 from copyrator.api.suspension import Suspension
 from copyrator.api.times import format_time
+
+if TYPE_CHECKING:
+    from copyrator.api.rollout import RolloutState
 
 OVERRIDDEN_HOSTS: Final = 20  # limit: templates
 """Hosts in status.overridden."""

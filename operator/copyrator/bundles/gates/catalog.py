@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
-from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.deploy.restrictions import is_gated
 from copyrator.bundles.gates import age, approval, promotion, signature, windows
 from copyrator.bundles.gates.gate import (
@@ -30,6 +29,9 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from copyrator.bundles.chart.facts import ChartFacts
 
 _NAMED_DEPENDENCIES: Final = 5
 _NAMED_BUNDLES: Final = 3

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -25,7 +25,9 @@ from copyrator.api.bundle_status import (
 from copyrator.api.freeze import Freeze
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.requests import DeployRequest
+
+if TYPE_CHECKING:
+    from copyrator.bundles.deploy.requests import DeployRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
@@ -22,7 +22,9 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.signatures.model import Judgement, SignatureRequirement
+
+if TYPE_CHECKING:
+    from copyrator.signatures.model import Judgement, SignatureRequirement
 
 VERIFIED: Final = "Verified"
 """Reason of the condition Verified where it is True."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -167,6 +168,9 @@ async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's work. The operator's own code logs; its log lines aren't printed."""
+    if not gc.isenabled():  # see main
+        gc.freeze()
+        gc.enable()
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(logging.NullHandler())

@@ -6,6 +6,7 @@ reads them: `-name`, `-name=value`, `-switch=true`. An image's arguments still s
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -106,6 +107,7 @@ def run(**values: Any) -> None:
 
     Each option also has an environment variable; an option beats its variable.
     """
+    gc.enable()  # see main
     from copyrator.runtime import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
 
     raise SystemExit(supervisor.run(options.from_options(values)))

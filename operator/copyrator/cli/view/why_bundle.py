@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
@@ -28,8 +29,6 @@ from copyrator.api.text import count, times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import windows
 from copyrator.bundles.gates.catalog import FREEZE, all_gates
-from copyrator.bundles.inputs.reader import references_of
-from copyrator.bundles.inputs.watches import Ref
 from copyrator.bundles.version.answer import kept_until
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -54,6 +53,9 @@ from copyrator.cli.view.bundle import (
     operation_counts,
     plan_state,
 )
+
+if TYPE_CHECKING:
+    from copyrator.bundles.inputs.watches import Ref
 
 _GATES = {gate.name: gate for gate in all_gates()}
 
@@ -161,6 +163,14 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
         yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
     yield from _attempt(view, spec)
     yield from _poll(view, spec)
+    yield from _polled(spec, polled)
+
+
+def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
+    if not polled:
+        return
+    from copyrator.bundles.inputs.reader import references_of  # noqa: PLC0415 - rarely needed
+
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
 
