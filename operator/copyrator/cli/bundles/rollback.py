@@ -183,11 +183,19 @@ def skip(
     Bundle's Secret, if you may read it. A new digest under the tag isn't skipped.
     """
     body, digest = run(_skip(target, name, version, options))
-    text = (
-        f"{shown(what, body)} skips {digest}, which {version} names now; another digest under this "
-        f"tag isn't skipped. To end that: {hint_about('unskip', 'bundle', body, version)}"
+    show_result(body, describe_skip(what, body, version, digest), shape)
+
+
+def describe_skip(what: str, body: Mapping[str, Any], version: str, digest: str) -> str:
+    """What is skipped now, and what that doesn't change."""
+    attempted = _status_of(body).attempted
+    goes_on = attempted.is_running and attempted.digest == digest
+    running = " Its deploy continues; roll back when it has ended." if goes_on else ""
+    return (
+        f"{shown(what, body)} skips {digest}, which {version} names now; another digest under "
+        f"this tag isn't skipped.{running} To end that: "
+        f"{hint_about('unskip', 'bundle', body, version)}"
     )
-    show_result(body, text, shape)
 
 
 @click.command()

@@ -27,6 +27,7 @@ from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,
     choose_target,
+    describe_skip,
     is_busy,
     is_decided,
 )
@@ -241,6 +242,23 @@ async def test_what_is_left_is_named_also_where_its_deploy_has_failed(
     assert chosen.digest == B
     said = " ".join(capsys.readouterr().out.split())
     assert f"Rolling back bundle team/shop from 3 ({C[:19]}) to 2 ({B[:19]})" in said
+
+
+@pytest.mark.parametrize(
+    ("attempted", "goes_on"),
+    [
+        ({"attempt": 2, "digest": A, "outcome": "Running"}, True),
+        ({"attempt": 2, "digest": A, "outcome": "Failed"}, False),
+        ({"attempt": 2, "digest": B, "outcome": "Running"}, False),
+    ],
+)
+def test_a_deploy_that_goes_on_although_it_is_skipped_is_named(
+    attempted: dict[str, Any], goes_on: bool
+) -> None:
+    text = describe_skip("bundles", body(READY, attempted=attempted), "3", A)
+    assert text.startswith(f"bundle team/shop skips {A}, which 3 names now; another digest")
+    assert text.endswith("To end that: copyrator unskip bundle team/shop 3")
+    assert ("Its deploy continues; roll back when it has ended." in text) is goes_on
 
 
 async def test_what_is_pinned_is_not_skipped() -> None:
