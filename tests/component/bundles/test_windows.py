@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -81,3 +81,26 @@ async def test_while_it_is_closed_nothing_is_written(
     writes, asked = cluster.bundle_writes(), len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
     assert cluster.bundle_writes() == writes
+
+
+async def test_no_time_of_a_retry_is_promised_when_the_window_will_be_closed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    ends, cluster.ends = cluster.ends, fail
+    bundle(windows=OFFICE_HOURS, retry={"limit": 3, "backoff": "20m"})
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(minutes=10)))
+    await eventually(lambda: "Next attempt at" in cluster.message())
+    assert condition(cluster, "UpdatePending") == ("False", "DeployFailed")
+
+    operator.let_pass(timedelta(minutes=40))  # the next one is tried
+    await eventually(lambda: "Next attempt when a window opens" in cluster.message())
+    assert cluster.reason() == "DeployFailed"
+    assert condition(cluster, "UpdatePending") == ("True", "OutsideWindow")
+    (gate,) = cluster.status()["gates"]
+    assert gate["until"] == "2026-12-07T09:00:00Z"
+    assert len(cluster.runs) == 2
+
+    cluster.ends = ends
+    operator.let_pass(timedelta(days=7) - timedelta(minutes=50))
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert len(cluster.runs) == 3

@@ -142,7 +142,7 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
-            lambda: ready_conditions.will_retry(FAILED, frozen=True),
+            lambda: ready_conditions.will_retry(FAILED, after="the freeze ends"),
             RETRYING,
             "DeployFailed",
             f"{NEXT}: Pod/x failed. Next attempt when the freeze ends{LAST_GOOD}",

@@ -28,7 +28,7 @@ from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
-from copyrator.bundles.gates import age, approval
+from copyrator.bundles.gates import age, approval, windows
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import FREEZE
 from copyrator.bundles.gates.gate import (
@@ -261,9 +261,9 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
-    if retried_at is not None:  # only of a freeze that will be in force then
-        frozen = [one for one in moment.gates if one.name == FREEZE.name]
-        judged = gates.judge(frozen, case.spec, candidate, facts, retried_at)
+    if retried_at is not None:  # only of a freeze that is in force then, and of windows
+        those = [one for one in moment.gates if one.name in (FREEZE.name, windows.GATE.name)]
+        judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
     held = gates.hold_back(candidate, judged)
@@ -323,8 +323,13 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is state.DeployAction.WAIT:
-        frozen = any(one.gate == FREEZE.name and one.objects for one in case.results)
-        return status, ready_conditions.will_retry(status, frozen=frozen)
+        delaying = {one.gate for one in case.results if one.objects}
+        ends = (
+            gate.ends(case.spec)
+            for gate in (FREEZE, windows.GATE)
+            if gate.name in delaying and gate.ends is not None
+        )
+        return status, ready_conditions.will_retry(status, after=" and ".join(ends))
     if case.decision.action is state.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
     if (nothing := case.resolution.unresolved) is not None:

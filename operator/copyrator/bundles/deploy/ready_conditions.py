@@ -137,10 +137,13 @@ def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
     return ReadyCondition(Health.RETRYING, why.reason, text)
 
 
-def will_retry(status: BundleStatus, *, frozen: bool = False) -> ReadyCondition:
-    """Ready where the last attempt failed, and is retried; no sooner than a freeze ends."""
+def will_retry(status: BundleStatus, *, after: str = "") -> ReadyCondition:
+    """Ready where the last attempt failed, and is retried.
+
+    ``after`` says what has to happen before: ``the freeze ends``.
+    """
     attempted = status.attempted
-    again = "when the freeze ends" if frozen else f"at {attempted.next_retry_at}"
+    again = f"when {after}" if after else f"at {attempted.next_retry_at}"
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
         f"Next attempt {again}"

@@ -54,7 +54,7 @@ MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
-APPROVAL, FREEZE, SIGNATURE = "approval", "freeze", "signature"
+APPROVAL, FREEZE, SIGNATURE, WINDOW = "approval", "freeze", "signature", "window"
 """Gates; their modules aren't imported, as a list of Bundles needs only the names."""
 _LISTED: Final = (
     *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
@@ -327,10 +327,15 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
         yield Detail("Last approval", f"{by}, plan {said(attempt.plan)}")
 
 
+_DELAY_ENDS: Final = {FREEZE: "the freeze ends", WINDOW: "a window opens"}
+
+
 def next_attempt(view: BundleView) -> str:
-    """When a failed deploy is retried: ``in 34s``; a freeze prevents that."""
-    if view.freezes or FREEZE in view.summary.open_gates:
-        return "when the freeze ends"
+    """When a failed deploy is retried: ``in 34s``; a freeze and windows prevent that."""
+    delaying = {*view.summary.open_gates, *([FREEZE] if view.freezes else [])}
+    ends = [text for gate, text in _DELAY_ENDS.items() if gate in delaying]
+    if ends:
+        return f"when {' and '.join(ends)}"
     return rows.until(view.status.attempted.next_retry_at, view.now)
 
 

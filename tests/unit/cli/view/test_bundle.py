@@ -589,6 +589,12 @@ def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     )
     assert described(body, "Next attempt") == ["Next attempt:  in 34s"]
     assert described(waiting, "Next attempt") == ["Next attempt:  when the freeze ends"]
+    shut = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
+    outside = bundle(attempted=attempted, gates=[shut])
+    assert described(outside, "Next attempt") == ["Next attempt:  when a window opens"]
+    frozen = replace(view_of(outside), freezes=freezes)
+    both = "Next attempt:  when the freeze ends and a window opens"
+    assert both in detail_lines(describe_bundle(frozen))
     frozen = replace(view_of(body), freezes=freezes)
     assert "Next attempt:  when the freeze ends" in detail_lines(describe_bundle(frozen))
     assert "It is retried when the freeze ends." in explain_bundle(frozen)
