@@ -1,6 +1,7 @@
 """The reference of commands, fields and metrics, from the code and the CRDs themselves."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,8 +76,7 @@ def _command(name: str, context: click.Context) -> Iterator[str]:
     """The section of a command."""
     command = context.command
     usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-    text = "\n\n".join(_paragraphs(command.help or ""))
-    yield f"\n## {name}\n\n`{usage}`\n\n{text}\n"
+    yield f"\n## {name}\n\n`{usage}`\n\n{_markdown(command.help or '')}\n"
     records = [
         parameter.get_help_record(context)
         for parameter in command.params
@@ -90,8 +90,27 @@ def _command(name: str, context: click.Context) -> Iterator[str]:
             yield f"| `{flags}` | {meaning} |\n"
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    for part in text.split("\n\n"):
+def _markdown(text: str) -> str:
+    """Paragraphs and lists."""
+    made = ""
+    for part in _parts(text):
+        is_next_item = part.startswith("- ") and made.rpartition("\n")[2].startswith("- ")
+        made += ("\n" if is_next_item else "\n\n") + part
+    return made.strip()
+
+
+def _in_cell(text: str) -> str:
+    """The same as a cell of a table."""
+    made = "".join(
+        f"<li>{part.removeprefix('- ')}</li>" if part.startswith("- ") else f"{part} "
+        for part in _parts(text)
+    )
+    return re.sub(r"((?:<li>.*?</li>)+)", r"<ul>\1</ul>", made).strip()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Each paragraph and each item of a list, which begins with `- `, on one line."""
+    for part in re.split(r"\n\s*\n|\n(?=\s*- )", text):
         yield cell(" ".join(part.split()))
 
 
@@ -104,7 +123,7 @@ def fields(crd: str, title: str) -> str:
         f"# {title}\n\n{NOTE}\n"
         f"`{spec['group']}/{version['name']}`, kind `{spec['names']['kind']}`, "
         f"plural `{spec['names']['plural']}`, short name `{spec['names']['shortNames'][0]}`.\n\n"
-        f"{' '.join(schema.get('description', '').split())}\n\n"
+        f"{_markdown(schema.get('description', ''))}\n\n"
         "| field | type | default | meaning |\n|---|---|---|---|\n"
     )
     return head + "".join(_rows(schema, ""))
@@ -121,7 +140,7 @@ def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
         if name in required:
             kind += ", required"
         default = f"`{json.dumps(field['default'])}`" if "default" in field else ""
-        meaning = cell(" ".join(str(field.get("description", "")).split()))
+        meaning = _in_cell(str(field.get("description", "")))
         yield f"| `{here}` | {kind} | {default} | {meaning} |\n"
         yield from _rows(field, here)
         if isinstance(field.get("items"), dict):

@@ -289,3 +289,12 @@ def test_the_restore_that_is_promised_is_a_goal_that_the_last_benchmark_met() ->
     assert "99 of 100 within half a second" in " ".join(
         (ROOT / "docs/index.md").read_text().split()
     )
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/reference").glob("*.md")), ids=lambda p: p.stem
+)
+def test_no_paragraph_of_the_reference_is_a_list_in_disguise(page: Path) -> None:
+    """In crds/ and in a command's docstring a line that begins with `- ` is an item."""
+    lines = page.read_text().splitlines()
+    assert [line[:60] for line in lines if len(line) > 450 and not line.startswith("|")] == []

@@ -259,14 +259,25 @@ def resolve(
     """Show the tag that CONSTRAINT resolves to, its digest, and why others were rejected.
 
     CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
-    code, from this machine. With --key or other options for signatures, as in `verify`, the highest
-    tag that is signed is selected, of the 50 highest. With --bundle so are skip-digests, age and
-    promotion of this Bundle, and the present verdicts of its gates for the moment of a deploy are
-    shown: dependsOn, freezes, windows. Its signatures are judged by those options only, and its
-    approval isn't. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag, digest,
-    rejected: [{tag, reason}], of a tag that isn't a version also message; with those options also
-    signedBy, message, and a message for each tag that was skipped; with --bundle gates: [{name,
-    state, reason, message, until}], where state is also NotJudged.
+    code, from this machine.
+
+    - With --key or other options for signatures, as in `verify`, the highest tag that is signed is
+    selected, of the 50 highest.
+
+    - With --bundle so are skip-digests, age and promotion of this Bundle, and the present verdicts
+    of its gates for the moment of a deploy are shown: dependsOn, freezes, windows. Its signatures
+    are judged by those options only, and its approval isn't.
+
+    -o json has tag, digest and rejected: [{tag, reason}], of a tag that isn't a version also
+    message.
+
+    - With options for signatures also signedBy, message, and a message for each tag that was
+    skipped.
+
+    - With --bundle also gates: [{name, state, reason, message, until}], where state is also
+    NotJudged.
+
+    Exit code: 0 a tag was selected; 1 none, or an error.
     """
     asked = asked_by(options)
     try:

@@ -83,10 +83,15 @@ def plan(
 
     Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
     on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
-    the permission to read it. --refresh replaces a plan that waits for a decision. --version plans
-    another version of it, a lower one too, also while the Bundle is suspended; that can't be
-    approved, and replaces no plan. Of the diff, what is in every plan is left out, such as werf's
-    version in each object; --whole prints it.
+    the permission to read it.
+
+    - --refresh replaces a plan that waits for a decision.
+
+    - --version plans another version of it, a lower one too, also while the Bundle is suspended;
+    that can't be approved, and replaces no plan.
+
+    - --whole prints the whole diff; else what is in every plan is left out, such as werf's version
+    in each object.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
