@@ -119,6 +119,19 @@ def test_what_is_compared_is_from_the_table_of_the_last_run(document):
     assert found >= 4
 
 
+def test_the_text_has_the_figures_of_the_table():
+    text = report.DOCUMENT.read_text()
+    head, missed = (
+        text.partition(before)[2].partition("\n## ")[0]
+        for before in ("# Performance\n", "\n## Missed goals\n")
+    )
+    assert f"**{medians()['large-restart', 'rss_mb']}** with 100,000" in head
+    assert f"**{medians()['idle', 'cpu_percent']}** of a core" in head
+    table = text.partition("begin -->")[2].partition("<!-- figures: end")[0]
+    rows = [line.split("|")[4].strip() for line in table.splitlines() if "**missed**" in line]
+    assert [median for median in rows if median not in missed] == []
+
+
 ACCESS = (
     '127.0.0.1 - - [22/Nov/2026:07:{}:57 +0000] "{} /v2/big/app/{} HTTP/1.1" {} 0 "" "copyrator/1"'
 )
