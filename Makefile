@@ -96,7 +96,7 @@ cluster-down: ## Stop it and remove its state.
 docs: ## Build the site into build/docs; fails on broken links and unknown pages.
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
-picture: ## Record make demo and the commands again, as the pictures in docs/images.
+picture: ## Record what commands show on the demo's cluster again, as the pictures in docs/images.
 	@$(RUN) python -m demo --name picture --pictures docs/images
 
 diagrams: ## Draw docs/images/*.dot again; requires graphviz.

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from demo import bundles, certificates, composed, ending, pictures, rollout, rules, setting_up
-from demo.screen import Screen, recording
+from demo.screen import Screen
 from demo.stage import Stage
 from demo.steps import walk
 from demo.waiting import StepFailed
@@ -39,7 +39,7 @@ CHAPTERS = (
 def main() -> int:
     """Run the demo and return its exit code."""
     options = _options()
-    screen = recording() if options.pictures else Screen()
+    screen = Screen()
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         _prepare(screen)
@@ -48,7 +48,6 @@ def main() -> int:
             steps = walk(stage, screen, CHAPTERS)
             screen.done(f"All {steps} steps completed in {time.monotonic() - began:.0f} s.")
             if options.pictures:
-                pictures.save(screen.console, options.pictures / "demo.svg", "make demo")
                 pictures.take(stage, options.pictures)
             if options.keep:
                 ending.play_on(stage, screen, options.name)
@@ -115,7 +114,7 @@ def _options() -> argparse.Namespace:
         "--pictures",
         type=Path,
         metavar="DIR",
-        help="save the output and that of commands as pictures",
+        help="save the output of commands as pictures",
     )
     kept = os.environ.get("KEEP", "") not in ("", "0")
     parser.add_argument("--keep", action="store_true", default=kept, help="the same as KEEP=1")

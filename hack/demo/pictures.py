@@ -26,6 +26,12 @@ SECONDS = 60.0
 PLANNED = "rule.yaml"
 
 PICTURES = {
+    "demo": (
+        "get copies -A",
+        f"why {FULL}/registry-creds",
+        "get bundles -A",
+        f"history bundle -n {APPS} {bundles.NAME}",
+    ),
     "get": ("get rules -A", "get bundles -A", "get copies -A"),
     "plan": (f"plan -f {PLANNED}",),
     "why": (f"why {FULL}/registry-creds", f"why {APPS}/registry-creds", f"why {APPS}/hello"),
@@ -37,7 +43,7 @@ PICTURES = {
         f"history bundle -n {APPS} {bundles.NAME}",
     ),
 }
-"""The commands in each picture, by its file's name."""
+"""The commands in each picture, by its file's name; "demo" is the README's."""
 
 
 def take(stage: Stage, directory: Path) -> None:

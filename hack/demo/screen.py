@@ -104,11 +104,11 @@ class Screen:
         self.console.print(line, soft_wrap=True)
 
 
-def recording(file: IO[str] | None = None) -> Screen:
+def recording(file: IO[str]) -> Screen:
     """A screen that keeps what it shows, for a picture.
 
     Args:
-        file: where it shows it as well; default: the terminal.
+        file: where it shows it as well.
     """
     options: Any = {"record": True, "force_terminal": True, "color_system": "256"}
     return Screen(Console(file=file, highlight=False, width=WIDTH, **options))

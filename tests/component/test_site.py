@@ -80,6 +80,11 @@ def test_a_picture_shows_its_commands(name):
         assert f"$ copyrator {command}" in picture, "run make picture"
 
 
+def test_the_readmes_picture_has_20_lines_at_most():
+    lines = set(re.findall(r'<text [^>]*\by="([\d.]+)"', (IMAGES / "demo.svg").read_text()))
+    assert 10 < len(lines) <= 20 + 1, "and a title"
+
+
 @pytest.mark.parametrize("picture", sorted(IMAGES.glob("*.svg")), ids=lambda path: path.stem)
 def test_a_picture_is_shown_by_a_document_and_loads_nothing(picture):
     documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
