@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
@@ -163,6 +165,35 @@ def test_other_edits_leave_it() -> None:
 def test_targets_are_the_successful_deploys_from_this_repository() -> None:
     past = (*PAST, succeeded("1.0", A, OTHER), succeeded("0.9", D, None))
     assert [one.digest for one in rollback_targets(status(*past), HERE)] == [B, A]
+
+
+VALUES = st.sampled_from([None, "none", "", f"1.0@{A}", f"1.1@{B}", f"1.2@{C}", f"1.0@{B}"])
+HISTORIES = st.lists(
+    st.sampled_from([*PAST, succeeded("1.0", A, OTHER), succeeded("1.1", B, None)]), max_size=4
+)
+STEPS = st.lists(
+    st.tuples(VALUES, HISTORIES, st.sampled_from(["1.*", "1.0", ">=1"])), min_size=1, max_size=8
+)
+
+
+@given(STEPS)
+def test_whatever_the_order_only_what_was_deployed_from_here_gets_in(steps: Any) -> None:
+    found = status()
+    chosen = ""
+    for value, past, version in steps:
+        before = replace(found, history=Packed.pack(past))
+        found = take(value, before, version=version)
+        assert take(value, found, LATER, version=version) is found, "once is enough"
+        assert found.pin.requested == value
+        same = version == chosen
+        targets = {(one.version, one.digest) for one in rollback_targets(found, HERE)}
+        now, was = (one.pin for one in (found, before))
+        if (now.version, now.digest) != (was.version, was.digest):
+            taken = value == f"{now.version}@{now.digest}" and (now.version, now.digest) in targets
+            assert taken or (now.digest is None and (value == "none" or not same))
+        elif now.digest is not None:
+            assert same or value != was.requested, "an edit ends it"
+        chosen = version
 
 
 # --- the history ----------------------------------------------------------------------------------

@@ -447,10 +447,13 @@ async def _unskip(
         found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
         if not found:
             found = sorted(_known_digests(entry.status, version) & set(spec.skip_digests))
+        known = ", ".join(spec.skip_digests) or "none"
         if not found and spec.skip_digests:
-            found = [await _digest_of(client, spec, version, options)]
+            try:
+                found = [await _digest_of(client, spec, version, options)]
+            except Fault as fault:
+                raise Fault(f"{fault.message}. {shown('bundles', body)} skips: {known}") from None
         if not set(found) & set(spec.skip_digests):
-            known = ", ".join(spec.skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
 
         def remove(known: tuple[str, ...], _seen: BundleEntry) -> tuple[str, ...]:

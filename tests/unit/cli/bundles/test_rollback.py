@@ -23,9 +23,11 @@ from copyrator.api.bundle_status import (
 from copyrator.api.records import Packed
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.requests import take_pin
+from copyrator.cli.bundles import rollback
 from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,
+    _unskip,
     choose_target,
     describe_skip,
     is_busy,
@@ -33,6 +35,7 @@ from copyrator.cli.bundles.rollback import (
 )
 from copyrator.cli.core import waiting
 from copyrator.cli.core.faults import Fault
+from copyrator.kube.errors import ConflictError
 
 HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
 A, B, C, D = (f"sha256:{letter * 64}" for letter in "abcd")
@@ -181,6 +184,8 @@ class Server:
         self.body = found
         self.pins: list[str | None] = []
         """What the operator has seen as pinned."""
+        self.rivals = 0
+        """Writes of others that come before ours."""
 
     def locate(self, name: str) -> tuple[str, str]:
         return "team", name
@@ -194,6 +199,9 @@ class Server:
         return self.body
 
     async def patch(self, _res: Any, _namespace: str, _name: str, patch: Any) -> Any:
+        if self.rivals:
+            self.rivals -= 1
+            raise ConflictError
         annotations = self.body["metadata"].setdefault("annotations", {})
         annotations.update(patch["metadata"]["annotations"])
         for key in [key for key, value in annotations.items() if value is None]:
@@ -269,3 +277,80 @@ async def test_what_is_pinned_is_not_skipped() -> None:
     with pytest.raises(Fault, match=f"is pinned to {A} .* nothing was changed.*unpin bundle"):
         await _skip(server, "shop", A, {})
     assert server.body["metadata"]["annotations"] == pin
+
+
+SKIPPED = "operator.werf.dev/skip-digests"
+
+
+def skipping(*digests: str, **found: Any) -> Server:
+    server = Server(body(READY, **found))
+    if digests:
+        server.body["metadata"]["annotations"] = {SKIPPED: ",".join(digests)}
+    return server
+
+
+def skipped(server: Server) -> list[str]:
+    value = server.body["metadata"].get("annotations", {}).get(SKIPPED)
+    return [] if value is None else value.split(",")
+
+
+async def test_a_digest_is_added_to_those_that_are_skipped_also_after_conflicts() -> None:
+    server: Any = skipping(B)
+    server.rivals = 4
+    _, digest = await _skip(server, "shop", A, {})
+    assert (digest, skipped(server)) == (A, [B, A])
+    await _skip(server, "shop", A, {})
+    assert skipped(server) == [B, A], "it is there once"
+    server.rivals = 5
+    with pytest.raises(Fault, match="is changed all the time by others"):
+        await _skip(server, "shop", C, {})
+
+
+async def test_what_runs_and_what_is_too_many_is_not_skipped() -> None:
+    server: Any = skipping(deployed={"digest": A})
+    with pytest.raises(Fault, match=f"{A} .* is what bundle team/shop runs.*rollback bundle"):
+        await _skip(server, "shop", A, {})
+    assert skipped(server) == []
+    many = [f"sha256:{number:064x}" for number in range(20)]
+    server = skipping(*many)
+    with pytest.raises(Fault, match="skips 20 digests already"):
+        await _skip(server, "shop", A, {})
+    await _skip(server, "shop", many[7], {})
+    assert skipped(server) == many
+
+
+@pytest.mark.parametrize(
+    ("word", "found", "left"),
+    [
+        (A, {}, [B]),
+        ("sha256:aaaaaaa", {}, [B]),
+        ("1", {"history": [{"version": "1", "digest": A, "outcome": "Failed"}]}, [B]),
+        ("1", {"candidates": [{"version": "1", "digest": B}]}, [A]),
+        ("1", {"available": {"version": "1", "digest": B}}, [A]),
+        ("1", {"attempted": {"attempt": 1, "version": "1", "digest": A}}, [B]),
+    ],
+)
+async def test_a_digest_is_not_skipped_any_more_by_what_the_status_knows(
+    word: str, found: dict[str, Any], left: list[str]
+) -> None:
+    server: Any = skipping(A, B, **found)
+    await _unskip(server, "shop", word, {})
+    assert skipped(server) == left
+    await _unskip(server, "shop", left[0], {})
+    assert SKIPPED not in server.body["metadata"]["annotations"]
+
+
+async def test_what_is_skipped_is_named_where_a_version_is_not_known_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def gone(*_: Any) -> str:
+        raise Fault("the registry has no tag 9")
+
+    monkeypatch.setattr(rollback, "_digest_of", gone)
+    server: Any = skipping(A, B)
+    with pytest.raises(Fault) as caught:
+        await _unskip(server, "shop", "9", {})
+    assert caught.value.message == f"the registry has no tag 9. bundle team/shop skips: {A}, {B}"
+    with pytest.raises(Fault, match="doesn't skip 9; it skips: none"):
+        await _unskip(skipping(), "shop", "9", {})  # type: ignore[arg-type]
+    assert skipped(server) == [A, B]
