@@ -160,6 +160,43 @@ async def test_a_restart_in_between_changes_nothing(
     await eventually(lambda: deployed(cluster) == second)
 
 
+async def hang(_request: Any) -> Any:
+    await asyncio.sleep(60)
+
+
+async def test_an_unpin_that_was_seen_before_a_restart_is_done_after_it(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    await operator.stop()
+    operator = await run(timer_interval=600.0)
+    annotate(cluster, requestedAt="now")  # so that no regular poll is due soon
+    await eventually(lambda: len(cluster.runs) == 4 and cluster.reason() == "Deployed")
+    registry.fault = hang
+    pin(cluster, "none")
+    assert await seen(cluster, "none") == {"requested": "none"}
+    await operator.stop(0)
+    registry.fault = None
+    await run(timer_interval=600.0)
+    await eventually(lambda: deployed(cluster) == second)
+
+
+async def test_what_is_pinned_and_runs_stays_ready_when_it_is_skipped(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, _, _ = await deploy_two(cluster, registry, run, bundle)
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    annotate(cluster, **{"skip-digests": first})
+    await polled(registry)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
+    await eventually(lambda: condition(cluster, "Ready") == ("False", "Skipped"))
+    assert len(cluster.runs) == 3
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
