@@ -213,6 +213,8 @@ def test_resolve_answers_as_the_operator_would(stage, shop):
     assert {"tag": "1.1.0-rc.1", "reason": "PreRelease"} in found["rejected"]
     assert resolved("1.* --prerelease")["tag"] == "1.1.0-rc.1"
     assert resolved("2.0.0") == {
+        "apiVersion": "cli.copyrator.flant.com/v1",
+        "kind": "Resolution",
         "tag": "2.0.0",
         "digest": resolved("2.*")["digest"],
         "rejected": [],

@@ -50,7 +50,6 @@ _CERTIFICATES: Final = {Validity.EXPIRED: "bold red", Validity.EXPIRING: "yellow
 ROOMY: Final = 100
 """Columns of a terminal from which on there is room for more than the most important."""
 
-
 _KEY: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[^\x1b]")
 """A key, as a terminal in its ordinary or its application mode sends it."""
 _QUIT: Final = frozenset({b"q", b"Q"})
