@@ -193,6 +193,20 @@ class Discovery:
         self._by_kind = by_kind
         self._discovered_at = self._clock()
 
+    async def find_listable(self) -> list[Resource]:
+        """All namespaced kinds that can be listed, each in its preferred version.
+
+        Raises:
+            ApiError: the discovery failed.
+        """
+        found: dict[tuple[str, str], Resource] = {}
+        for path in ("/api", "/apis"):
+            answer = await self._client.request("GET", path, accept=_DISCOVERY)
+            for res in _resources(answer.get("items") or (), verb="list"):
+                if res.namespaced:
+                    found.setdefault((res.group, res.plural), res)
+        return list(found.values())
+
     def _lookup(self, kind: str, api_version: str | None = None) -> list[Resource]:
         found = self._by_kind.get(kind, [])
         return [res for res in found if api_version in (None, res.api_version)]
@@ -205,14 +219,17 @@ def _of_group(found: Iterable[Resource], group: str) -> Resource | None:
     return next((res for res in found if res.group == group), None)
 
 
-def _resources(items: Iterable[Mapping[str, Any]]) -> Iterable[Resource]:
-    """Parse an APIGroupDiscoveryList: groups, in each the versions, preferred first."""
+def _resources(items: Iterable[Mapping[str, Any]], verb: str | None = None) -> Iterable[Resource]:
+    """Parse an APIGroupDiscoveryList: groups, in each the versions, preferred first.
+
+    With a verb only the resources that have it.
+    """
     for item in items:
         group = str((item.get("metadata") or {}).get("name") or "")
         for version in item.get("versions") or ():
             for served in version.get("resources") or ():
                 kind = (served.get("responseKind") or {}).get("kind")
-                if kind:
+                if kind and (verb is None or verb in (served.get("verbs") or ())):
                     yield Resource(
                         group=group,
                         version=str(version["version"]),

@@ -82,6 +82,7 @@ def test_a_bundles_tree_names_its_release(stage, shop):
     said = plainly(stage.types(f"tree bundle {stage.apps}/shop"))
     assert said.startswith(f"Bundle {stage.apps}/shop ")
     assert f"Release {stage.apps}/shop 1.0.0 (DIGEST)\n" in said
+    assert f"│ └── ConfigMap {stage.apps}/shop\n" in said
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class ObjectHealth:
 def _judge(kind: str, body: Mapping[str, Any]) -> ObjectHealth:
     metadata = body["metadata"]
     version, generation = str(metadata.get("resourceVersion", "")), metadata.get("generation")
-    release = _release_of(metadata)
+    release = release_of(metadata)
     if not release:
         return ObjectHealth(version, "")
     result = compute(kind, body)
@@ -109,7 +109,8 @@ DECODERS: Final = {kind: _decoder(kind) for kind in RULES}
 """Decodes an object for a watch, by kind; one function for a kind, so that watches are shared."""
 
 
-def _release_of(metadata: Mapping[str, Any]) -> str:
+def release_of(metadata: Mapping[str, Any]) -> str:
+    """The release of its namespace that an object belongs to; empty where it belongs to none."""
     annotations = metadata.get("annotations")
     if not isinstance(annotations, Mapping) or names.ANN_HOOK in annotations:
         return ""

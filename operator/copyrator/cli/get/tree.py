@@ -7,7 +7,8 @@ Each of both imports its own part of the operator, which takes as long as its re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,28 @@ import click
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.objects import find_copies, listed, object_arguments, one, skipped
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, identity, prose, typed
+from copyrator.cli.core.output import (
+    Format,
+    Kind,
+    answer_option,
+    dump,
+    identity,
+    prose,
+    said,
+    typed,
+)
 from copyrator.cli.view import rows
-from copyrator.kube.resources import JOBS
+from copyrator.kube import errors
+from copyrator.kube.resources import (
+    DAEMONSETS,
+    DEPLOYMENTS,
+    JOBS,
+    STATEFULSETS,
+    Discovery,
+    Resource,
+)
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -30,6 +48,8 @@ if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
+MESSAGE = 200
+"""Characters of an object's message that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,11 @@ class Node:
 @cluster_options()
 @answer_option
 def tree(target: Target, what: str, name: str, shape: Format | None) -> None:
-    """Show a rule's sources and copies, or a Bundle's release, Jobs and referenced objects."""
+    """Show a rule's sources and copies, or a Bundle's release, Jobs and referenced objects.
+
+    Of the release: its objects in its namespace, with the health of Deployments, StatefulSets,
+    DaemonSets and Jobs by the rules of kstatus.
+    """
     root, note = run(_tree(target, what, name))
     if shape is not None:
         dump(typed(Kind.TREE, root.to_dict()), shape)
@@ -73,7 +97,7 @@ async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         if what == "bundles":
-            return await _bundle(client, namespace, name), ""
+            return await _bundle(client, namespace, name)
         async with ahead(find_copies(client, [None])) as found:
             body = await one(client, what, namespace, name)
             copies = await found
@@ -130,15 +154,64 @@ def _source_node(rule: RuleView, kind: str, source: str, copies: Sequence[Node])
     return Node(f"{kind} {source}", {"role": "source", "object": found}, copies)
 
 
-async def _bundle(client: KubeClient, namespace: str, name: str) -> Node:
+async def _bundle(client: KubeClient, namespace: str, name: str) -> tuple[Node, str]:
     selector = f"{names.LABEL_BUNDLE}={name}"
-    async with ahead(listed(client, JOBS, namespace, selector=selector)) as jobs:
+    async with (
+        ahead(listed(client, JOBS, namespace, selector=selector)) as jobs,
+        ahead(Discovery(client).find_listable()) as kinds,
+    ):
         body = await one(client, "bundles", namespace, name)
-        return bundle_tree(body, await jobs)
+        found, note = await _release_objects(client, body, kinds)
+        return bundle_tree(body, await jobs, found), note
 
 
-def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
-    """A Bundle, what it reads, its release and the Jobs that exist."""
+_JUDGED = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
+"""The kinds that have a health."""
+SIDE_BY_SIDE = 16
+"""Kinds that are listed at the same time."""
+
+
+async def _release_objects(
+    client: KubeClient, body: Body, kinds: Awaitable[Sequence[Resource]]
+) -> tuple[list[Body], str]:
+    """The objects of a Bundle's release in its namespace, and what couldn't be read of them."""
+    from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
+    from copyrator.cli.view.bundle import BundleView
+
+    view = BundleView(body, datetime.now(UTC))
+    spec = view.spec
+    if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
+        return [], ""
+    manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
+    selector = f"{names.LABEL_MANAGED_BY}={manager}"
+    place, limit = spec.project_namespace, asyncio.Semaphore(SIDE_BY_SIDE)
+    denied: list[errors.Forbidden] = []
+    failed: list[str] = []
+
+    async def read(resource: Resource) -> list[dict[str, Any]]:
+        only = resource not in _JUDGED
+        try:
+            async with limit:
+                return await listed(client, resource, place, selector=selector, metadata_only=only)
+        except errors.Forbidden as error:
+            denied.append(error)
+        except errors.ApiError as error:
+            failed.append(f"{resource.key}: {error}")
+        return []
+
+    try:
+        lists = await all_of(map(read, await kinds))
+    except errors.ApiError as error:
+        return [], f"The release's objects aren't shown: the discovery of kinds failed: {error}"
+    name = view.name.name
+    found = [one for part in lists for one in part if release_of(one["metadata"]) == name]
+    notes = [skipped(denied), *(f"Not shown: {text}." for text in failed)]
+    unique = {str(one["metadata"].get("uid")): one for one in found}
+    return list(unique.values()), " ".join(filter(None, notes))
+
+
+def bundle_tree(body: Body, jobs: Sequence[Body], objects: Sequence[Body] = ()) -> Node:
+    """A Bundle, what it reads, its release with these objects, and the Jobs that exist."""
     from copyrator.bundles.inputs.reader import references_of
     from copyrator.cli.view.bundle import BundleView
 
@@ -162,6 +235,7 @@ def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
             Node(
                 f"Release {place}/{name}  {version}",
                 {"role": "release", **release, "deployed": rows.version(found)},
+                sorted(map(_health_node, objects), key=lambda node: node.text),
             )
         )
     jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
@@ -169,6 +243,23 @@ def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
     return Node(
         f"{names.BUNDLE_KIND} {view.name}  {_state(view)}", _root_values("bundle", body), below
     )
+
+
+def _health_node(body: Body) -> Node:
+    """An object of a release, with its health where its kind has one."""
+    from copyrator.api.kstatus import Result, Status, compute
+
+    node, kind = _object_node("object", body), (body["apiVersion"], body["kind"])
+    is_judged = any(kind == (one.api_version, one.kind) for one in _JUDGED)
+    health: Result | None = compute(str(body["kind"]), body) if is_judged else None
+    if health is None and "deletionTimestamp" in body["metadata"]:
+        health = Result(Status.TERMINATING, "it is being deleted")
+    if health is None:
+        return Node(node.text, {**node.values, "health": None})
+    message = said(health.message, MESSAGE) if health.message else ""
+    text = f"{node.text}  {health.status}{f': {message}' if message else ''}"
+    found = {"status": str(health.status), "message": health.message}
+    return Node(text, {**node.values, "health": found})
 
 
 def _job_node(job: Body) -> Node:
