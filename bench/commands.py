@@ -22,16 +22,17 @@ LIMIT = 0.6
 COMMANDS = {
     "help": "get --help",
     "get": "get rules -A",
+    "get_bundles": "get bundles -A",
     "get_copies": "get copies -A",
     "why": "why commands-space-01/commands-30",
-    "why_bundle": "why --kind bundle bundles/commands",
+    "why_bundle": "why bundle bundles/commands",
     "describe": f"describe {RULE}",
     "tree": f"tree {RULE}",
     "events": "events -A",
     "top": "top --once",
     "plan": f"plan {RULE}",
 }
-GOALS = {"help": 0.2, "get": LIMIT, "why": LIMIT}
+GOALS = {"help": 0.2, "get": LIMIT, "get_bundles": LIMIT, "why": LIMIT, "why_bundle": LIMIT}
 
 
 def _goals() -> dict[str, Goal]:

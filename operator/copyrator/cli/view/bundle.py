@@ -38,7 +38,6 @@ from copyrator.api.promotion import shown_hold
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.identity import spec_hash
-from copyrator.bundles.plan.drift import due_at
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.bundles.version.rhythm import interval_of
@@ -522,6 +521,8 @@ def _describe_drift(view: BundleView) -> Iterator[Detail]:
 
 def next_check(view: BundleView, spec: BundleSpec) -> str:
     """When drift is checked for next: ``in 5m``."""
+    from copyrator.bundles.plan.drift import due_at  # noqa: PLC0415 - rarely needed
+
     status, metadata = view.status, view.body["metadata"]
     if status.drift.check.outcome == PlanOutcome.RUNNING:
         return f"running as the Job {said(status.drift.check.job)}"
