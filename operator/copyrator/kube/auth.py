@@ -7,6 +7,7 @@ only for them: never in a pod.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import base64
 import functools
@@ -58,10 +59,13 @@ async def load_connection(
         paths = _default_kubeconfig()
 
     async def loader() -> Endpoint:
-        return await _load_kubeconfig(paths, context)
+        # One with hundreds of clusters takes 100 ms, in which the event loop would stand still.
+        found = await asyncio.to_thread(_read, paths, context)
+        return await _load_kubeconfig(found, paths, context)
 
+    endpoint = await _load_kubeconfig(_read(paths, context), paths, context)
     origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
-    return Connection(await loader(), origin=origin, loader=loader, clock=clock)
+    return Connection(endpoint, origin=origin, loader=loader, clock=clock)
 
 
 def default_namespace(
@@ -115,8 +119,7 @@ async def _load_in_cluster() -> Endpoint:
     )
 
 
-async def _load_kubeconfig(paths: str, context: str | None) -> Endpoint:
-    found = _read(paths, context)
+async def _load_kubeconfig(found: _Kubeconfig, paths: str, context: str | None) -> Endpoint:
     try:
         endpoint = _cluster_endpoint(found.cluster)
         plugins = [found.user.body.get(field) for field in ("exec", "auth-provider")]

@@ -322,6 +322,18 @@ async def test_without_its_manifest_in_the_registry_what_runs_stays(
     await rolled_back(cluster, first)
 
 
+async def test_a_registry_that_fails_is_not_one_without_the_digest(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    registry.fault, registry.fault_at = answering(500), first
+    pin(cluster, f"1.0.0@{first}")
+    await eventually(lambda: condition(cluster, "Ready") == ("False", "RegistryUnreachable"))
+    assert deployed(cluster) == second
+    registry.fault = None
+    await rolled_back(cluster, first)
+
+
 async def test_where_no_tag_names_a_version_any_more_none_is_available(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -9,6 +9,7 @@ import sys
 from base64 import b64encode
 from dataclasses import fields
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import kopf
@@ -273,6 +274,26 @@ async def test_a_token_of_a_file_comes_before_the_one_beside_it_once_there_is_on
         write(tmp_path / "token", text)
         now += 61
         assert (await connection.headers())["Authorization"] == f"Bearer {found}"
+
+
+async def test_a_kubeconfig_is_read_again_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = kubeconfig({"tokenFile": "token"})
+    write(tmp_path / "token", "t0ken")
+    now, threads, read = 1000.0, list[int](), auth._read
+    connection = await load_connection(write(tmp_path / "config", config), clock=lambda: now)
+
+    def read_there(*arguments: Any) -> Any:
+        threads.append(get_ident())
+        return read(*arguments)
+
+    monkeypatch.setattr(auth, "_read", read_there)
+    now += 61
+    await connection.headers()
+    assert connection.generation == 1
+    assert len(threads) == 1
+    assert threads != [get_ident()]
 
 
 async def test_a_file_that_is_broken_while_it_is_replaced_leaves_the_former_credentials(
