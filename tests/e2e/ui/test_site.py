@@ -46,3 +46,10 @@ async def test_every_table_wraps(site: Path, window: Page) -> None:
             found[str(path.relative_to(site))] = wide
     assert tables > 60
     assert found == {}
+
+
+async def test_the_picture_at_the_top_fits_the_window(site: Path, window: Page) -> None:
+    await window.goto((site / "index.html").as_uri())
+    box = await window.locator("article img").first.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= 800
