@@ -379,7 +379,7 @@ class Resolver:
         candidate = Candidate(pin.version or "", pin.digest or "")
         answer = self.judge.queries.tag(candidate.digest)
         if answer.error is not None and not isinstance(answer.error, TagNotFound):
-            return Resolution(error=answer.error, is_pinned=True)
+            return Resolution(error=answer.error)
         found = self._resolve()  # only shown, so its errors don't matter
         is_named = found.tag and found.digest and found.unresolved is None
         named = Candidate(found.tag, found.digest) if is_named else None

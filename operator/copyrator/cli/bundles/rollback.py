@@ -158,9 +158,10 @@ def rollback(
 @object_option
 def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
     """End a rollback: what the spec names is deployed again."""
-    body, pinned = run(_unpin(target, name, timeout))
+    body, pinned, refused = run(_unpin(target, name, timeout))
     if pinned is None:
-        show_result(body, f"{shown(what, body)} isn't pinned.", shape)
+        removed = f"; the value that was refused is replaced by {NO_PIN}" if refused else ""
+        show_result(body, f"{shown(what, body)} isn't pinned{removed}.", shape)
         return
     available, sentence = _status_of(body).available, "What its spec names is deployed again"
     if available.version and available.digest:
@@ -394,15 +395,22 @@ async def _unpin(
     target: Target,
     name: str,
     timeout: float,  # noqa: ASYNC109 - the user's
-) -> tuple[dict[str, Any], str | None]:
-    """End the pin; return the Bundle, and what was pinned, None: nothing."""
+) -> tuple[dict[str, Any], str | None, bool]:
+    """End the pin.
+
+    Returns:
+        The Bundle; what was pinned, None: nothing; whether only a refused value was there.
+    """
     async with target.connect() as client:
         entry, body = await _get(client, target, name)
         pin, asked = entry.status.pin, annotations_of(body).get(ANN_PIN, NO_PIN)
-        if pin.digest is None and asked in (NO_PIN, pin.requested):
-            return body, None
+        if pin.digest is None and pin.refused is None and asked in (NO_PIN, pin.requested):
+            return body, None, False
         pinned = f"{said(pin.version)} ({pin.digest[:19]})" if pin.digest else said(asked)
-        return await _annotate_pin(client, body, NO_PIN, timeout), pinned
+        body = await _annotate_pin(client, body, NO_PIN, timeout)
+        if pin.digest is None and asked == pin.requested:
+            return body, None, True
+        return body, pinned, False
 
 
 # --- skip -----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from copyrator.cli.bundles import rollback
 from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,
+    _unpin,
     _unskip,
     choose_target,
     describe_skip,
@@ -279,7 +280,7 @@ async def test_what_is_pinned_is_not_skipped() -> None:
     assert server.body["metadata"]["annotations"] == pin
 
 
-SKIPPED = "operator.werf.dev/skip-digests"
+SKIPPED, PIN = "operator.werf.dev/skip-digests", "operator.werf.dev/pin"
 
 
 def skipping(*digests: str, **found: Any) -> Server:
@@ -354,3 +355,38 @@ async def test_what_is_skipped_is_named_where_a_version_is_not_known_any_more(
     with pytest.raises(Fault, match="doesn't skip 9; it skips: none"):
         await _unskip(skipping(), "shop", "9", {})  # type: ignore[arg-type]
     assert skipped(server) == [A, B]
+
+
+# --- unpin ----------------------------------------------------------------------------------------
+
+
+async def unpins(server: Server) -> tuple[str | None, bool]:
+    target: Any = server
+    _, pinned, refused = await _unpin(target, "shop", 5.0)
+    return pinned, refused
+
+
+async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    server = Server(body(READY, history=[one.to_dict() for one in status(*THREE).past]))
+    assert await unpins(server) == (None, False)
+    assert "annotations" not in server.body["metadata"], "nothing is written"
+
+    async def annotates(value: str) -> None:
+        await server.patch(None, "", "", {"metadata": {"annotations": {PIN: value}}})
+
+    await annotates(f"9@{A}")
+    server.operate()
+    assert server.body["status"]["pin"]["refused"]
+    assert await unpins(server) == (None, True)
+    assert server.body["status"]["pin"] == {"requested": "none"}
+    for value in (f"1@{A}", f"9@{A}"):  # the pin in force, and one that is refused
+        await annotates(value)
+        server.operate()
+    assert await unpins(server) == (f"1 ({A[:19]})", False)
+    assert server.body["metadata"]["annotations"] == {PIN: "none"}
+    await annotates(f"2@{B}")  # not seen yet
+    server.operate = lambda: None  # type: ignore[method-assign]
+    target: Any = server
+    _, pinned, _ = await _unpin(target, "shop", 0.0)
+    assert pinned == f"2@{B}"
