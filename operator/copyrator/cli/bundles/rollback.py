@@ -291,7 +291,7 @@ def _matching(targets: Sequence[HistoryEntry], to: str) -> list[HistoryEntry]:
     return (
         [at for at in targets if at.version == to]
         or [at for at in targets if named and (at.digest or "").startswith(start)]
-        or [at for at in targets if str(at.revision) == to]
+        or [at for at in targets if at.revision is not None and str(at.revision) == to]
     )
 
 

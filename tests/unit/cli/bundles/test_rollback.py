@@ -121,6 +121,13 @@ def test_where_there_is_none_or_several_the_text_says_which(
         choose_target(found, HERE, to)
 
 
+def test_a_deploy_without_a_revision_is_not_named_by_none() -> None:
+    past = [replace(one, revision=None) for one in status(*THREE).past]
+    found = replace(status(*THREE), history=Packed.pack(past))
+    with pytest.raises(ValueError, match="no successful deploy of None"):
+        choose_target(found, HERE, "None")
+
+
 # --- the commands ---------------------------------------------------------------------------------
 
 READY = ("True", "Deployed", f"2 ({B[:19]}) is deployed")
