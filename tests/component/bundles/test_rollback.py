@@ -334,6 +334,26 @@ async def test_a_registry_that_fails_is_not_one_without_the_digest(
     await rolled_back(cluster, first)
 
 
+async def test_a_version_ages_while_another_one_is_pinned(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first, _, operator = await deploy_two(cluster, registry, run, bundle)
+    cluster.change("bundles", "shop", spec={"minAge": "2h"})
+    pin(cluster, f"1.0.0@{first}")
+    await rolled_back(cluster, first)
+    third = registry.put("app", "1.2.0", "third")
+
+    def is_candidate() -> bool:
+        return any(one["digest"] == third for one in cluster.status().get("candidates", ()))
+
+    await eventually(is_candidate)
+    rejected = cluster.status()["available"]["rejected"]
+    assert {"version": "1.2.0", "reason": "TooYoung"} in rejected
+    operator.let_pass(timedelta(hours=3))
+    pin(cluster, "none")
+    await eventually(lambda: deployed(cluster) == third)
+
+
 async def test_where_no_tag_names_a_version_any_more_none_is_available(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
