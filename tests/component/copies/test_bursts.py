@@ -10,6 +10,7 @@ from tests.component.kube.fake_api import error, until
 from copyrator.api.names import ANN_RULES
 from copyrator.copies.rules.status import COPIES_CHANGED
 from copyrator.copies.timing import DEFAULT_TIMING
+from copyrator.workqueue.outcome import Priority
 
 RULES = [f"rule-{number:02}" for number in range(20)]
 TEAMS = [f"team-{number}" for number in range(5)]
@@ -123,3 +124,14 @@ async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, oper
     await until(lambda: reason(cluster, "rule") == "SourceNotFound")
     operator.controller._context.reports.flush()
     assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "priority"), [(True, Priority.NORMAL), (False, Priority.STATUS)]
+)
+async def test_only_a_failure_is_not_reported_after_all_others(cluster, operator, failed, priority):
+    await sync_rule(cluster)
+    await operator.settled()
+    (rule,) = operator.rules
+    operator.controller._context.touch(rule.owner, failed=failed)
+    assert operator.queue._due[rule.key][1] is priority
