@@ -76,9 +76,12 @@ class RuleSummary:
         self.keep(key, Failure(key.namespace, key.name, reason, message))
 
     def keep(self, _key: CopyKey, failure: Failure) -> None:
-        """The same of a failure that is known."""
+        """The same of a failure that is known; copies that others change back leave one place."""
+        contested = FailureReason.CONFLICT_PERSISTS
         if len(self.samples) < MAX_FAILURES:
             self.samples.append(failure)
+        elif failure.reason is not contested and self.samples[0].reason is contested:
+            self.samples[0] = failure
 
 
 async def summarize_rule(
