@@ -7,7 +7,7 @@ import pytest
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_status import Failure, FailureReason
-from copyrator.copies.rules.ready_conditions import summarized
+from copyrator.copies.rules.ready_conditions import removing, summarized
 from copyrator.copies.rules.summarize import RuleSummary
 
 SPEC = parse_rule(
@@ -103,3 +103,19 @@ def test_a_failure_is_named_beside_many_copies_that_others_change_back():
         "someone sets data. b/a: TooLarge, 3 of 30, 1 can't be removed: no"
     )
     assert [one.namespace for one in summary.samples] == ["b", *(key.namespace for key in keys[1:])]
+
+
+@pytest.mark.parametrize(
+    ("failed", "told"),
+    [
+        ([("b", "no"), ("a", "no")], "a/x: Error, 2 of 5 copies can't be removed: no"),
+        ([("b", "no"), ("a", "no"), ("c", "no")], "3 namespaces (a, b, …): Error, 3 of 5 copies"),
+    ],
+)
+def test_what_keeps_a_rule_from_being_deleted_is_named(failed, told):
+    problems = [Failure(place, "x", FailureReason.ERROR, text) for place, text in failed]
+    condition = removing(5, problems)
+    assert condition.message.startswith(told)
+    assert condition.reason == "PartialFailure"
+    assert removing(5, []).message == "removing 5 copies"
+    assert removing(1, problems[:1]).message == "b/x: Error, 1 of 1 copy can't be removed: no"

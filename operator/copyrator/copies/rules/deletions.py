@@ -215,7 +215,7 @@ class RuleRemover:
         for key in left:
             context.queue.add(key, Priority.NORMAL, respect_backoff=True)
         problems = [context.problems[key] for key in left if key in context.problems]
-        condition = ready_conditions.removing(len(left), (problem.message for problem in problems))
+        condition = ready_conditions.removing(len(left), problems)
         await write_status(context, state, rule, condition, RuleFacts(failures=problems))
         return RequeueAfter(RECHECK_SECONDS)
 

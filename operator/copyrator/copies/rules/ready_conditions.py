@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     CopyCounts,
+    Failure,
     FailureReason,
     PlanCounts,
     RuleFacts,
@@ -152,16 +153,12 @@ def reading() -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
 
 
-def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
+def removing(left: int, failed: Sequence[Failure]) -> ReadyCondition:
     """A rule is being deleted."""
-    message = next(iter(failed), None)
-    if message:
-        return ReadyCondition(
-            Health.RETRYING,
-            RuleReason.PARTIAL_FAILURE,
-            f"{count(left, 'copy is', 'copies are')} left to remove; one can't be removed: "
-            f"{message}",
-        )
+    if failed:
+        numbers = f"{len(failed)} of {count(left, 'copy', 'copies')} can't be removed"
+        text = _name_first(failed, numbers)
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
     text = f"removing {count(left, 'copy', 'copies')}"
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
@@ -344,30 +341,35 @@ def _up_to_date(summary: RuleSummary) -> str:
 
 
 def _failing(summary: RuleSummary) -> str:
-    """The first failure by name, and how many there are: ``b/x: Forbidden, 1 of 3: …``.
-
-    A missing permission comes first, because only granting it helps; what is the same in many
-    namespaces is said once for all.
-    """
+    """The first failure by name, and how many there are: ``b/x: Forbidden, 1 of 3: …``."""
     numbers = []
     if number := summary.failed + summary.conflicts:
         numbers.append(f"{number} of {summary.desired}")
     if summary.stuck:
         numbers.append(f"{summary.stuck} can't be removed")
     others = [one for one in summary.samples if one.reason is not FailureReason.CONFLICT_PERSISTS]
-    first = min(others, key=lambda one: (one.reason is not FailureReason.FORBIDDEN, one))
+    return _name_first(others, ", ".join(numbers))
+
+
+def _name_first(failures: Sequence[Failure], numbers: str) -> str:
+    """The first failure by name, with how many there are.
+
+    A missing permission comes first, because only granting it helps; what is the same in many
+    namespaces is said once for all.
+    """
+    first = min(failures, key=lambda one: (one.reason is not FailureReason.FORBIDDEN, one))
     said = shared_message(first.namespace, first.message)
     spaces = {
         one.namespace
-        for one in others
+        for one in failures
         if (one.reason, shared_message(one.namespace, one.message)) == (first.reason, said)
     }
     if len(spaces) >= GROUP:
-        return f"{some(spaces, 'namespaces')}: {first.reason}, {', '.join(numbers)}: {said}"
+        return f"{some(spaces, 'namespaces')}: {first.reason}, {numbers}: {said}"
     where = f"{first.namespace}/{first.name}" if first.name else first.namespace
     differs = f" (differs in {', '.join(first.differs)})" if first.differs else ""
     message = first.message[:MAX_FAILURE_MESSAGE]
-    return f"{where}: {first.reason}{differs}, {', '.join(numbers)}: {message}"
+    return f"{where}: {first.reason}{differs}, {numbers}: {message}"
 
 
 def missing_source(spec: RuleSpec, unused: str) -> str:
