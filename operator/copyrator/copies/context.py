@@ -35,7 +35,7 @@ from copyrator.copies.targets.planning import (
     Unmanaged,
     plan_copy,
 )
-from copyrator.copies.targets.records import Copies, CopyRecord, RecordReader
+from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordReader
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
@@ -263,6 +263,9 @@ class KindView:
     reader: RecordReader
     copies: Copies
     registration: Registration
+    writing: dict[Name, bool] = field(default_factory=dict)
+    """Copies whose write isn't answered yet; whether the watch has delivered a version meanwhile,
+    which is usually the one that is being written."""
 
     @property
     def synced(self) -> bool:

@@ -9,9 +9,12 @@ import asyncio
 import pytest
 from aiohttp import web
 from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
-from tests.component.kube.fake_api import until
+from tests.component.kube.fake_api import turns, until
 
-COPY = "/api/v1/namespaces/team/configmaps/app"
+from copyrator.api.names import FIELD_MANAGER
+
+COPIES = "/api/v1/namespaces/team/configmaps"
+COPY = f"{COPIES}/app"
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ async def test_what_a_user_creates_just_before_our_create_is_theirs(cluster, ope
     first = iter([True])
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if request.path == COPY.rpartition("/")[0] and next(first, False):
+        if request.path == COPIES and next(first, False):
             create()
         return await cluster.serve(request)
 
@@ -113,6 +116,75 @@ async def test_what_a_user_creates_just_before_our_create_is_theirs(cluster, ope
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
     assert data(cluster) == {"key": "theirs"}
+
+
+@pytest.fixture
+def answer_late(cluster, operator):
+    """Answers the creation of the copy once the operator has seen it and what was done to it."""
+
+    def after(meddle):
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = await cluster.serve(request)
+            if request.path == COPIES:
+                meddle()
+                cluster.always("create", cluster.serve)
+                newest = cluster.objects.get(COPY, {}).get("metadata", {}).get("resourceVersion")
+                store = operator.controller._context.kinds["configmaps"].registration.store
+
+                def seen():
+                    record = store.get(("team", "app"))
+                    return newest == (record and record.resource_version)
+
+                await until(seen, "the watch has delivered it")
+                await turns()
+            return response
+
+        cluster.always("create", answer)
+        cluster.namespace("team")
+        cluster.object("configmaps", HOME, "app", data={"key": "value"})
+        make_rule(cluster, "rule", by_name("app"))
+
+    return after
+
+
+async def test_our_write_that_is_delivered_before_its_answer_is_reconciled_once(
+    cluster, operator, answer_late, monkeypatch
+):
+    copies = []
+    reconcile = operator.controller._copies.reconcile
+
+    async def count(key):
+        copies.append(key)
+        return await reconcile(key)
+
+    monkeypatch.setattr(operator.controller._copies, "reconcile", count)
+    answer_late(lambda: None)
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await operator.settled()
+    assert [(key.namespace, key.name) for key in copies] == [("team", "app")]
+
+
+@pytest.mark.parametrize("manager", ["them", FIELD_MANAGER, None])
+async def test_what_others_do_before_our_create_is_answered_is_undone(
+    cluster, operator, answer_late, manager
+):
+    """They edit the copy, as themselves or under our field manager's name, or delete it."""
+
+    def meddle():
+        if manager is None:
+            cluster.drop(COPY)
+        else:
+            copy = cluster.found("configmaps", "team", "app")
+            cluster.write(COPY, {**copy, "data": {"key": "theirs"}}, manager)
+
+    answer_late(meddle)
+    await until(
+        lambda: cluster.found("configmaps", "team", "app") and data(cluster)["key"] == "value"
+    )
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await operator.settled()
+    writes = [verb for verb, path in cluster.writes("configmaps") if path.startswith(COPIES)]
+    assert writes == ["create", "update" if manager else "create"]
 
 
 async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_overwritten(cluster):

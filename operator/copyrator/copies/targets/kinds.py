@@ -135,42 +135,19 @@ class Kinds:
         news = view.copies.observe(name, old, new)
         if not view.registration.reflector.lists:
             return  # the first list: rules are reconciled when it is complete
+        if news and new is not None and name in view.writing:
+            view.writing[name] = True
+            return
+        key = CopyKey(view.resource.key, *name)
         if news:
             if new is None:
-                self._context.fights.lose(CopyKey(view.resource.key, *name))
-            self.enqueue_copy(view, name, news=True)
+                context.fights.lose(key)
+            enqueue_copy(context, view, key, news=True)
         if new is None and old is not None:
-            context.note_lost(old.owner, CopyKey(view.resource.key, *name))
+            context.note_lost(old.owner, key)
         for record in (old, new):
             if news and record is not None and record.owner:
                 context.touch(record.owner)
-
-    def enqueue_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
-        """Queue a copy if it is due.
-
-        With `news`, a copy whose metadata are right is read: managedFields can be forged.
-        """
-        key = CopyKey(view.resource.key, *name)
-        try:
-            plan = self._context.plan(key)
-        except Exception as error:  # such as a rule's rendering: that rule's status reports it
-            log.error(
-                "the required change of %s can't be determined: %s", key, type(error).__name__
-            )
-            return
-        if news and plan.why in _BY_OTHERS:
-            self._context.fights.change(key)
-        if plan.why is Cause.CONTESTED:
-            self._context.queue.add_after(key, self._context.fights.wait(key))
-        elif plan.act is Action.RESEAL:
-            self._context.queue.add(key, Priority.RESYNC)
-        elif plan.act is not Action.NOTHING:
-            self._context.queue.add(key)
-        elif news and plan.why is Cause.UP_TO_DATE and (record := view.copies.get(name)):
-            self._context.drift.suspect(key, record.resource_version)
-            self._context.queue.add_after(key, self._context.drift.wait(key) or 0.0)
-        if plan.winner is not None:
-            self._context.touch(plan.winner.owner)
 
     def read_next(self) -> None:
         """Queue the copies that are due in the daily round."""
@@ -185,7 +162,36 @@ class Kinds:
         """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
         for view in self._context.kinds.values():
             for name in view.copies.forget_stale():
-                self.enqueue_copy(view, name)
+                enqueue_copy(self._context, view, CopyKey(view.resource.key, *name))
+
+
+def enqueue_copy(context: CopyContext, view: KindView, key: CopyKey, *, news: bool = False) -> None:
+    """Queue a copy if it is due.
+
+    With `news`, a copy whose metadata are right is read: managedFields can be forged.
+    """
+    try:
+        plan = context.plan(key)
+    except Exception as error:  # such as a rule's rendering: that rule's status reports it
+        log.error("the required change of %s can't be determined: %s", key, type(error).__name__)
+        return
+    if news and plan.why in _BY_OTHERS:
+        context.fights.change(key)
+    if plan.why is Cause.CONTESTED:
+        context.queue.add_after(key, context.fights.wait(key))
+    elif plan.act is Action.RESEAL:
+        context.queue.add(key, Priority.RESYNC)
+    elif plan.act is not Action.NOTHING:
+        context.queue.add(key)
+    elif (
+        news
+        and plan.why is Cause.UP_TO_DATE
+        and (record := view.copies.get((key.namespace, key.name)))
+    ):
+        context.drift.suspect(key, record.resource_version)
+        context.queue.add_after(key, context.drift.wait(key) or 0.0)
+    if plan.winner is not None:
+        context.touch(plan.winner.owner)
 
 
 def _split(kind: str) -> tuple[str, str, str]:

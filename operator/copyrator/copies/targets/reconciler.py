@@ -15,6 +15,7 @@ from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.content import differences
 from copyrator.copies.targets.fights import describe_change
+from copyrator.copies.targets.kinds import enqueue_copy
 from copyrator.copies.targets.ownership import ACCEPTED
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
@@ -295,8 +296,19 @@ class _Attempt:
             if plan.act is not Action.CREATE or self._writer.unmanaged is None:
                 raise
             return False
+        finally:
+            self._catch_up()
         self._count(plan, sent)
         return True
+
+    def _catch_up(self) -> None:
+        """Process what the watch has delivered during the write, unless it is what was written."""
+        record = self._record()
+        if not self._view.writing.pop((self._key.namespace, self._key.name), False):
+            return
+        if record is None or record.resource_version != self._writer.written:
+            enqueue_copy(self._context, self._view, self._key, news=True)
+            self._context.touch(record.owner if record else "")
 
     def _awaits_source(self) -> bool:
         """Whether the live object may be a rule's source, which is never overwritten."""

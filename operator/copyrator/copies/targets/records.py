@@ -76,6 +76,11 @@ class CopyRecord:
         return str(uuid.UUID(bytes=raw)) if len(raw) == 16 else raw.decode()
 
     @property
+    def packed_uid(self) -> bytes:
+        """The object's uid as it is kept, for comparisons."""
+        return self._identity[DIGEST_BYTES:]
+
+    @property
     def resource_version(self) -> str:
         """The version that this record was read at."""
         return str(self._version)
@@ -212,14 +217,14 @@ class _Written:
     """Our own write: the copy from the response; None where the object of ``uid`` was deleted."""
 
     record: CopyRecord | None
-    uid: str
+    uid: bytes
     age: int
     """The count of ``forget_stale`` when it was written."""
 
     def is_overtaken_by(self, seen: CopyRecord | None) -> bool:
         """Whether the watch, which has ``seen`` now, has delivered this write."""
         if self.record is None:
-            return seen is None or seen.uid != self.uid
+            return seen is None or seen.packed_uid != self.uid
         return seen is not None and not self.record.is_newer_than(seen)
 
 
@@ -265,13 +270,14 @@ class Copies:
         Where the watch was faster and that version was accepted, its record is accepted too.
         """
         seen = self._store.get(name)
-        if seen is not None and seen.uid == record.uid and _version(seen) == _version(record):
+        uid = record.packed_uid
+        if seen is not None and seen.packed_uid == uid and _version(seen) == _version(record):
             seen.shape = record.shape
-        self._remember(name, _Written(record, record.uid, self._age))
+        self._remember(name, _Written(record, uid, self._age))
 
     def deleted(self, name: Name, uid: str) -> None:
         """Cache that we deleted the object of this uid, until the watch delivers it."""
-        self._remember(name, _Written(None, uid, self._age))
+        self._remember(name, _Written(None, _pack_uid(uid), self._age))
 
     def _remember(self, name: Name, written: _Written) -> None:
         before = self.get(name)
@@ -326,8 +332,10 @@ class Copies:
 
 def _was_deleted(written: _Written, old: CopyRecord | None, new: CopyRecord | None) -> bool:
     """Whether the object that we wrote is gone (not its predecessor)."""
-    return new is None and written.record is not None and old is not None and old.uid == written.uid
+    if new is not None or old is None or written.record is None:
+        return False
+    return old.packed_uid == written.uid
 
 
-def _version(record: CopyRecord | None) -> str | None:
-    return record.resource_version if record else None
+def _version(record: CopyRecord | None) -> int | str | None:
+    return record._version if record else None

@@ -131,6 +131,8 @@ class CopyWriter:
         """Fields of what was written that the API server has dropped; None: nothing was."""
         self.sent = 0
         """Write requests."""
+        self.written = ""
+        """The resourceVersion that the last write returned."""
         self._context = context
         self._view = view
         self._key = key
@@ -325,6 +327,7 @@ class CopyWriter:
 
     async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
         self.sent += 1
+        self._view.writing.setdefault(self._name, False)
         name = None if method == "POST" else self._key.name
         path = self._view.resource.path(self._key.namespace, name)
         dropped: set[str] = set()
@@ -343,8 +346,9 @@ class CopyWriter:
         if _is_disturbed(winner, record):
             record.shape = ACCEPTED
         self.unmanaged = None
+        self.written = record.resource_version
         self._view.copies.wrote(self._name, record)
-        self._context.drift.wrote(self._key, record.resource_version)
+        self._context.drift.wrote(self._key, self.written)
 
     async def _delete(self, uid: str, resource_version: str) -> None:
         self.sent += 1

@@ -23,7 +23,6 @@ from copyrator.kube.client.pages import Page, WatchEvent
 from copyrator.kube.client.transport import (
     CONNECT_TIMEOUT,
     JSON,
-    REQUEST_TIMEOUT,
     WATCH_CONNECTIONS,
     WATCH_PATIENCE,
     WRITES,
@@ -212,7 +211,7 @@ class KubeClient:
             headers["Content-Type"] = content_type
         if verb in WRITES and method != "DELETE":
             params.setdefault("fieldManager", FIELD_MANAGER)
-        limit = transport.total(timeout or REQUEST_TIMEOUT)
+        limit = transport.total(timeout) if timeout else transport.USUAL_TIMEOUT
         call = Call(
             verb,
             transport.resource_of(path),

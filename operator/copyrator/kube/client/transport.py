@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -102,6 +103,9 @@ REVIEWS = "/apis/authorization.k8s.io/"
 WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
+USUAL_TIMEOUT: Final = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request. `verb` and `resource` are RBAC's terms, for metrics and limits."""
@@ -113,9 +117,7 @@ class Call:
     params: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    timeout: aiohttp.ClientTimeout = field(
-        default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
-    )
+    timeout: aiohttp.ClientTimeout = USUAL_TIMEOUT
     most: int | None = None
     """Limit of the answer in bytes; a longer one raises AnswerTooLarge."""
     dropped: set[str] | None = None
@@ -403,7 +405,7 @@ class Transport:
         headers = dict(await self.connection.headers())
         headers.update(call.headers)
         endpoint = self.connection.endpoint
-        query = f"?{urlencode(call.params)}" if call.params else ""
+        query = _query(tuple(call.params.items())) if call.params else ""
         if self._session.closed:
             raise Unreachable("the client is closed")
         if call.writes and self._fence and not self._fence():  # checked just before sending
@@ -446,6 +448,12 @@ def _as_dry_run(call: Call) -> Call:
     if call.method != "DELETE" or call.body is None:
         return replace(call, params=params)
     return replace(call, params=params, body={**call.body, "dryRun": ["All"]})
+
+
+@lru_cache(maxsize=64)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    """Cached, because most writes have the same one."""
+    return f"?{urlencode(params)}"
 
 
 def _encoded(body: Any) -> bytes | io.BytesIO | None:
