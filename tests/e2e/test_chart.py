@@ -22,6 +22,7 @@ from copyrator.bundles.trust.policy import (
     Default,
     read_policy,
 )
+from copyrator.cli.core.installation import of_deployment
 from copyrator.cli.core.run import run
 from copyrator.settings.limits import SIGNATURE_ENTRIES
 from demo.chart import CHART, ROOT, render
@@ -448,13 +449,18 @@ def test_the_variables_of_the_deployment_are_ones_that_the_operator_reads(cluste
 
 @pytest.mark.parametrize("served", [[], ["team-a", "team-b"]], ids=["all", "two namespaces"])
 def test_kopf_run_starts_the_module_in_the_namespaces_that_are_served(cluster, served):
-    """As kopf's own command line reads it; what it can't take is refused."""
-    values = {"runner": "kopf", "watchNamespaces": served}
-    container = chart(cluster, values).container
+    """As kopf's own command line reads it, and copyrator's the settings; extraArgs are refused."""
+    values = {"runner": "kopf", "watchNamespaces": served, "rules.kinds": ["Secret"]}
+    made = chart(cluster, values)
+    container = made.container
     assert [*container["command"], *container["args"][:1]] == ["kopf", "run"]
     given = kopf.cli.run.make_context("run", container["args"][1:]).params
     assert given["modules"] == ("copyrator.kopf_main",)
     assert (given["clusterwide"], given["namespaces"]) == (not served, tuple(served))
+    usual = chart(cluster, values | {"runner": "copyrator"})
+    settings = of_deployment(made.deployment).settings
+    assert settings == of_deployment(usual.deployment).settings
+    assert (settings.kinds, settings.watch_namespaces) == (("Secret",), tuple(served))
     with pytest.raises(Exception, match="with runner=kopf set variables in extraEnv"):
         chart(cluster, values | {"extraArgs": ["--log-level=debug"]})
 

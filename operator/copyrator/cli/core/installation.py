@@ -181,14 +181,17 @@ def pod_selector(deployment: Mapping[str, Any]) -> str:
 def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
     """The settings of a container's arguments and variables.
 
-    They are parsed by the operator's own options, so that both read them alike.
+    They are parsed by the operator's own options, so that both read them alike. Arguments of
+    `kopf run` aren't settings.
     """
     variables = {
         one["name"]: one.get("value", namespace)
         for one in container.get("env") or ()
         if "value" in one or one["name"] == "POD_NAMESPACE"
     }
-    arguments = [word for word in container.get("args") or () if word != "run"]
+    arguments = container.get("args") or ()
+    if any("copyrator.kopf_main" in one for one in (*(container.get("command") or ()), *arguments)):
+        arguments = ()
     for option in (found := parameters()):
         variable = option.envvar
         option.envvar = None
@@ -200,7 +203,11 @@ def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
 
     command = click.Command("copyrator", callback=collect, params=found)
     try:
-        settings = command.main(args=arguments, prog_name="copyrator", standalone_mode=False)
+        settings = command.main(
+            args=[word for word in arguments if word != "run"],
+            prog_name="copyrator",
+            standalone_mode=False,
+        )
     except click.ClickException:
         return Settings(namespace=variables.get("NAMESPACE", namespace))
     assert isinstance(settings, Settings)
