@@ -2,6 +2,6 @@
 
 Nothing here is simulated but the node (pods run as local processes) and, without the variable
 ``WERF``, werf itself. The operator runs as a local process under exactly the service account and
-rights that the Helm chart renders. Every step makes a change as a user would, waits for the state
-that Copyrator promises, and shows the objects that the API server really holds.
+rights that the Helm chart installs. Every step types the commands that it shows, waits for the
+state that Copyrator promises, and shows the objects that the API server really holds.
 """

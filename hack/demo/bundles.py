@@ -1,33 +1,38 @@
 """The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
 
-from demo.command import typed
+import yaml
+
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
-from demo.stage import APPS, POLL_SECONDS, REPOSITORY, Stage, example
+from demo.stage import APPS, REPOSITORY, Stage
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, StepFailed, stays, until
-from localcluster.signing import public_key, sign
 
-FILE = "bundles/hello.yaml"
 NAME = "hello"
 PRODUCTION = "hello-production"
 SOAK = "5s"
 PAUSE = "operator.werf.dev/disable-autoupdate"
-PLAN_AT = "operator.werf.dev/plan-at"
-KEYS = "release-keys"
-"""The ConfigMap with the public key of who signs."""
+PAUSED = 6
+"""Seconds: three polls."""
 SECONDS = 60.0
 """Deadline of a deploy: a poll, a Job, and helm in it."""
 
 
-def push_first(stage: Stage) -> str:
+def push_first(stage: Stage) -> None:
     """Push version 1.0.0 before anybody asks for it."""
-    return _push(stage, "1.0.0")
+    _push(stage, "1.0.0")
 
 
 def deploy(stage: Stage) -> Rows:
-    """Apply the example, and show the Job that deployed it."""
-    apply_example(stage)
+    """Create a Bundle as examples/bundles/hello.yaml, and show the Job that deployed it."""
+    stage.types(
+        f"kubectl -n {APPS} create configmap hello-values \\\n"
+        "  --from-literal=values.yaml='greeting: Hello'"
+    )
+    create_bundle(stage)
+    spec = _bundle(stage)["spec"]
+    given = {field: spec[field] for field in ("registry", "repo", "insecure", "version", "values")}
+    stage.shows(yaml.safe_dump({"spec": given}, sort_keys=False))
     _wait_deployed(stage, "1.0.0")
     (job,) = stage.objects.list("jobs", APPS, f"operator.werf.dev/bundle={NAME}")
     account = job["spec"]["template"]["spec"]["serviceAccountName"]
@@ -37,14 +42,13 @@ def deploy(stage: Stage) -> Rows:
     return Rows(("JOB", "SERVICE ACCOUNT", "PODS", "PINNED TO"), [row])
 
 
-def apply_example(stage: Stage) -> None:
-    """Apply the Bundle and its values, with the local registry in place of the example's."""
-    local = {"registry": stage.cluster.registry, "repo": REPOSITORY, "insecure": True}
-    manifests = example(FILE)
-    for body in manifests:
-        if body["kind"] == "Bundle":
-            body["spec"] |= local
-    stage.objects.apply(manifests)
+def create_bundle(stage: Stage) -> None:
+    """Create the Bundle of the local registry; its values exist."""
+    stage.types(
+        f"copyrator create bundle {NAME} -n {APPS} \\\n"
+        f"  --from $COPYRATOR_REGISTRY/{REPOSITORY} --insecure \\\n"
+        f"  --version '1.0.*' --values hello-values"
+    )
 
 
 def update(stage: Stage) -> Rows:
@@ -55,7 +59,7 @@ def update(stage: Stage) -> Rows:
 
 def pause(stage: Stage) -> Rows:
     """Annotate the Bundle, push 1.0.2, and see that nothing happens for three polls."""
-    _annotate(stage, "true")
+    stage.types(f"kubectl -n {APPS} annotate bndl {NAME} \\\n  {PAUSE}=true")
     _push(stage, "1.0.2")
 
     def look() -> None:
@@ -63,20 +67,22 @@ def pause(stage: Stage) -> Rows:
             msg = f"autoupdate is off, but {shown} is deployed"
             raise StepFailed(msg)
 
-    stays(look, seconds=3 * POLL_SECONDS)
+    stays(look, seconds=PAUSED)
     return _wait_deployed(stage, "1.0.1", reason="AutoupdateDisabled")
 
 
 def resume(stage: Stage) -> Rows:
     """Take the annotation off."""
-    _annotate(stage, None)
+    stage.types(f"kubectl -n {APPS} annotate bndl {NAME} {PAUSE}-")
     return _wait_deployed(stage, "1.0.2")
 
 
 def edit_values(stage: Stage) -> Rows:
     """Edit the values ConfigMap."""
-    name = _bundle(stage)["spec"]["values"]
-    stage.objects.patch("configmaps", name, APPS, {"data": {"values.yaml": "greeting: Ahoj\n"}})
+    stage.types(
+        f"kubectl -n {APPS} patch configmap hello-values \\\n"
+        """  --patch 'data: {values.yaml: "greeting: Ahoj"}'"""
+    )
 
     def look() -> None:
         if (greeting := _release(stage).get("greeting")) != "Ahoj":
@@ -98,8 +104,7 @@ def ask_for_approval(stage: Stage) -> Rows:
 
 def let_wait(stage: Stage, version: str) -> Manifest:
     """Set spec.approval, push a version, and return the plan that waits then."""
-    mode = {"spec": {"approval": {"mode": "Always"}}}
-    stage.objects.patch("bundles", NAME, APPS, mode)
+    stage.types(_merge("{approval: {mode: Always}}"))
     _push(stage, version)
 
     def look() -> Manifest:
@@ -116,7 +121,7 @@ def let_wait(stage: Stage, version: str) -> Manifest:
 
 def approve(stage: Stage) -> Rows:
     """Approve the plan with the command line."""
-    typed(stage, f"approve bundle -n {APPS} {NAME} --yes")
+    stage.types(f"copyrator approve bundle -n {APPS} {NAME} --yes")
     _wait_deployed(stage, "1.0.3")
     last = _bundle(stage)["status"]["history"][0]
     row = (last["version"], last["outcome"], last["plan"], last["approvedBy"])
@@ -125,10 +130,12 @@ def approve(stage: Stage) -> Rows:
 
 def correct_drift(stage: Stage) -> Rows:
     """Set spec.drift, edit an object of the release, and see that it is put right."""
-    stage.objects.patch("bundles", NAME, APPS, {"spec": {"drift": {"mode": "Correct"}}})
+    stage.types(_merge("{drift: {mode: Correct}}"))
     until(lambda: _wait_drifted(stage, "False"), seconds=SECONDS, what="the release to be compared")
-    stage.objects.patch("configmaps", NAME, APPS, {"data": {"greeting": "Edited"}})
-    _annotate(stage, "now", PLAN_AT)
+    stage.types(
+        f"kubectl -n {APPS} patch configmap {NAME} --patch 'data: {{greeting: Edited}}'",
+        f"kubectl -n {APPS} annotate bndl {NAME} operator.werf.dev/plan-at=now",
+    )
 
     def look() -> Manifest:
         last: Manifest = _bundle(stage)["status"]["history"][0]
@@ -152,12 +159,14 @@ def _wait_drifted(stage: Stage, status: str) -> None:
 
 def ask_for_signatures(stage: Stage) -> Rows:
     """Set spec.verify, push 1.0.4 unsigned, and see that it is passed over."""
-    signer = {"cosign.pub": public_key(stage.key)}
-    metadata = {"name": KEYS, "namespace": APPS}
-    keys = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": signer}
-    stage.objects.apply([keys])
-    verify = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": KEYS}}}]}
-    stage.objects.patch("bundles", NAME, APPS, {"spec": {"verify": verify, "approval": None}})
+    stage.types(
+        f"kubectl -n {APPS} create configmap release-keys --from-file=cosign.pub=<(\n"
+        "  hack/run python -m localcluster key)",
+        _merge(
+            "{approval: null, verify: {anyOf: [\n"
+            "  {cosign: {keysFrom: {kind: ConfigMap, name: release-keys}}}]}}"
+        ),
+    )
     _push(stage, "1.0.4")
 
     def look() -> str:
@@ -176,7 +185,7 @@ def ask_for_signatures(stage: Stage) -> Rows:
 
 def sign_version(stage: Stage) -> Rows:
     """Sign 1.0.4 as cosign does."""
-    sign(stage.key, stage.cluster.registry, REPOSITORY, stage.pushed["1.0.4"])
+    _sign(stage, "1.0.4")
     _wait_deployed(stage, "1.0.4")
     verified = condition(_bundle(stage), "Verified")
     row = (_shown(stage), verified["message"].partition(": ")[2])
@@ -185,9 +194,9 @@ def sign_version(stage: Stage) -> Rows:
 
 def freeze(stage: Stage) -> Rows:
     """Freeze the namespace with the command line, push a signed 1.0.5, and thaw it."""
-    typed(stage, f"freeze -n {APPS} --reason inventory --until 1h")
+    stage.types(f"copyrator freeze -n {APPS} --reason inventory --until 1h")
     _push(stage, "1.0.5")
-    sign(stage.key, stage.cluster.registry, REPOSITORY, stage.pushed["1.0.5"])
+    _sign(stage, "1.0.5")
 
     def look() -> tuple[str, ...]:
         for gate in _bundle(stage)["status"].get("gates", ()):
@@ -196,7 +205,7 @@ def freeze(stage: Stage) -> Rows:
         raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
 
     row = until(look, seconds=SECONDS, what="1.0.5 to wait")
-    typed(stage, f"thaw -n {APPS}")
+    stage.types(f"copyrator thaw -n {APPS}")
     _wait_deployed(stage, "1.0.5")
     heads = ("GATE", "REASON", "UNTIL", "MEANWHILE", "THAWED")
     return Rows(heads, [(*row, _shown(stage))])
@@ -204,21 +213,19 @@ def freeze(stage: Stage) -> Rows:
 
 def promote(stage: Stage) -> Rows:
     """Apply a Bundle that is promoted from the other one; it waits first, and then deploys."""
-    source = {"bundles": [{"name": NAME}], "soak": SOAK}
-    spec = {
-        "registry": stage.cluster.registry,
-        "repo": REPOSITORY,
-        "insecure": True,
-        "version": "1.0.*",
-        "promoteFrom": source,
-    }
-    body = {
-        "apiVersion": "operator.werf.dev/v1",
-        "kind": "Bundle",
-        "metadata": {"name": PRODUCTION, "namespace": APPS},
-        "spec": spec,
-    }
-    stage.objects.apply([body])
+    stage.types(
+        f"""kubectl apply -f - <<<"
+  apiVersion: operator.werf.dev/v1
+  kind: Bundle
+  metadata: {{name: {PRODUCTION}, namespace: {APPS}}}
+  spec:
+    registry: $COPYRATOR_REGISTRY
+    repo: {REPOSITORY}
+    insecure: true
+    version: 1.0.*
+    promoteFrom: {{bundles: [{{name: {NAME}}}], soak: {SOAK}}}"
+""".rstrip()
+    )
     reason, end = until(lambda: _waits(stage), seconds=SECONDS, what=f"{PRODUCTION} to wait")
     bundle = until(lambda: _deployed(stage), seconds=SECONDS, what=f"{PRODUCTION} to be deployed")
     began = str(bundle["status"]["attempted"]["startedAt"])
@@ -230,8 +237,7 @@ def promote(stage: Stage) -> Rows:
 def remove(stage: Stage) -> str:
     """Delete both Bundles."""
     both = (NAME, PRODUCTION)
-    for name in both:
-        stage.objects.delete("bundles", name, APPS)
+    stage.types(f"kubectl -n {APPS} delete bndl {' '.join(both)}")
 
     def look() -> None:
         left = [
@@ -248,9 +254,20 @@ def remove(stage: Stage) -> str:
     return "No Bundle, no object of a release, no release Secret is left."
 
 
-def _push(stage: Stage, version: str) -> str:
-    digest = stage.push(version)
-    return f"{stage.cluster.registry}/{REPOSITORY}:{version}  {digest[:19]}"
+def _push(stage: Stage, version: str) -> None:
+    stage.types(
+        "hack/run python -m localcluster push examples/charts/hello \\\n"
+        f"  $COPYRATOR_REGISTRY/{REPOSITORY}:{version}"
+    )
+
+
+def _sign(stage: Stage, version: str) -> None:
+    stage.types(f"hack/run python -m localcluster sign $COPYRATOR_REGISTRY/{REPOSITORY}:{version}")
+
+
+def _merge(spec: str) -> str:
+    """The command that merges a part into the Bundle's spec."""
+    return f"kubectl -n {APPS} patch bndl {NAME} --type=merge --patch '\n  spec: {spec}'"
 
 
 def _bundle(stage: Stage) -> Manifest:
@@ -303,10 +320,6 @@ def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows
     )
 
 
-def _annotate(stage: Stage, value: str | None, name: str = PAUSE) -> None:
-    stage.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {name: value}}})
-
-
 def _waits(stage: Stage) -> tuple[str, str]:
     for gate in _promoted(stage).get("status", {}).get("gates", ()):
         if gate.get("until"):
@@ -332,7 +345,7 @@ CHAPTER = Chapter(
         Step("A Bundle selects 1.0.*, and a Job deploys 1.0.0", deploy),
         Step("1.0.1 is pushed and deployed in place of 1.0.0", update),
         Step(
-            f"Autoupdate is paused: 1.0.2 is pushed, not deployed for {3 * POLL_SECONDS} s",
+            f"Autoupdate is paused: 1.0.2 is pushed, not deployed for {PAUSED} s",
             pause,
         ),
         Step("Autoupdate is resumed: 1.0.2 is deployed", resume),

@@ -1,15 +1,13 @@
 """Certificates in copies on screen: the rule says when the first one ends, and warns."""
 
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from demo.objects import Manifest, condition
 from demo.rules import SECONDS, delete_rule_of
 from demo.screen import Rows
-from demo.stage import Stage, example
+from demo.stage import Stage, example, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
-from localcluster.signing import self_signed
 
 FILE = "rules/certificate.yaml"
 NAME = "soon.example.com"
@@ -17,15 +15,20 @@ NAME = "soon.example.com"
 
 def copy(stage: Stage) -> Rows:
     """Apply the example: a certificate, and the rule that copies it."""
-    stage.objects.apply(example(FILE))
+    stage.types(f"kubectl apply -f examples/{FILE}")
+    stage.shows(spec_of(FILE))
     return _wait(stage, "CertificatesValid")
 
 
 def replace(stage: Stage) -> Rows:
     """Replace the certificate by one that ends in three days."""
-    source = _manifest("Secret")
-    data = {**source["stringData"], "tls.crt": _certificate(timedelta(days=3))}
-    stage.objects.apply([{**source, "stringData": data}])
+    stage.types(
+        "kubectl -n copyrator create secret generic wildcard-tls \\\n"
+        "  --type=kubernetes.io/tls --from-literal=tls.key=none \\\n"
+        "  --from-file=tls.crt=<(\n"
+        f"    hack/run python -m localcluster certificate {NAME} --days 3\n"
+        "  ) --dry-run=client -o yaml | kubectl apply -f -"
+    )
     return _wait(stage, "CertificateExpiring")
 
 
@@ -49,12 +52,6 @@ def _look(stage: Stage, reason: str) -> Rows:
 def _manifest(kind: str) -> Manifest:
     (found,) = (one for one in example(FILE) if one["kind"] == kind)
     return found
-
-
-def _certificate(valid: timedelta) -> str:
-    """A certificate in PEM, without its key."""
-    now = datetime.now(UTC)
-    return self_signed(NAME, begins=now - timedelta(days=1), ends=now + valid)
 
 
 CHAPTER = Chapter(

@@ -7,7 +7,7 @@ from functools import partial
 from demo.objects import Manifest, fingerprint
 from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
 from demo.screen import Rows
-from demo.stage import Stage, example
+from demo.stage import Stage, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
@@ -19,17 +19,19 @@ SPACES = (*TEAMS, LATE)
 
 def compose(stage: Stage) -> Rows:
     """Apply the example: two Secrets with credentials, and the rule that merges them."""
-    stage.objects.apply(example(FILE))
+    stage.types(f"kubectl apply -f examples/{FILE}")
+    stage.shows(spec_of(FILE).partition("\n  template:")[0])
     return _wait(stage, [HUB, FIRST])
 
 
 def add_source(stage: Stage) -> Rows:
     """Create one more Secret that the rule's selector matches."""
-    (like,) = (one for one in example(FILE) if one["metadata"].get("labels"))
-    auths = {MORE: {"username": "robot", "password": "change-me"}}
-    text = {".dockerconfigjson": json.dumps({"auths": auths})}
-    metadata = {**like["metadata"], "name": "more-creds"}
-    stage.objects.apply([{**like, "metadata": metadata, "stringData": text}])
+    stage.types(
+        "kubectl -n copyrator create secret docker-registry more-creds \\\n"
+        f"  --docker-server={MORE} --docker-username=robot \\\n"
+        "  --docker-password=$RANDOM",
+        "kubectl -n copyrator label secret more-creds registry=yes",
+    )
     return _wait(stage, [HUB, FIRST, MORE])
 
 
@@ -47,8 +49,8 @@ def _look(stage: Stage, hosts: list[str]) -> Rows:
         found = stage.objects.get("secrets", COPY, namespace)
         if found is None or _hosts(found) != sorted(hosts):
             raise NotYet(f"other registries in {namespace}")
-        rows.append((namespace, COPY, fingerprint(found), ", ".join(map(_short, _hosts(found)))))
-    return Rows(("NAMESPACE", "SECRET", "CONTENT", "REGISTRIES"), rows)
+        rows.append((namespace, fingerprint(found), ", ".join(map(_short, _hosts(found)))))
+    return Rows(("NAMESPACE", "CONTENT", "REGISTRIES"), rows)
 
 
 def _hosts(secret: Manifest) -> list[str]:

@@ -1,4 +1,4 @@
-"""Real objects: read from the API server, written by kubectl as a user would."""
+"""Real objects: read from the API server, and manifests applied."""
 
 import hashlib
 import json
@@ -55,15 +55,6 @@ class Objects:
         self.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
         )
-
-    def patch(self, plural: str, name: str, namespace: str, body: Manifest) -> None:
-        """Merge `body` into an object."""
-        merge = ("--type=merge", "--patch", json.dumps(body))
-        self._kubectl("patch", plural, name, "--namespace", namespace, *merge)
-
-    def delete(self, plural: str, name: str, namespace: str) -> None:
-        """Ask for an object's deletion, without waiting for it to be gone."""
-        self._kubectl("delete", plural, name, "--namespace", namespace, "--wait=false")
 
 
 def fingerprint(source: Manifest) -> str:

@@ -5,7 +5,10 @@ stands in the way.
 """
 
 import io
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -15,9 +18,9 @@ from rich.console import Console
 from rich.text import Text
 
 from demo import bundles, rules
-from demo.command import shown
+from demo.chart import ROOT
 from demo.objects import Manifest, describe
-from demo.screen import recording
+from demo.screen import WIDTH, recording
 from demo.stage import APPS, HOME, Stage, example
 from demo.waiting import NotYet, until
 
@@ -61,7 +64,7 @@ def take(stage: Stage, directory: Path) -> None:
                 bundles.let_wait(stage, "1.0.6")
             for command in commands:
                 console.print(Text(f"$ copyrator {command}", style="bold"))
-                console.print(Text.from_ansi(shown(stage, command, Path(name))))
+                console.print(Text.from_ansi(_output(stage, command, Path(name))))
             save(console, directory / f"{picture}.svg", "copyrator")
 
 
@@ -86,13 +89,35 @@ def _set_the_scene(stage: Stage) -> None:
     )
     until(partial(_counted, stage), seconds=SECONDS, what="the quota to count")
     objects.apply(example(rules.FILE))
-    bundles.apply_example(stage)
+    bundles.create_bundle(stage)
     for plural, name, namespace, said in (
         ("copyrators", "registry-creds", HOME, "PartialFailure"),
         ("bundles", bundles.NAME, APPS, "Deployed"),
     ):
         look = partial(_says, stage, (plural, name, namespace), said)
         until(look, seconds=SECONDS, what=f"{name} to say {said}")
+
+
+def _output(stage: Stage, command: str, directory: Path) -> str:
+    """What a command shows on a terminal, whatever its exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "copyrator", *command.split()],
+        env={
+            **os.environ,
+            "KUBECONFIG": str(stage.cluster.admin_kubeconfig),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "COLUMNS": str(WIDTH),
+            "FORCE_COLOR": "1",
+            "TERM": "xterm-256color",
+        },
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout
 
 
 def _counted(stage: Stage) -> None:

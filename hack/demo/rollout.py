@@ -1,62 +1,60 @@
 """Changed content in steps, on screen: a password reaches a canary first."""
 
-import base64
 from functools import partial
 
-from demo.objects import Manifest, fingerprint
+from demo.objects import fingerprint
 from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
 from demo.screen import Rows
-from demo.stage import Stage, example
+from demo.stage import Stage
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
 FILE = "rules/rollout.yaml"
-ROLLOUT = {"steps": ["1", "100%"], "pause": "3s"}
-"""In place of the example's: the demo has no applications whose health it could watch."""
 SPACES = (*TEAMS, LATE)
 
 
-def _rule() -> Manifest:
-    (found,) = (one for one in example(FILE) if one["kind"] == "CopyratorRule")
-    return {**found, "spec": {**found["spec"], "rollout": ROLLOUT}}
-
-
-def _source() -> Manifest:
-    (found,) = (one for one in example(FILE) if one["kind"] == "Secret")
-    return found
-
-
-def _data(password: str) -> Manifest:
-    return {"data": {"password": base64.b64encode(password.encode()).decode()}}
-
-
 def first_step(stage: Stage) -> Rows:
-    """Apply the example, and change the password."""
-    stage.objects.apply([_source(), _rule()])
-    _wait(stage, "change-me", SPACES)
-    about = _source()["metadata"]
-    stage.objects.patch("secrets", about["name"], about["namespace"], _data("rotated-by-the-demo"))
-    return _wait(stage, "rotated-by-the-demo", SPACES[:1])
+    """Apply the example with shorter steps, and change the password."""
+    stage.types(
+        f"kubectl apply -f examples/{FILE}",
+        # The demo has no applications whose health it could watch.
+        "kubectl -n copyrator patch copyrator db-password --type=merge --patch '\n"
+        '  spec: {rollout: {steps: ["1", "100%"], pause: 3s,\n'
+        "    first: null, health: null, restart: null}}'",
+    )
+    until(partial(_look_at_rule, stage), seconds=SECONDS, what="the rule to be served")
+    _wait(stage, SPACES)
+    stage.types(
+        "kubectl -n copyrator patch secret db-password \\\n"
+        '  --patch "stringData: {password: new-$RANDOM}"'
+    )
+    return _wait(stage, SPACES[:1])
 
 
 def last_step(stage: Stage) -> Rows:
     """Wait for the pause to end."""
-    return _wait(stage, "rotated-by-the-demo", SPACES)
+    stage.types("kubectl -n copyrator wait copyrator/db-password --for=condition=Ready")
+    return _wait(stage, SPACES)
 
 
-def _wait(stage: Stage, password: str, spaces: tuple[str, ...]) -> Rows:
+def _look_at_rule(stage: Stage) -> None:
+    rule = stage.objects.get("copyrators", "db-password", "copyrator") or {}
+    if rule.get("status", {}).get("observedGeneration") != rule["metadata"]["generation"]:
+        raise NotYet("its status describes an older spec")
+
+
+def _wait(stage: Stage, spaces: tuple[str, ...]) -> Rows:
     return until(
-        partial(_look, stage, password, spaces),
+        partial(_look, stage, spaces),
         seconds=SECONDS,
         what=f"the password in {', '.join(spaces)}, and nowhere else",
     )
 
 
-def _look(stage: Stage, password: str, spaces: tuple[str, ...]) -> Rows:
-    wanted = fingerprint(_data(password))
-    rows = []
+def _look(stage: Stage, spaces: tuple[str, ...]) -> Rows:
+    rows, wanted = [], fingerprint(stage.objects.get("secrets", "db-password", "copyrator") or {})
     for namespace in SPACES:
-        found = stage.objects.get("secrets", _source()["metadata"]["name"], namespace)
+        found = stage.objects.get("secrets", "db-password", namespace)
         if found is None or (fingerprint(found) == wanted) is not (namespace in spaces):
             raise NotYet(f"other content in {namespace}")
         rows.append((namespace, fingerprint(found)))

@@ -1,12 +1,11 @@
 """The first job on screen: one rule spreads a Secret, and every copy stays right."""
 
-import base64
 from functools import partial
 from typing import Any
 
 from demo.objects import Manifest, describe, fingerprint
 from demo.screen import Rows
-from demo.stage import Stage, example
+from demo.stage import Stage, example, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
@@ -29,34 +28,37 @@ def _source() -> tuple[str, str]:
 
 def spread(stage: Stage) -> Rows:
     """Apply the example, with three namespaces that its rule names and one that it doesn't."""
-    stage.objects.create_namespaces(*TEAMS, OTHER)
-    stage.objects.apply(example(FILE))
+    names = " ".join((*TEAMS, OTHER))
+    stage.types(
+        f"for name in {names}; do\n  kubectl create namespace $name; done",
+        f"kubectl apply -f examples/{FILE}",
+    )
+    stage.shows(spec_of(FILE))
     return _wait(stage, TEAMS)
 
 
 def late_namespace(stage: Stage) -> Rows:
     """Make a namespace after the rule."""
-    stage.objects.create_namespaces(LATE)
+    stage.types(f"kubectl create namespace {LATE}")
     return _wait(stage, (*TEAMS, LATE))
 
 
 def change_source(stage: Stage) -> Rows:
     """Change the source's content."""
-    _set_password(stage, _source()[1], "rotated-by-the-demo")
+    stage.types(_set_password(_source()[1], "new"))
     return _wait(stage, (*TEAMS, LATE))
 
 
 def break_copy(stage: Stage) -> Rows:
     """Change a copy behind the operator's back."""
-    _set_password(stage, TEAMS[0], "changed-by-hand")
+    stage.types(_set_password(TEAMS[0], "edited"))
     return _wait(stage, (*TEAMS, LATE))
 
 
 def delete_copy(stage: Stage) -> Rows:
     """Delete a copy; a new one has another uid."""
-    name, _ = _source()
     before = _uid(stage, TEAMS[1])
-    stage.objects.delete("secrets", name, TEAMS[1])
+    stage.types(f"kubectl -n {TEAMS[1]} delete secret {_source()[0]}")
 
     def look() -> None:
         if _uid(stage, TEAMS[1]) in (before, ""):
@@ -67,7 +69,7 @@ def delete_copy(stage: Stage) -> Rows:
 
 
 def status(stage: Stage) -> Rows:
-    """Wait for the rule's status."""
+    """Look at the rule's status."""
     about = _manifest("CopyratorRule")["metadata"]
 
     def look() -> Manifest:
@@ -78,6 +80,7 @@ def status(stage: Stage) -> Rows:
         return rule
 
     rule = until(look, seconds=SECONDS, what=f"the rule to report {len(TEAMS) + 1} ready copies")
+    stage.types(f"copyrator get rules -n {about['namespace']}")
     copies = rule["status"]["copies"]
     return Rows(
         ("RULE", "DESIRED", "READY", "FAILED", "CONDITION"),
@@ -101,13 +104,7 @@ def delete_rule(stage: Stage) -> str:
 def delete_rule_of(file: str, result: str, stage: Stage) -> str:
     """Delete the rule of an example; it is gone once its copies are."""
     (about,) = (one["metadata"] for one in example(file) if one["kind"] == "CopyratorRule")
-    stage.objects.delete("copyrators", about["name"], about["namespace"])
-
-    def look() -> None:
-        if stage.objects.get("copyrators", about["name"], about["namespace"]):
-            raise NotYet("the rule still exists")
-
-    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
+    stage.types(f"kubectl -n {about['namespace']} delete copyrator {about['name']}")
     return result
 
 
@@ -136,13 +133,13 @@ def _look(stage: Stage, namespaces: tuple[str, ...]) -> Rows:
     if unwanted := found.keys() - {home, *namespaces}:
         raise NotYet(f"a copy in {', '.join(sorted(unwanted))}, which the rule doesn't name")
     rows = [_row(found[namespace]) for namespace in (home, *namespaces)]
-    return Rows(("NAMESPACE", "SECRET", "CONTENT", "FROM"), rows)
+    return Rows(("NAMESPACE", "CONTENT", "COPIED FROM"), rows)
 
 
-def _row(secret: dict[str, Any]) -> tuple[str, str, str, str]:
+def _row(secret: dict[str, Any]) -> tuple[str, str, str]:
     about = secret["metadata"]
     origin = about.get("annotations", {}).get("copyrator.flant.com/source", "")
-    return about["namespace"], about["name"], fingerprint(secret), origin or "(the source)"
+    return about["namespace"], fingerprint(secret), origin or "(the source)"
 
 
 def _uid(stage: Stage, namespace: str) -> str:
@@ -150,10 +147,12 @@ def _uid(stage: Stage, namespace: str) -> str:
     return str(found["metadata"]["uid"]) if found else ""
 
 
-def _set_password(stage: Stage, namespace: str, password: str) -> None:
-    encoded = base64.b64encode(password.encode()).decode()
-    body = {"data": {"password": encoded}}
-    stage.objects.patch("secrets", _source()[0], namespace, body)
+def _set_password(namespace: str, word: str) -> str:
+    name, _ = _source()
+    return (
+        f"kubectl -n {namespace} patch secret {name} \\\n"
+        f'  --patch "stringData: {{password: {word}-$RANDOM}}"'
+    )
 
 
 CHAPTER = Chapter(

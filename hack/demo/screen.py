@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import IO, Any
 
 from rich.cells import cell_len
@@ -36,6 +37,7 @@ class Screen:
         utf8 = (self.console.encoding or "").lower().startswith("utf")
         self._done, self._failed = ("✓", "✗") if utf8 else ("ok", "FAILED")
         self._dots = "…" if utf8 else "..."
+        self._last: Rows | None = None
 
     def title(self, text: str, *lines: str) -> None:
         """Print the head of the walk."""
@@ -71,13 +73,24 @@ class Screen:
         self.console.print()
         self.console.print(Text(text, style="bold green"))
 
+    def typed(self, texts: Sequence[str]) -> None:
+        """Print commands (after "$ ") and parts of manifests as they are, below their step."""
+        for text in texts:
+            style = "" if text.startswith("$ ") else "dim"
+            lines = text.replace("\n", "\n    ")
+            self.console.print(Text(f"    {lines}", style=style), soft_wrap=True)
+
     def table(self, shown: Rows) -> None:
-        """Print objects, indented below their step."""
+        """Print objects below their step: equal ones in a line, and an equal table not again."""
+        if shown == self._last:
+            self.note(f"The same {len(shown.rows)} objects as above.")
+            return
+        self._last = shown
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         for head in shown.heads:
             table.add_column(head, overflow="fold")
-        for row in shown.rows:
-            table.add_row(*(Text(cell) for cell in row))
+        for cells, rows in groupby(shown.rows, key=lambda row: row[1:]):
+            table.add_row(Text(", ".join(row[0] for row in rows)), *map(Text, cells))
         self.console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
     def note(self, text: str) -> None:

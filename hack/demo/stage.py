@@ -1,4 +1,4 @@
-"""What the walk stands on: a control plane, the chart's rights, the operator, the examples."""
+"""What the walk stands on: a control plane, the chart, the operator, commands and examples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -20,10 +18,7 @@ from demo.chart import ROOT, Rendered, render
 from demo.objects import Manifest, Objects
 from demo.waiting import NotYet, StepFailed, until
 from localcluster import Cluster
-from localcluster import bundle as bundle_registry
-from localcluster.cluster import REGISTRY_ADDRESSES
 from localcluster.processes import MARKER
-from localcluster.signing import new_key
 from localcluster.state import Layout
 
 EXAMPLES = ROOT / "examples"
@@ -33,14 +28,19 @@ APPS = "apps"
 """The namespace that the demo deploys into."""
 REPOSITORY = "team/hello"
 """The repository in the local registry."""
-POLL_SECONDS = 2
-"""Between two looks at the registry: ten minutes by default, too long for a demo."""
+VALUES = "hack/demo/values.yaml"
+"""What the chart is installed with."""
 
 
 def example(name: str) -> list[Manifest]:
     """Return the manifests of a file in examples/, which the README shows too."""
     text = (EXAMPLES / name).read_text()
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def spec_of(name: str) -> str:
+    """Return the lines of the last rule or Bundle in a file in examples/, from "spec:" on."""
+    return "spec:" + (EXAMPLES / name).read_text().rpartition("\nspec:")[2].rstrip()
 
 
 @dataclass
@@ -56,60 +56,55 @@ class Stage:
     def __post_init__(self) -> None:
         self.objects = Objects(self.cluster)
         self.operator: OperatorProcess | None = None
-        self._chart: Rendered | None = None
-        self.key = new_key()
-        """Signs what is pushed."""
-        self.pushed: dict[str, str] = {}
-        """Digests by version."""
+        self._shown: list[str] = []
 
     @property
-    def chart(self) -> Rendered:
-        """The chart, rendered once by helm with the values of the demo."""
-        if self._chart is None:
-            values: dict[str, Any] = {
-                "log.format": "console",
-                "bundles.timerInterval": POLL_SECONDS,
-                "bundles.timerIdle": 1,
-                "bundles.allowRegistryAddresses": [REGISTRY_ADDRESSES],
-                "werf.namespaces": [APPS],
-            }
-            self._chart = render(self.cluster.helm, namespace=HOME, values=values)
-        return self._chart
+    def account(self) -> str:
+        """The operator's service account, as the API server knows it."""
+        return f"system:serviceaccount:{HOME}:copyrator"
 
-    def apply_chart(self) -> None:
-        """Apply what the chart renders, but for the Deployment, and wait for the CRDs."""
-        self.objects.create_namespaces(HOME, APPS)
-        self.objects.apply(self.chart.crds)
-        self.objects.apply(self.chart.rights)
-        for crd in self.chart.crds:
-            name = crd["metadata"]["name"]
-            look = partial(self._established, name)
-            until(look, seconds=20, what=f"the CRD {name} to be established")
+    def types(self, *commands: str) -> None:
+        """Run shell commands in the clone, and keep them for the screen.
+
+        Raises:
+            StepFailed: the exit code of one isn't 0.
+        """
+        environment = {**os.environ, **self.cluster.environment()}
+        environment["COPYRATOR_REGISTRY"] = self.cluster.registry
+        environment["PATH"] = os.pathsep.join((str(ROOT / "hack" / "bin"), environment["PATH"]))
+        for command in commands:
+            self._shown.append(f"$ {command}")
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", command],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                msg = f"{command}\nexit code {done.returncode}: {done.stdout}"
+                raise StepFailed(msg)
+
+    def shows(self, text: str) -> None:
+        """Keep a text for the screen, such as a part of a manifest."""
+        self._shown.append(text.rstrip())
+
+    def take_shown(self) -> list[str]:
+        """The commands and texts since the last call."""
+        shown, self._shown = self._shown, []
+        return shown
 
     def start_operator(self) -> OperatorProcess:
         """Start the operator as the chart's service account and wait until it is ready."""
-        account = self.chart.service_account
-        kubeconfig = self.cluster.kubeconfig_for_service_account(HOME, account)
-        self.operator = OperatorProcess(self.chart, HOME, kubeconfig, self.cluster.state_dir)
+        values = yaml.safe_load((ROOT / VALUES).read_text())
+        chart = render(self.cluster.helm, namespace=HOME, values=values)
+        kubeconfig = self.cluster.kubeconfig_for_service_account(HOME, chart.service_account)
+        self.operator = OperatorProcess(chart, HOME, kubeconfig, self.cluster.state_dir)
         self.operator.wait_ready(30)
         return self.operator
-
-    def push(self, version: str) -> str:
-        """Push the example chart in werf's bundle form and return its digest.
-
-        Args:
-            version: the tag, and so the chart's version; what the chart deploys shows it.
-        """
-        chart = EXAMPLES / "charts" / "hello"
-        digest = bundle_registry.push(chart, self.cluster.registry, REPOSITORY, version)
-        self.pushed[version] = digest
-        return digest
-
-    def _established(self, name: str) -> None:
-        crd = self.objects.get("customresourcedefinitions", name)
-        conditions = (crd or {}).get("status", {}).get("conditions", [])
-        if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-            raise NotYet(f"conditions {conditions}")
 
 
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")

@@ -7,7 +7,6 @@ from demo.screen import Rows, Screen
 from demo.stage import Stage
 from demo.waiting import StepFailed
 from localcluster import ApiStatusError, LocalClusterError
-from localcluster.bundle import PushError
 
 Action = Callable[[Stage], Rows | str | None]
 """Changes something, waits for what must follow, and returns what is to be shown of it."""
@@ -44,9 +43,10 @@ def walk(stage: Stage, screen: Screen, chapters: Sequence[Chapter]) -> int:
                     shown = step.run(stage)
                     if stage.operator is not None:
                         stage.operator.check_alive()
-            except (StepFailed, LocalClusterError, ApiStatusError, PushError, OSError) as failure:
+            except (StepFailed, LocalClusterError, ApiStatusError, OSError) as failure:
                 msg = f"This step failed: {step.title}\n{failure}"
                 raise StepFailed(msg) from failure
+            screen.typed(stage.take_shown())
             if isinstance(shown, Rows):
                 screen.table(shown)
             elif shown:

@@ -1,15 +1,18 @@
-"""The command line: `python -m localcluster up|down|status|env|build`."""
+"""The command line: `python -m localcluster up|down|status|env|build|push|sign|…`."""
 
+import hashlib
 import shlex
 import signal
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
 
+from localcluster import bundle, signing
 from localcluster.build import Programs
 from localcluster.cluster import Cluster, discard
 from localcluster.errors import LocalClusterError
@@ -123,6 +126,56 @@ def build(programs: tuple[str, ...]) -> None:
     """Build programs (default: those of a cluster) and print their paths; also kwok, kubelet."""
     for program, path in Programs.default().find(programs or CLUSTER_PROGRAMS).items():
         click.echo(f"{program}\t{path}")
+
+
+@main.command()
+@click.argument("chart", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("reference", metavar="HOST/REPO:TAG")
+def push(chart: Path, reference: str) -> None:
+    """Push a chart's directory as a bundle, as werf does; print its digest."""
+    try:
+        click.echo(bundle.push(chart, *_parts(reference)))
+    except (bundle.PushError, FileNotFoundError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("reference", metavar="HOST/REPO:TAG")
+def sign(reference: str) -> None:
+    """Sign what a tag names, as cosign does, with a key of the user's clusters."""
+    registry, repo, tag = _parts(reference)
+    manifest = bundle.Target(registry, repo).manifest(tag)
+    if not manifest:
+        msg = f"{reference} doesn't exist"
+        raise click.ClickException(msg)
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    signing.sign(signing.own_key(), registry, repo, digest)
+
+
+@main.command()
+def key() -> None:
+    """Print the public part of that key, as cosign.pub has it."""
+    click.echo(signing.public_key(signing.own_key()), nl=False)
+
+
+@main.command()
+@click.argument("name")
+@click.option("--days", default=90, help="Until it ends.")
+def certificate(name: str, days: int) -> None:
+    """Print a self-signed certificate."""
+    now = datetime.now(UTC)
+    begins, ends = now - timedelta(days=1), now + timedelta(days=days)
+    click.echo(signing.self_signed(name, begins=begins, ends=ends), nl=False)
+
+
+def _parts(reference: str) -> tuple[str, str, str]:
+    """Registry, repository and tag."""
+    registry, _, path = reference.partition("/")
+    repo, _, tag = path.rpartition(":")
+    if not (registry and repo and tag):
+        msg = f"{reference!r} is not HOST/REPO:TAG"
+        raise click.UsageError(msg)
+    return registry, repo, tag
 
 
 def _describe(cluster: Cluster) -> None:

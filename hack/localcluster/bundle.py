@@ -10,7 +10,6 @@ The archive is deterministic: the same directory pushed twice has the same diges
 
 from __future__ import annotations
 
-import argparse
 import base64
 import gzip
 import hashlib
@@ -18,7 +17,6 @@ import io
 import ipaddress
 import json
 import re
-import sys
 import tarfile
 import urllib.error
 import urllib.parse
@@ -276,33 +274,3 @@ def _digest(blob: bytes) -> str:
 def _no_query(url: str) -> str:
     """An upload's URL carries the registry's signed state: no business of a message."""
     return url.partition("?")[0]
-
-
-def main(argv: list[str] | None = None) -> int:
-    """``push DIR HOST/REPO:TAG``: prints the digest; 1 and one line on an error."""
-    parser = argparse.ArgumentParser(prog="python -m localcluster.bundle", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    pushing = commands.add_parser("push", help="push a chart directory as a bundle")
-    pushing.add_argument("directory", type=Path, metavar="DIR")
-    pushing.add_argument("reference", metavar="HOST/REPO:TAG")
-    pushing.add_argument("--username")
-    pushing.add_argument("--password-stdin", action="store_true")
-    options = parser.parse_args(argv)
-    registry, _, path = options.reference.partition("/")
-    repo, _, tag = path.rpartition(":")
-    if not (registry and repo and tag):
-        parser.error(f"{options.reference!r} is not HOST/REPO:TAG")
-    password = sys.stdin.readline().rstrip("\n") if options.password_stdin else None
-    try:
-        digest = push(
-            options.directory, registry, repo, tag, username=options.username, password=password
-        )
-    except (PushError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(digest)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

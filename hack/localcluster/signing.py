@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,9 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
 )
 
 from localcluster.bundle import INDEX_TYPE, MANIFEST_TYPE, Target, descriptor
+from localcluster.paths import state_root
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -161,3 +165,17 @@ def self_signed(*names: str, begins: datetime, ends: datetime) -> str:
         .sign(KEY, hashes.SHA256())
     )
     return made.public_bytes(Encoding.PEM).decode()
+
+
+def own_key() -> Key:
+    """The key in the directory of the clusters, which the first use makes."""
+    path = state_root() / "cosign.key"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+            file.write(new_key().private_bytes(*form))
+    found = load_pem_private_key(path.read_bytes(), None)
+    assert isinstance(found, Key)
+    return found

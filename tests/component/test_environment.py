@@ -116,7 +116,7 @@ def test_the_demo_runs_in_the_operators_environment_until_the_developers_is_ther
         ("copyrator get rules -A", "requirements.lock"),
         ("python -m copyrator ui", "requirements.lock"),
         ("python -c from copyrator import cli", "requirements.lock"),
-        ("python -m localcluster.bundle push chart", "requirements.lock"),
+        ("python -m localcluster push chart", "requirements.lock"),
         ("python -m bench burst", "requirements-dev.lock"),
         ("pytest -m demo", "requirements-dev.lock"),
         ("", "requirements-dev.lock"),

@@ -65,13 +65,17 @@ def blocks(document: str, section: str | None = None) -> list[Block]:
 
 def commands(document: str, section: str | None = None) -> list[str]:
     """Return the shell commands of a document, continued lines joined, comments dropped."""
-    found = []
-    for block in blocks(document, section):
-        if block.language == "sh":
-            joined = block.text.replace("\\\n", " ")
-            # A quoted text may go over several lines.
-            joined = _QUOTED.sub(lambda quoted: re.sub(r"\n\s*", " ", quoted[0]), joined)
-            found += [line.strip() for line in joined.splitlines()]
+    return [line for block in blocks(document, section) for line in commands_of(block)]
+
+
+def commands_of(block: Block) -> list[str]:
+    """Return the shell commands of a block; of a manifest none."""
+    if block.language != "sh":
+        return []
+    joined = block.text.replace("\\\n", " ")
+    # A quoted text may go over several lines.
+    joined = _QUOTED.sub(lambda quoted: re.sub(r"\n\s*", " ", quoted[0]), joined)
+    found = [line.strip() for line in joined.splitlines()]
     return [line for line in found if shlex.split(line, comments=True)]
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.e2e.documents import blocks, commands_of
+from tests.e2e.documents import commands as commands_in
 
 from demo import __main__ as walking
 from demo.chart import ROOT
@@ -92,20 +94,79 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
     assert [line for line in walked.splitlines() if len(line) > 80] == []
     assert [secret for secret in SECRETS if secret in printed] == []
 
-    commands = [line for line in played_on(printed) if line and not line.startswith(" ")]
-    assert len(commands) > 5
+    silent = {title for title, shown in shown_by(walked).items() if "    $ " not in shown}
+    assert silent == WITHOUT_A_COMMAND
+    assert re.search(r"^ +team-a, team-b, team-c, team-d +[0-9a-f]{8} ", walked, re.MULTILINE)
+    assert walked.count("The same 5 objects as above.") == 2
+
+    commands = played_on(printed)
     assert "hack/run copyrator ui" in printed
-    assert commands[0].startswith("eval "), "the first points kubectl at the cluster"
-    shown = follow(tmp_path, "\n".join(commands))
+    assert commands.startswith("eval "), "the first points kubectl at the cluster"
+    shown = follow(tmp_path, f"{commands}\n{READY}")
     assert "registry-creds" in shown
     assert "copyrator_" in shown, "metrics"
+    assert "\nbundle apps/shop reconciled; status Deployed" in shown
+    assert re.search(r"^\d+s +1\.2\.1 ", shown, re.MULTILINE), "what was pushed is deployed"
+    for document in ("docs/rules.md", "docs/bundles.md", QUICK_START):
+        follow(tmp_path, "\n".join(typed(document)))
     follow(tmp_path, "make cluster-down NAME=demo")
     assert clusters(tmp_path) == []
     assert_nothing_runs(tmp_path)
 
 
-def played_on(printed: str) -> list[str]:
-    return printed.partition("In this directory:\n")[2].splitlines()
+WITHOUT_A_COMMAND = {
+    "etcd, kube-apiserver, controllers, registry and a node are up",
+    "The operator runs under the chart's service account, and is ready",
+    "The audit log: no request of the operator was forbidden",
+}
+QUICK_START = "docs/quick-start.md"
+USE, _, APPLY_BUNDLE = commands_in(QUICK_START, "Without a cluster")
+READY = """
+seen='{range .items[*]}{.metadata.name} {.metadata.generation} {.status.observedGeneration} '
+seen+='{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+for attempt in {1..100}; do
+    state=$(kubectl get copyrators,bndl --all-namespaces -o jsonpath="$seen")
+    awk '$2 != $3 || $4 != "True" {exit 1}' <<<"$state" && break
+    sleep 0.3
+done
+awk '$2 != $3 || $4 != "True" {exit 1}' <<<"$state"
+"""
+"""Waits until all rules and Bundles are Ready."""
+
+
+def typed(document: str) -> list[str]:
+    """What a reader of a document types on the demo's cluster, as the quick start says."""
+    if document == QUICK_START:
+        left_out = commands_in(document, "Install")
+        found = [one for one in commands_in(document) if one not in left_out]
+        done = ("kubectl create namespace ", "helm upgrade ")
+        found = [one for one in found if not one.startswith(done)]
+    else:
+        found = [USE]
+        for block in blocks(document):
+            found += commands_of(block)
+            if block.file:
+                found += [f"kubectl apply -f {block.file}", READY]
+    if document == "docs/bundles.md":  # names a namespace of the reader, and freezes at last
+        found.insert(1, "kubectl create namespace shop")
+        found += ["copyrator thaw -n apps", "copyrator thaw --all"]
+    hello = "examples/bundles/hello.yaml"
+    applies = re.compile(r"kubectl apply -f (examples/bundles/\S+)")
+    return [
+        APPLY_BUNDLE.replace(hello, applied[1]) if (applied := applies.fullmatch(one)) else one
+        for one in found
+    ]
+
+
+def shown_by(walked: str) -> dict[str, str]:
+    """What is printed below each step, by its title."""
+    parts = re.split(r"^✓ (.*?)\s+[\d.]+ s$", walked, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def played_on(printed: str) -> str:
+    """The commands that are printed at the end."""
+    return printed.partition("In this directory:\n")[2].partition("\n    To look at")[0].strip()
 
 
 def follow(tmp_path: Path, commands: str) -> str:

@@ -79,7 +79,9 @@ def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(tmp_path):
     typed: set[str] = set()
     with Cluster.start(tmp_path / "cluster") as cluster, Reader(cluster, tmp_path) as reader:
         for document in WALKED:
-            said = [" ".join(command.split()) for command in commands(document)]
+            # tests/e2e/test_demo.py types what is for the demo's cluster.
+            elsewhere = commands(document, "Without a cluster")
+            said = [" ".join(one.split()) for one in commands(document) if one not in elsewhere]
             assert any(command.startswith("helm install ") for command in said), (
                 f"{document} never installs the operator"
             )
