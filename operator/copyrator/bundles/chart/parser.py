@@ -25,7 +25,7 @@ class TemplateSyntaxError(Exception):
         self.line = line
 
 
-class Kind(StrEnum):
+class WordKind(StrEnum):
     """The kind of a word; a keyword's is the keyword."""
 
     OPEN = "{{"
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 class Word:
     """A word of an action."""
 
-    kind: Kind
+    kind: WordKind
     text: str
     line: int
 
@@ -64,11 +64,11 @@ KEYWORDS: Final = frozenset(
 )
 _SPACE: Final = tuple(" \t\r\n")
 _SIMPLE: Final = {
-    "=": Kind.ASSIGN,
-    "|": Kind.PIPE,
-    "(": Kind.LEFT,
-    ")": Kind.RIGHT,
-    ",": Kind.COMMA,
+    "=": WordKind.ASSIGN,
+    "|": WordKind.PIPE,
+    "(": WordKind.LEFT,
+    ")": WordKind.RIGHT,
+    ",": WordKind.COMMA,
 }
 _WORD: Final = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -105,19 +105,19 @@ def words(text: str, first_line: int = 1) -> Iterator[Word]:
         if text.startswith("/*", at):
             at = _comment_end(text, at, line)
             continue
-        yield Word(Kind.OPEN, "{{", line)
+        yield Word(WordKind.OPEN, "{{", line)
         depth = 0
         while not (length := _closes(text, at)):
             line, counted = line + text.count("\n", counted, at), at
             word, at = _word(text, at, line)
-            depth += (word.kind is Kind.LEFT) - (word.kind is Kind.RIGHT)
+            depth += (word.kind is WordKind.LEFT) - (word.kind is WordKind.RIGHT)
             if depth < 0:
                 raise TemplateSyntaxError(line, "a parenthesis is closed that wasn't opened")
             yield word
         if depth:
             raise TemplateSyntaxError(line, "a parenthesis isn't closed")
         at += length
-        yield Word(Kind.CLOSE, "}}", line)
+        yield Word(WordKind.CLOSE, "}}", line)
 
 
 def _closes(text: str, at: int) -> int:
@@ -152,7 +152,14 @@ def _word(text: str, at: int, line: int) -> tuple[Word, int]:
 
 
 _ENDS: Final = frozenset(
-    {Kind.FIELD, Kind.VARIABLE, Kind.DOT, Kind.IDENTIFIER, Kind.KEYWORD, Kind.NIL}
+    {
+        WordKind.FIELD,
+        WordKind.VARIABLE,
+        WordKind.DOT,
+        WordKind.IDENTIFIER,
+        WordKind.KEYWORD,
+        WordKind.NIL,
+    }
 )
 """Words after which only some characters may follow."""
 
@@ -160,28 +167,28 @@ _ENDS: Final = frozenset(
 _TERMINATORS: Final = ("", *" \t\r\n.,|:)(")
 
 
-def _meaning(found: re.Match[str], line: int) -> tuple[Kind, str]:
+def _meaning(found: re.Match[str], line: int) -> tuple[WordKind, str]:
     text = found[0]
     match found.lastgroup:
         case "simple":
             return _SIMPLE[text], text
         case "quoted" | "raw":
-            return Kind.STRING, _unquote(text, line)
+            return WordKind.STRING, _unquote(text, line)
         case "field":
-            return (Kind.DOT if text == "." else Kind.FIELD), text[1:]
+            return (WordKind.DOT if text == "." else WordKind.FIELD), text[1:]
         case "identifier":
-            kind = Kind.KEYWORD if text in KEYWORDS else Kind.IDENTIFIER
+            kind = WordKind.KEYWORD if text in KEYWORDS else WordKind.IDENTIFIER
             return _CONSTANTS.get(text, kind), text
     return _GROUPS[found.lastgroup or ""], text
 
 
-_CONSTANTS: Final = {"true": Kind.LITERAL, "false": Kind.LITERAL, "nil": Kind.NIL}
+_CONSTANTS: Final = {"true": WordKind.LITERAL, "false": WordKind.LITERAL, "nil": WordKind.NIL}
 _GROUPS: Final = {
-    "space": Kind.SPACE,
-    "declare": Kind.DECLARE,
-    "char": Kind.LITERAL,
-    "number": Kind.LITERAL,
-    "variable": Kind.VARIABLE,
+    "space": WordKind.SPACE,
+    "declare": WordKind.DECLARE,
+    "char": WordKind.LITERAL,
+    "number": WordKind.LITERAL,
+    "variable": WordKind.VARIABLE,
 }
 
 
@@ -209,8 +216,13 @@ def _unquote(text: str, line: int) -> str:
 
 _DEPTH: Final = 100
 """Blocks and parentheses in one another, together."""
-_LITERALS: Final = frozenset({Kind.STRING, Kind.LITERAL, Kind.NIL, Kind.DOT})
-_OPERANDS: Final = _LITERALS | {Kind.IDENTIFIER, Kind.FIELD, Kind.VARIABLE, Kind.LEFT}
+_LITERALS: Final = frozenset({WordKind.STRING, WordKind.LITERAL, WordKind.NIL, WordKind.DOT})
+_OPERANDS: Final = _LITERALS | {
+    WordKind.IDENTIFIER,
+    WordKind.FIELD,
+    WordKind.VARIABLE,
+    WordKind.LEFT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +346,13 @@ class _Parser:
         found: list[ActionNode | Invocation | Control] = []
         keyword = ""
         while self._at < len(self._words) or not top:
-            self._expect(Kind.OPEN)
+            self._expect(WordKind.OPEN)
             word = self._peek()
-            keyword = word.text if word.kind is Kind.KEYWORD else ""
+            keyword = word.text if word.kind is WordKind.KEYWORD else ""
             if keyword:
                 self._next()
             if keyword == "end":
-                self._expect(Kind.CLOSE)
+                self._expect(WordKind.CLOSE)
             if keyword in ("end", "else"):
                 break
             if keyword == "define" and top:
@@ -359,27 +371,27 @@ class _Parser:
             case "template" | "block":
                 return self._invocation(keyword)
             case "break" | "continue":
-                self._expect(Kind.CLOSE)
+                self._expect(WordKind.CLOSE)
                 return None
             case "":
-                return ActionNode(self._pipe(Kind.CLOSE))
+                return ActionNode(self._pipe(WordKind.CLOSE))
         raise self._error(f"{keyword} is out of place")
 
     def _define(self) -> None:
-        name = self._expect(Kind.STRING).text
-        self._expect(Kind.CLOSE)
+        name = self._expect(WordKind.STRING).text
+        self._expect(WordKind.CLOSE)
         body, end = self._body()
         if end != "end":
             raise self._error("else is out of place")
         self._template.defined.append((name, body))
 
     def _invocation(self, keyword: str) -> Invocation:
-        name = self._expect(Kind.STRING)
+        name = self._expect(WordKind.STRING)
         pipe = None
-        if keyword == "template" and self._peek().kind is Kind.CLOSE:
+        if keyword == "template" and self._peek().kind is WordKind.CLOSE:
             self._next()
         else:
-            pipe = self._pipe(Kind.CLOSE)
+            pipe = self._pipe(WordKind.CLOSE)
         if keyword == "block":
             body, end = self._body()
             if end != "end":
@@ -390,7 +402,7 @@ class _Parser:
     def _control(self, keyword: str) -> Control:
         branches: list[Branch] = []
         kind, end = keyword, "else"
-        pipe: Pipe | None = self._pipe(Kind.CLOSE, is_range=keyword == "range")
+        pipe: Pipe | None = self._pipe(WordKind.CLOSE, is_range=keyword == "range")
         while True:
             body, end = self._body()
             branches.append(Branch(kind, pipe, body))
@@ -399,16 +411,16 @@ class _Parser:
             if pipe is None:
                 raise self._error("else follows else")
             word = self._next()
-            if word.kind is Kind.CLOSE:
+            if word.kind is WordKind.CLOSE:
                 kind, pipe = "else", None
-            elif word.kind is Kind.KEYWORD and word.text == keyword != "range":
-                pipe = self._pipe(Kind.CLOSE)
-            elif word.kind is Kind.KEYWORD and word.text in ("if", "with"):
+            elif word.kind is WordKind.KEYWORD and word.text == keyword != "range":
+                pipe = self._pipe(WordKind.CLOSE)
+            elif word.kind is WordKind.KEYWORD and word.text in ("if", "with"):
                 raise self._error(f"else {word.text} is out of place")
             else:
                 raise self._error("something follows else")
 
-    def _pipe(self, end: Kind, *, is_range: bool = False) -> Pipe:
+    def _pipe(self, end: WordKind, *, is_range: bool = False) -> Pipe:
         self._enter()
         line = self._peek().line
         variables = self._variables(is_range=is_range)
@@ -430,13 +442,13 @@ class _Parser:
     def _variables(self, *, is_range: bool) -> tuple[str, ...]:
         """The variables before ``:=`` or ``=``; none where the pipe begins with an operand."""
         start, names = self._at, list[str]()
-        while self._peek().kind is Kind.VARIABLE:
+        while self._peek().kind is WordKind.VARIABLE:
             names.append(self._next().text)
             kind = self._peek().kind
-            if kind in (Kind.DECLARE, Kind.ASSIGN):
+            if kind in (WordKind.DECLARE, WordKind.ASSIGN):
                 self._next()
                 return tuple(names)
-            if kind is not Kind.COMMA:
+            if kind is not WordKind.COMMA:
                 break
             if not is_range or len(names) == 2:
                 raise self._error("too many variables")
@@ -453,12 +465,12 @@ class _Parser:
             if self._peek().kind in _OPERANDS:
                 operands.append(self._operand())
             kind = self._word().kind
-            if kind is Kind.SPACE:
+            if kind is WordKind.SPACE:
                 self._at += 1
                 continue
-            if kind is Kind.PIPE:
+            if kind is WordKind.PIPE:
                 self._at += 1
-            elif kind not in (Kind.CLOSE, Kind.RIGHT):
+            elif kind not in (WordKind.CLOSE, WordKind.RIGHT):
                 raise self._error("a word is out of place")
             break
         if not operands:
@@ -468,7 +480,7 @@ class _Parser:
     def _operand(self) -> Operand:
         term = self._term()
         fields: list[str] = []
-        while self._word().kind is Kind.FIELD:
+        while self._word().kind is WordKind.FIELD:
             fields.append(self._word().text)
             self._at += 1
         if not fields:
@@ -482,17 +494,17 @@ class _Parser:
     def _term(self) -> Operand:
         word = self._next()
         match word.kind:
-            case Kind.STRING:
+            case WordKind.STRING:
                 return Literal(word.text)
-            case Kind.LITERAL | Kind.NIL:
+            case WordKind.LITERAL | WordKind.NIL:
                 return Literal(None)
-            case Kind.IDENTIFIER:
+            case WordKind.IDENTIFIER:
                 return FunctionName(word.text)
-            case Kind.LEFT:
-                return self._pipe(Kind.RIGHT)
-            case Kind.FIELD:
+            case WordKind.LEFT:
+                return self._pipe(WordKind.RIGHT)
+            case WordKind.FIELD:
                 return Path(".", (word.text,))
-        return _DOT if word.kind is Kind.DOT else Path(word.text, ())
+        return _DOT if word.kind is WordKind.DOT else Path(word.text, ())
 
     def _enter(self) -> None:
         self._depth += 1
@@ -509,7 +521,7 @@ class _Parser:
 
     def _peek(self) -> Word:
         """The next word that isn't a space."""
-        while self._word().kind is Kind.SPACE:
+        while self._word().kind is WordKind.SPACE:
             self._at += 1
         return self._word()
 
@@ -518,7 +530,7 @@ class _Parser:
         self._at += 1
         return word
 
-    def _expect(self, kind: Kind) -> Word:
+    def _expect(self, kind: WordKind) -> Word:
         word = self._next()
         if word.kind is not kind:
             raise self._error("a word is out of place")
