@@ -238,8 +238,10 @@ class DryRun:
         self.actor = actor
         self.views: dict[RuleKey, RuleView] = {}
         """The rules with what the operator reported, which a dry run starts without."""
+        self._read_rules: dict[str | None, list[dict[str, Any]]] = {}
+        """The rules that were listed, by namespace; None: of all of them."""
         self._listed: set[str | None] = set()
-        """Namespaces whose rules were listed; None: all of them."""
+        """Namespaces whose rules are stored; None: all of them."""
         self.context = CopyContext(
             client=client,
             informers=self.informers,
@@ -263,10 +265,26 @@ class DryRun:
         self._copies = CopyReconciler(self.context)
 
     async def begin(self) -> None:
-        """List the namespaces, and read the operator's hash key."""
-        async with ahead(self._load_key()) as key:
+        """List the namespaces and the rules, and read the operator's hash key."""
+        async with ahead(self._load_key()) as key, ahead(self._list_rules()) as rules:
             await self._list_namespaces()
             await key
+            self._read_rules = await rules
+
+    async def _list_rules(self) -> dict[str | None, list[dict[str, Any]]]:
+        """The rules by namespace (None: of all), as far as they can be read."""
+        scopes = self.actor.scopes or (None,)
+
+        async def list_in(scope: str | None) -> list[dict[str, Any]] | None:
+            try:
+                return await listed(self.client, RULES, scope)
+            except errors.Forbidden:
+                if scope is None:
+                    raise
+                return None
+
+        lists = zip(scopes, await all_of(map(list_in, scopes)), strict=True)
+        return {scope: found for scope, found in lists if found is not None}
 
     async def _list_namespaces(self) -> None:
         context, synced = self.context, asyncio.Event()
@@ -374,13 +392,7 @@ class DryRun:
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""
-        for scope in self.actor.scopes or (None,):
-            try:
-                found = await listed(self.client, RULES, scope)
-            except errors.Forbidden:
-                if not self.actor.scopes:
-                    raise
-                continue
+        for scope, found in self._read_rules.items():
             self._listed.add(scope)
             for body in found:
                 if RuleKey(*name_of(body)) != but:
