@@ -211,6 +211,7 @@ def _bursts(rig: Rig, size: int, sources: dict[str, dict[str, Any]]) -> Iterator
             rig.rest()
             cpu, since = operator.cpu, rig.cluster.audit_offset()
             rig.bare("POST", spaces)
+            time.sleep(REPORTED)  # a look reads all rules, and nobody looks at the bare client
             until(lambda: rig.all_copies() == count, f"{count} copies", 60 + count / 50)
             spent = operator.cpu - cpu
             time.sleep(REPORTED)

@@ -46,6 +46,11 @@ TLS_BUFFER: Final = 16 * 1024
 """Bytes per read from a TLS connection; its records have up to 16 KB."""
 
 
+NEW_OBJECTS: Final = 5_000
+"""Objects that are new since the last garbage collection, after which there is the next one. With
+Python's 700, collections took 35 to 40 ms while 1,000 copies were written, with 5,000 2 to 4 ms."""
+
+
 def reduce_memory() -> None:
     """Apply the settings. To be called before the first connection, after all imports.
 
@@ -60,6 +65,7 @@ def reduce_memory() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
 log = logging.getLogger(__name__)

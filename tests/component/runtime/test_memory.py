@@ -20,9 +20,11 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Settle for one test only."""
     protocol = asyncio.sslproto.SSLProtocol
     monkeypatch.setattr(protocol, "max_size", protocol.max_size)
+    threshold = gc.get_threshold()
     app.reduce_memory()
     yield
     gc.unfreeze()
+    gc.set_threshold(*threshold)
 
 
 @pytest.mark.usefixtures("settled")
@@ -53,3 +55,12 @@ async def test_a_tls_connection_holds_a_small_buffer_and_carries_more_than_that(
 @pytest.mark.usefixtures("settled")
 def test_what_is_there_at_the_start_is_not_walked_over_again() -> None:
     assert gc.get_freeze_count() > 100 * len(gc.get_objects())
+
+
+@pytest.mark.usefixtures("settled")
+def test_garbage_is_collected_once_in_five_thousand_new_objects() -> None:
+    before = gc.get_stats()[0]["collections"]
+    held: list[list[int]] = [[number] for number in range(2 * app.NEW_OBJECTS)]
+    collections = gc.get_stats()[0]["collections"] - before
+    assert len(held) == 2 * app.NEW_OBJECTS
+    assert 1 <= collections <= 3
