@@ -100,6 +100,22 @@ async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster
         changing.cancel()
 
 
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
+async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written(cluster, operator):
+    for name in TEAMS:
+        cluster.namespace(name, team=name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
+    make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    changing = asyncio.create_task(change_source(cluster))
+    try:
+        cluster.namespace(TEAMS[0])
+        await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    finally:
+        changing.cancel()
+
+
 async def test_a_status_comes_after_the_copies_of_all_rules(cluster):
     operator = Operator(cluster)
     await operator.start()
