@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import (
     BundleStatus,
     Deployed,
     Outcome,
+    PinStatus,
     SoakStatus,
 )
 from copyrator.api.keys import BundleKey
@@ -97,6 +98,9 @@ class Bundle:
         self.around = replace(self.around, hold=text)
         return self.write()
 
+    def pin(self, version: str, name: str = "") -> Bundle:
+        return self.write(pin=PinStatus(version=version, digest=digest(name or version)))
+
     def condition(self, kind: str, status: str) -> Bundle:
         return self.write(conditions=({"type": kind, "status": status},))
 
@@ -165,6 +169,17 @@ def test_time_alone_writes_nothing() -> None:
             "a deploy of 1.1.0 failed",
         ),
         (lambda b: b.hold("tests"), [("1.1.0", None, False)], "it was held: tests"),
+        (lambda b: b.pin("1.0.0"), [("1.1.0", None, False)], "it is rolled back to 1.0.0"),
+        (
+            lambda b: b.pin("1.1.0", "another digest"),
+            [("1.1.0", None, False)],
+            "it is rolled back to 1.1.0",
+        ),
+        (
+            lambda b: b.condition("Drifted", "True").pin("1.0.0"),
+            [("1.1.0", None, False)],
+            "objects of the release drifted",
+        ),
         (
             lambda b: b.condition("Drifted", "True"),
             [("1.1.0", None, False)],
@@ -185,6 +200,9 @@ def test_time_alone_writes_nothing() -> None:
         "failed",
         "failed itself",
         "held",
+        "rolled back",
+        "rolled back to another digest of the tag",
+        "rolled back after it was broken",
         "drifted",
         "unhealthy",
     ],
@@ -208,6 +226,9 @@ def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) 
         lambda b: b.write(conditions=({"type": "Ready", "reason": "ValuesMissing"},)),
         lambda b: b.write(conditions=({"type": "Ready", "reason": "Suspended"},)),
         lambda b: b.write(conditions=({"type": "Ready", "reason": "InvalidSpec"},)),
+        lambda b: b.pin("1.1.0"),
+        lambda b: b.pin("1.2.0"),
+        lambda b: b.write(pin=PinStatus(requested="none")),
     ],
 )
 def test_what_does_not_end_a_stretch(happens) -> None:
