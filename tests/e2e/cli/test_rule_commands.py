@@ -324,8 +324,8 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
     )
     owner = f"{stage.home}/{word}"
 
-    def said(there, name=word):
-        return stage.types(f"why {there}/{name} --kind secret")
+    def said(there, name=word, more=""):
+        return stage.types(f"why {there}/{name} --kind secret {more}")
 
     assert said(first).splitlines()[:2] == [
         f"Secret {first}/{word} exists and carries the marks of the rule {owner}.",
@@ -343,7 +343,13 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
         source={"kind": "Secret", "name": word}, targets={"namespaces": [taken]},
     ))  # fmt: skip
     stage.wait_failing(RULES.format(stage.home), f"{word}-late")
-    assert f"rule {owner}-late: requires it, but it belongs to the rule {owner}" in said(taken)
+    late = f"rule {owner}-late: requires it, but it belongs to the rule {owner}"
+    first, *others = said(taken, more="--all").splitlines()[2:]
+    assert first == f"  rule {owner} (its owner): requires it, from {owner}"
+    assert f"  {late}" in others
+    first, counted = said(taken).splitlines()[2:]
+    assert first == f"  rule {owner} (its owner): requires it, from {owner}"
+    assert re.fullmatch(r"  \d+ other rules?, 1 of which requires it, too \(--all\)", counted)
 
 
 def test_an_object_that_is_right_already_is_named_as_such(stage, word, namespace):
@@ -703,7 +709,7 @@ def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, w
         said = stage.types(f"why {there}/other --kind secret")
         assert "can't render its copy there: " in said
         assert "No rule requires it" not in said
-        said = stage.types(f"why {there}/{word} --kind secret")
+        said = stage.types(f"why secret/{there}/{word} --all")
         assert f"rule {home}/{word}-late: can't be rendered: " in said
     finally:
         for name in ("late", "spaced"):

@@ -128,6 +128,7 @@ _GUESSES = ("Secret", "ConfigMap")
     is_flag=True,
     help="Print only the roles and bindings that grant a Bundle's service account what it lacks.",
 )
+@click.option("--all", "every", is_flag=True, help="Print the answers of all rules.")
 @cluster_options()
 @operator_namespace_option
 @answer_option
@@ -137,6 +138,7 @@ def why(
     words: tuple[str, ...],
     kind: str | None,
     roles: bool,
+    every: bool,
     home: str | None,
     shape: Format | None,
 ) -> None:
@@ -155,7 +157,7 @@ def why(
     if shape is not None:
         dump(typed(Kind.EXPLANATION, found.document), shape)
     else:
-        prose(found.lines)
+        prose([*found.lines, *(found.others if every else found.summary)])
     if found.remark:
         prose([found.remark], err=True)
 
@@ -183,6 +185,10 @@ class Explanation:
     lines: Sequence[str]
     document: Mapping[str, Any]
     remark: str = ""
+    others: Sequence[str] = ()
+    """What the rules say that don't decide about the object."""
+    summary: Sequence[str] = ()
+    """How many these are."""
 
 
 async def answer(
@@ -282,7 +288,15 @@ async def _of_object(
     found: _Object, installation: Installation, actor: Actor, remark: str
 ) -> Explanation:
     from copyrator.cli.rules.dry_run import dry_running, owner_of
-    from copyrator.cli.rules.why import ExplainedObject, answers, explain, sources_of, verdict_of
+    from copyrator.cli.rules.why import (
+        ExplainedObject,
+        answers,
+        count_rules,
+        deciding_rule,
+        explain,
+        sources_of,
+        verdict_of,
+    )
 
     subject = (found.resource, found.namespace, found.name)
     owner = owner_of(found.body or _NOBODY)
@@ -291,6 +305,7 @@ async def _of_object(
         asked = ExplainedObject(dry_run, *subject)
         verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)
+        first = deciding_rule(asked, owner)
         certificates = _certificates(dry_run, found.body, owner, sources)
     head = (_head(*subject, found.body, owner), verdict, *certificates)
     document = {
@@ -298,13 +313,25 @@ async def _of_object(
         "exists": found.body is not None,
         "madeBy": owner,
         "verdict": verdict,
-        "rules": [{"rule": rule, "answer": text} for rule, text in said.items()],
+        "rules": [
+            {"rule": rule, "answer": said[rule]}
+            for rule in sorted(said, key=lambda rule: rule != first)
+        ],
     }
     if sources:
         document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
     if certificates:
         document["certificates"] = certificates
-    return Explanation((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+    others = {rule: text for rule, text in said.items() if rule != first}
+    if first is None or not others:
+        return Explanation((*head, *_indented(explain(said, owner))), document, remark)
+    lines = (*head, *_indented(explain({first: said[first]}, owner)))
+    summary = _indented([count_rules(others)])
+    return Explanation(lines, document, remark, _indented(explain(others, owner)), summary)
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def _certificates(

@@ -238,6 +238,17 @@ def _sentence(why: Cause, winner: str) -> str:
     return _SENTENCES.get(why, why.value).format(winner=winner or "?")
 
 
+def deciding_rule(asked: ExplainedObject, owner: str | None) -> str | None:
+    """The rule that owns the object, or that would make it; None where there is none."""
+    context = asked.dry_run.context
+    if owner is not None and context.rules.by_owner(owner):
+        return owner
+    if asked.place is None or asked.resource.key not in context.kinds:
+        return None
+    winner = context.plan(asked.key).winner
+    return winner.owner if winner else None
+
+
 def answers(asked: ExplainedObject) -> dict[str, str]:
     """Each rule's answer, by its namespace/name: what it requires there, or why nothing."""
     rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
@@ -258,6 +269,13 @@ def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
             continue
         for rule in rules:
             yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
+
+
+def count_rules(said: Mapping[str, str]) -> str:
+    """How many rules these are, and how many of them require the object."""
+    wanting = sum(answer.startswith("requires it") for answer in said.values())
+    also = f", {wanting} of which {'requires' if wanting == 1 else 'require'} it, too"
+    return f"{count(len(said), 'other rule')}{also if wanting else ''} (--all)"
 
 
 def _of_rule(asked: ExplainedObject, rule: Rule) -> str:

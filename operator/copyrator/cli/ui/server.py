@@ -338,7 +338,7 @@ class Server:
             lines = detail_lines(describe_copy(body, state, datetime.now(UTC)))
             parts.append(("Copy", "\n".join(lines)))
         answer = await why.answer(self.target, namespace, name, kind, self.home)
-        parts.append(("Why", "\n".join(answer.lines)))
+        parts.append(("Why", "\n".join((*answer.lines, *answer.others))))
         return _html(self.pages.texts(f"{kind} {namespace}/{name}", parts))
 
     async def _ask(self, request: web.Request) -> web.Response:
