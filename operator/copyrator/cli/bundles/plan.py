@@ -47,6 +47,7 @@ from copyrator.cli.core.output import (
     Table,
     detail_lines,
     dump,
+    paint_diff,
     printable,
     prose,
     said,
@@ -371,7 +372,8 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
         click.echo()
         diff, number = (found.log.diff, 0) if whole else fold(found.log.diff)
         lines = printable(diff).split("\n")
-        prose(["Diff, as werf printed it:", *(f"  {line}".rstrip() for line in lines)])
+        shown = paint_diff(f"  {line}".rstrip() for line in lines)
+        prose(["Diff, as werf printed it:", *shown])
         if number:
             prose(["", _explain_fold(found, number)])
     if missing := list(_explain_missing(found)):

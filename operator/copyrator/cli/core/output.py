@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -45,6 +45,10 @@ _STYLES = {
     "Suspended": "yellow",
 }
 
+
+_SIGNS = {"+": "green", "-": "red", "~": "yellow"}
+_SIGNED_LINE = re.compile(r" *│ ([+-])(?: |$)")
+"""A line of werf's diff that is added or removed."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -136,6 +140,8 @@ class Column:
     """
     order: Callable[[Any], Any] | None = None
     """What a row is sorted by; default: its cell."""
+    signed: bool = False
+    """It begins with ``+added ~changed -removed``."""
     spare: int = 0
     """On a terminal that is too narrow the column with the highest number above 0 is omitted
     first."""
@@ -273,7 +279,10 @@ class Table:
         size = _width(last)
         if self._room and not self._whole and size + GAP <= self._room < size + indent:
             text = _print_begin(out, text, GAP)
-        text.append(last, _STYLES.get(last, ""))
+        if self._columns[-1].signed and not style:
+            text.append_text(_paint_signs(last))
+        else:
+            text.append(last, _STYLES.get(last, ""))
         text.rstrip()
         if self._room is None:
             out.print(text, soft_wrap=True)
@@ -282,6 +291,30 @@ class Table:
         else:
             text.truncate(self._room, overflow="ellipsis")
             out.print(text, soft_wrap=True)
+
+
+def _paint_signs(cell: str) -> Text:
+    """``+added ~changed -removed`` in colours; what follows, or another text, without."""
+    from rich.text import Text
+
+    text = Text()
+    words = cell.split(" ")
+    while words and words[0][:1] in _SIGNS:
+        word = words.pop(0)
+        text.append(word, _SIGNS[word[0]]).append(" " if words else "")
+    return text.append(" ".join(words))
+
+
+def paint_diff(lines: Iterable[str]) -> Iterator[str | Text]:
+    """The lines of werf's diff, in colours on a terminal."""
+    if _terminal() is None:
+        yield from lines
+        return
+    from rich.text import Text
+
+    for line in lines:
+        sign = _SIGNED_LINE.match(line)
+        yield Text(line, _SIGNS[sign[1]]) if sign else line
 
 
 def _print_begin(out: Console, text: Text, indent: int) -> Text:

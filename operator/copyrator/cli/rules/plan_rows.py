@@ -95,7 +95,7 @@ COLUMNS = (
     Column("ACTION", lambda row: row.action.value),
     Column("NAMESPACE", lambda row: row.namespace),
     Column("NAME", lambda row: row.name or "-"),
-    Column("WHAT", lambda row: row.what),
+    Column("WHAT", lambda row: row.what, signed=True),
 )
 
 

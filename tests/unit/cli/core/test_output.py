@@ -1,5 +1,6 @@
 """Eighty columns are enough: on a terminal lines end there; a pipe gets them whole."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -11,6 +12,7 @@ from copyrator.cli.core.output import (
     Column,
     Detail,
     Table,
+    paint_diff,
     printable,
     prose,
     reference,
@@ -119,6 +121,34 @@ FAILING = {
     "message": f"registry.example.com: {MESSAGE}",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
+
+
+SIGNED = [Column("NAME", str), Column("WHAT", lambda _: "+a ~b.c -d is -new", signed=True)]
+DIFF = ["  ┌ Update ConfigMap/a", "  │   data:", "  │ -   x: 1", "  │ +   x: 2", "  │ +"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_what_is_added_changed_and_removed_is_coloured_on_a_terminal(capsys):
+    Table(SIGNED).print(["row"])
+    line = capsys.readouterr().out.splitlines()[1]
+    coloured = ["\x1b[32m+a\x1b[0m", "\x1b[33m~b.c\x1b[0m", "\x1b[31m-d\x1b[0m", "is", "-new"]
+    assert line.split()[1:] == coloured
+    prose(paint_diff(DIFF))
+    head, same, *changed = capsys.readouterr().out.splitlines()
+    assert [head, same] == DIFF[:2]
+    for line, plain, colour in zip(changed, DIFF[2:], (31, 32, 32), strict=True):
+        assert line == f"\x1b[{colour}m{plain}\x1b[0m"
+
+
+def test_a_pipe_and_who_wants_no_colours_get_diffs_without(capsys, monkeypatch):
+    for variables in ({}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        Table(SIGNED).print(["row"])
+        prose(paint_diff(DIFF))
+        printed = capsys.readouterr().out
+        assert not re.search("\x1b.[0-9;]*3[0-9]m", printed)
+        assert Text.from_ansi(printed).plain.splitlines()[2:] == DIFF
 
 
 @pytest.mark.usefixtures("terminal")
