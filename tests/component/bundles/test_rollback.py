@@ -506,7 +506,7 @@ def _closed() -> list[dict[str, object]]:
 
 
 async def test_a_freeze_holds_it_back(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:
     first, second, _ = await deploy_two(cluster, registry, run, bundle)
     freeze(cluster)
@@ -516,6 +516,7 @@ async def test_a_freeze_holds_it_back(
     assert deployed(cluster) == second
     thaw(cluster)
     await rolled_back(cluster, first)
+    assert len(told.of("Pinned")) == 1, "when it was seen"
 
 
 async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(

@@ -15,13 +15,16 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
+    Available,
     BundleStatus,
+    GateStatus,
     HistoryEntry,
     Outcome,
     PinStatus,
 )
 from copyrator.api.records import Packed
 from copyrator.bundles.deploy.outcome import Ending
+from copyrator.bundles.deploy.ready_conditions import update_pending
 from copyrator.bundles.deploy.requests import rollback_targets, take_pin
 from copyrator.bundles.deploy.state import Evidence, finish
 
@@ -234,3 +237,45 @@ def test_of_one_digest_only_the_last_successful_deploy_stays() -> None:
 
 def test_a_short_history_stays_whole() -> None:
     assert after(PAST) == ["9", "1.1", "1.2", "1.0"]
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def said(pin: PinStatus, *gates: GateStatus, available: str | None = B) -> tuple[str, str, str]:
+    found = BundleStatus(pin=pin, gates=gates, available=Available(version="1.1", digest=available))
+    condition = update_pending(found)
+    return str(condition.status), condition.reason, condition.message
+
+
+PIN = PinStatus(version="1.0", digest=A)
+PINNED = f"1.0 ({A[:19]}) is pinned, so no other version is deployed"
+REFUSED = "The annotation operator.werf.dev/pin is refused: no"
+FROZEN = GateStatus(name="freeze", state="Waiting", reason="Frozen", message="it is")
+
+
+@pytest.mark.parametrize(
+    ("found", "condition"),
+    [
+        (said(PIN), ("True", "Pinned", f"{PINNED}; the registry has 1.1 ({B[:19]})")),
+        (said(PIN, available=A), ("True", "Pinned", PINNED)),
+        (
+            said(replace(PIN, refused="no"), available=A),
+            ("True", "Pinned", f"{PINNED}. {REFUSED}; the former pin stays"),
+        ),
+        (
+            said(PinStatus(refused="no")),
+            ("False", "PinRefused", f"{REFUSED}; nothing is pinned"),
+        ),
+        (said(PIN, FROZEN), ("True", "Frozen", "Gate freeze: it is")),
+        (
+            said(PinStatus(refused="no"), FROZEN),
+            ("True", "Frozen", f"Gate freeze: it is. {REFUSED}; nothing is pinned"),
+        ),
+        (said(PinStatus()), ("False", "UpToDate", "No version waits for a gate")),
+    ],
+)
+def test_the_condition_update_pending_says_what_is_pinned_or_refused(
+    found: tuple[str, str, str], condition: tuple[str, str, str]
+) -> None:
+    assert found == condition
