@@ -13,6 +13,7 @@ from copyrator.api.bundle_status import (
     BundleStatus,
     Deployed,
     Outcome,
+    PinStatus,
     Rollback,
 )
 from copyrator.api.conditions import Health, ReadyCondition
@@ -120,6 +121,14 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             PROGRESSING,
             "Deploying",
             f"Deploying {NEXT} with Job deploy-x-7: nothing is deployed yet",
+        ),
+        (
+            lambda: ready_conditions.deploying(
+                replace(NEW, pin=PinStatus(digest=NEW.attempted.digest)), DeployReason.VERSION
+            ),
+            PROGRESSING,
+            "Deploying",
+            f"Deploying {NEXT} with Job deploy-x-7: a rollback pins this version",
         ),
         (
             lambda: ready_conditions.running(NEW),

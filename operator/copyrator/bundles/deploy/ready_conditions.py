@@ -121,7 +121,9 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
     """Ready where a Job is about to be created."""
     verdict = running(status)
-    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
+    is_pinned = need is DeployReason.VERSION and status.attempted.digest == status.pin.digest
+    why = "a rollback pins this version" if is_pinned else need.value
+    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {why}")
 
 
 def running(status: BundleStatus) -> ReadyCondition:
