@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_status import RuleReason
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
+from copyrator.cli.core.output import prose
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 
@@ -107,11 +109,15 @@ async def wait(
 
 
 def _tell(body: Body, told: str) -> str:
-    """On a terminal: the progress, once for each message."""
+    """On a terminal: the progress, once for each message; that somebody has to approve is none."""
     condition = rows.ready(body)
-    text = f"{condition.get('reason')}: {condition.get('message')}"
+    if condition.get("reason") == BundleReason.AWAITING_APPROVAL:
+        return told
+    text = str(condition.get("message"))
+    if not text.startswith(reason := str(condition.get("reason"))):
+        text = f"{reason}: {text}"
     if text != told and sys.stderr.isatty():
-        click.echo(text, err=True)
+        prose([text], err=True)
     return text
 
 

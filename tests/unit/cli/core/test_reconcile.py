@@ -71,3 +71,40 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
     )
     assert found is waits
     assert capsys.readouterr().err.count("Planning: fine") == 1
+
+
+TERMINAL = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
+
+
+async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = bundle(("True", "Deployed"), ("False", "UpToDate", ""), lastHandledRequest="now")
+
+    async def get(*_: object) -> dict[str, Any]:
+        return done
+
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    monkeypatch.setattr(waiting, "sys", TERMINAL)
+    await waiting.wait(
+        cast("Any", SimpleNamespace(get=get)),
+        "bundles",
+        bundle(("Unknown", "AwaitingApproval"), APPROVAL),
+        60.0,
+        lambda seen: "lastHandledRequest" in seen["status"],
+    )
+    assert not capsys.readouterr().err
+
+
+def test_progress_says_its_reason_once_and_is_wrapped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "sys", TERMINAL)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    body = bundle(("Unknown", "Deploying"), ("True", "Deploying", ""))
+    body["status"]["conditions"][0]["message"] = "Deploying 1.0.1 with the Job " + "x" * 70
+    waiting._tell(body, "")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Deploying 1.0.1")
+    assert max(map(len, lines)) <= 80
