@@ -71,7 +71,7 @@ def summary(found: Sequence[bool | None]) -> str:
     failed, unknown = found.count(False), found.count(None)
     said = f"{count(failed, 'check')} failed" if failed else "No check failed"
     if unknown:
-        return f"{said}; see {count(unknown, 'check')} marked ?."
+        return f"{said}; {count(unknown, 'check')} marked ? had no clear result."
     return f"{said}." if failed else "All checks passed."
 
 

@@ -59,9 +59,9 @@ def test_the_time_ends():
     ("found", "said"),
     [
         ([True, True], "All checks passed."),
-        ([True, None], "No check failed; see 1 check marked ?."),
+        ([True, None], "No check failed; 1 check marked ? had no clear result."),
         ([False, True], "1 check failed."),
-        ([False, False, None, None], "2 checks failed; see 2 checks marked ?."),
+        ([False, False, None, None], "2 checks failed; 2 checks marked ? had no clear result."),
     ],
 )
 def test_the_last_line_counts_what_failed_and_what_has_no_answer(found, said):
