@@ -87,7 +87,15 @@ class _LazyGroup(click.Group):
             from copyrator.cli.core.run import with_command  # noqa: PLC0415 - rarely needed
 
             args = with_command(ctx, args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            raise click.UsageError(
+                f"no such option before the command: {option}; options follow it, such as in "
+                f"copyrator get rules {option}",
+                ctx,
+            ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)

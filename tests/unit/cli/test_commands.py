@@ -105,3 +105,9 @@ def test_install_says_what_to_give_it():
     result = invoke("install")
     assert result.exit_code == 2
     assert "--print --image IMAGE" in result.output
+
+
+def test_an_option_before_the_command_is_told_where_to_stand():
+    result = invoke("-n", "apps", "get", "rules")
+    assert result.exit_code == 2
+    assert "options follow it, such as in copyrator get rules -n" in " ".join(result.output.split())
