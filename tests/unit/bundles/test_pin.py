@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,10 +24,12 @@ from copyrator.api.bundle_status import (
     PinStatus,
 )
 from copyrator.api.records import Packed
+from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.ready_conditions import update_pending
 from copyrator.bundles.deploy.requests import rollback_targets, take_pin
 from copyrator.bundles.deploy.state import Evidence, finish
+from copyrator.bundles.status import record_pin
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
 LATER = datetime(2026, 11, 27, 11, tzinfo=UTC)
@@ -279,3 +282,47 @@ def test_the_condition_update_pending_says_what_is_pinned_or_refused(
     found: tuple[str, str, str], condition: tuple[str, str, str]
 ) -> None:
     assert found == condition
+
+
+IN_FORCE = PinStatus(requested=f"1.0@{A}", version="1.0", digest=A, at="2026-11-27T10:00:00Z")
+NOT_TAKEN = PinStatus(requested="x", refused="no")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "events"),
+    [
+        (PinStatus(), PinStatus(), []),
+        (PinStatus(), IN_FORCE, ["Pinned"]),
+        (IN_FORCE, IN_FORCE, []),
+        (IN_FORCE, replace(IN_FORCE, requested=None), []),
+        (IN_FORCE, replace(IN_FORCE, at="2026-11-27T11:00:00Z"), ["Pinned"]),
+        (IN_FORCE, replace(IN_FORCE, digest=B), ["Pinned"]),
+        (PinStatus(), NOT_TAKEN, ["PinRefused"]),
+        (NOT_TAKEN, NOT_TAKEN, []),
+        (NOT_TAKEN, replace(NOT_TAKEN, requested="y"), ["PinRefused"]),
+        (NOT_TAKEN, PinStatus(requested="none"), []),
+        (IN_FORCE, replace(IN_FORCE, requested="x", refused="no"), ["PinRefused"]),
+        (IN_FORCE, PinStatus(requested="none"), ["Unpinned: the annotation"]),
+        (IN_FORCE, PinStatus(requested=f"1.0@{A}"), ["Unpinned: the version,"]),
+        (IN_FORCE, PinStatus(), ["Unpinned: the version,"]),
+        (IN_FORCE, NOT_TAKEN, ["PinRefused", "Unpinned: the version,"]),
+    ],
+)
+def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: list[str]) -> None:
+    told: list[str] = []
+
+    def record(_entry: BundleEntry, _kind: str, reason: str, message: str) -> None:
+        _, ended, why = message.partition(" any more: ")
+        told.append(f"{reason}: {' '.join(why.split()[:2])}" if ended else reason)
+
+    def entry(pin: PinStatus) -> BundleEntry:
+        body = {
+            "metadata": {"namespace": "team", "name": "shop"},
+            "spec": {"registry": "registry.example.com", "repo": "app"},
+            "status": BundleStatus(pin=pin).to_dict(),
+        }
+        return read_entry(body, BundleDefaults())
+
+    context: Any = SimpleNamespace(record=record)
+    record_pin(context, entry(before), entry(now))
+    assert told == events
