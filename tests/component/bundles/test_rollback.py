@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, annotate, approve, condition, waits
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    condition,
+    secrets,
+    waits,
+)
 from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
@@ -480,6 +487,7 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     await waits(cluster, "OutsideWindow", decision="Approved")
     annotate(cluster, **{"skip-digests": first})
     await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
+    await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
     annotate(cluster, **{"skip-digests": None})
     await waits(cluster, digest=first)
     assert werf.applied == []
