@@ -1,11 +1,15 @@
 """`copyrator reconcile` ends at once where a request waits for a gate."""
 
+import asyncio
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from copyrator.cli.core import reconcile, waiting
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.objects import ObjectReference
 
 
 def bundle(ready: tuple[str, str], update: tuple[str, str, str], **status: str) -> dict[str, Any]:
@@ -108,3 +112,25 @@ def test_progress_says_its_reason_once_and_is_wrapped(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Deploying 1.0.1")
     assert max(map(len, lines)) <= 80
+
+
+def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch):
+    async def one(client, what, namespace, name):
+        return f"{what} {namespace}/{name}"
+
+    async def set_suspend(client, what, body, *, value, timeout):
+        return body, f"{what}: {value}"
+
+    monkeypatch.setattr(reconcile, "one", one)
+    monkeypatch.setattr(reconcile, "set_suspend", set_suspend)
+    target = SimpleNamespace(connect=no_connection, locate=Target(namespace_option="a").locate)
+    wanted = [ObjectReference("rules", "x"), ObjectReference("bundles", "b/y")]
+    work = reconcile._set_all(
+        target, "rules", wanted=[*wanted, wanted[0]], every=False, value=True, timeout=0
+    )
+    assert asyncio.run(work) == [("rules a/x", "rules: True"), ("bundles b/y", "bundles: True")]
+
+
+@asynccontextmanager
+async def no_connection():
+    yield None
