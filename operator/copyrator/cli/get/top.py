@@ -249,7 +249,7 @@ def _table(found: Sequence[OverviewRow], out: Console) -> Text:
         for line, row in zip(cells, found, strict=True):
             line += [row.since, _plain(row.numbers)]
     widths = [
-        min(max(map(cell_len, column)), out.width // 3)
+        min(max(map(cell_len, column)), out.width // 2)  # names that begin alike stay apart
         for column in zip(heads, *cells, strict=True)
     ]
     lines = [_line([*heads, "MESSAGE"], widths, "dim", out)]

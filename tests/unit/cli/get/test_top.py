@@ -126,3 +126,10 @@ def test_programs_get_values():
     assert second["deployed"] is None or set(second["deployed"]) == {"version", "digest"}
     (certificate,) = found["certificates"]
     assert certificate == {**ends, "rule": {"namespace": "infra", "name": "a"}, "state": "expired"}
+
+
+def test_names_that_begin_alike_stay_apart():
+    names = ["registry-pull-secrets", "registry-pull-secrets-team"]
+    text = "\n".join(shown(*(rule(name, "False", message="x" * 80) for name in names)))
+    assert "rule infra/registry-pull-secrets " in text
+    assert "rule infra/registry-pull-secrets-team " in text
