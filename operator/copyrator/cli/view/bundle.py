@@ -246,6 +246,8 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
         yield Detail("Frozen", f"unknown: {view.unknown_freezes}")
     yield Detail("Source", _source(view))
     yield Detail("Version", _raw(view).get("version") or "latest")
+    if tag_filter := _raw(view).get("tagFilter"):
+        yield Detail("Tag filter", tag_filter)
     where = _raw(view).get("project_namespace") or view.name.namespace
     yield Detail("Release in", where)
     if where != view.name.namespace:

@@ -668,3 +668,10 @@ def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
     assert any("pin: refused, PinRefused: 9.9.9" in line for line in explain_bundle(view))
     both = bundle(pin={**PINNED, "refused": "no"}, conditions=told)
     assert len(described(both, "Pinned", "Pin refused")) == 2
+
+
+def test_describe_says_which_tags_are_looked_at() -> None:
+    body = bundle()
+    assert not described(body, "Tag filter")
+    body["spec"]["tagFilter"] = ".*-eu"
+    assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
