@@ -479,8 +479,9 @@ class AttemptRunner:
                 memory.is_tidied = False  # where this fails, it is repeated
                 await self._seals.remove_others(written, plan_record.needed_jobs(status))
                 memory.is_tidied = True
-            if is_sealed:
-                self._context.memories.decide_again(entry.key, spec.interval)  # for the baseline
+            if is_sealed or status.attempted.next_retry_at is not None:
+                # For the baseline, or for what delays the retry: a freeze, windows.
+                self._context.memories.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
                 self._context.memories[entry.key].poll.desired = None
