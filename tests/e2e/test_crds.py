@@ -488,13 +488,14 @@ def test_short_names_and_the_category_reach_both_kinds(
     assert len(both.split()) == 2
 
 
-def columns(cluster: Cluster, kind: str, home: str) -> dict[str, str]:
-    head, line = cluster.kubectl("get", kind, "-n", home).splitlines()
+def columns(cluster: Cluster, kind: str, home: str, *more: str) -> dict[str, str]:
+    head, line = cluster.kubectl("get", kind, "-n", home, *more).splitlines()
     starts = [head.index(word) for word in head.split()]
     cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
     return dict(zip(head.split(), cells, strict=True))
 
 
+DIGEST = f"sha256:{'0' * 64}"
 CONDITION = {
     "type": "Ready",
     "status": "True",
@@ -513,7 +514,7 @@ def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
     crds.create(collection_of(body), body)
     status = {
         "target": {"version": "1.1.0", "digest": "sha256:aa"},
-        "deploy": {"version": "1.0.0", "digest": "sha256:bb"},
+        "deploy": {"version": "1.0.0", "digest": DIGEST, "shortDigest": "0" * 12},
         "conditions": [CONDITION],
     }
     crds.patch(f"{collection_of(body)}/x/status", {"status": status})
@@ -526,10 +527,12 @@ def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
         "REPO": "team/app",
         "TARGET": "1.1.0",
         "VERSION": "1.0.0",
-        "DIGEST": "sha256:bb",
+        "DIGEST": "0" * 12,
         "READY": "True",
         "REASON": "Because",
     }
+    wide = columns(cluster, "bndl", home, "-o", "wide")
+    assert (wide["FULL-DIGEST"], wide["MESSAGE"]) == (DIGEST, "m")
 
 
 def test_the_columns_of_a_rule_show_how_many_copies_stand(

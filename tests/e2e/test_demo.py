@@ -85,7 +85,7 @@ def assert_nothing_runs(tmp_path: Path) -> None:
 
 def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(demo, tmp_path):
     process = demo(KEEP="1")
-    printed, _ = process.communicate(timeout=500)
+    printed, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, printed
     done = re.findall(r"^✓ (.*?)\s+[\d.]+ s$", printed, re.MULTILINE)
     assert [title for title in STEPS if title not in done] == []
@@ -178,7 +178,7 @@ def follow(tmp_path: Path, commands: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=500,
+        timeout=1500,
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -459,9 +459,9 @@ async def test_what_an_older_operator_deployed_gets_its_short_digest_by_one_writ
     assert cluster.status()["deploy"]["shortDigest"] == digest.removeprefix("sha256:")[:12]
     cluster.change("bundles", "shop", status={"deploy": {"shortDigest": None}})
     assert "shortDigest" not in cluster.status()["deploy"]
-    before = cluster.writes_seen
+    before = cluster.bundle_writes()
 
     await run(timer_interval=0.1)
     await eventually(lambda: cluster.status()["deploy"].get("shortDigest"), "it is written")
     await quiet(cluster, 1)
-    assert cluster.writes_seen == before + 1
+    assert cluster.bundle_writes() == before + 1
