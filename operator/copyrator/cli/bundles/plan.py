@@ -127,6 +127,8 @@ _ALWAYS: Final = re.compile(
 _UPDATED: Final = "    werf.io/version: "
 _MANAGED: Final = "  managedFields:"
 _KEY: Final = re.compile(r"( *)([^\s].*?):(\s.*)?")
+_FETCH: Final = re.compile(r'(Pulling|Exporting) bundle ".{1,600}"')
+"""Frames of werf about the bundle itself, which stand before its plan."""
 
 
 def fold(diff: str) -> tuple[str, int]:
@@ -134,8 +136,13 @@ def fold(diff: str) -> tuple[str, int]:
     lines = diff.split("\n")
     version = next((found[1] for one in lines if (found := _VERSION.fullmatch(one))), None)
     kept: list[str] = []
-    number, at = 0, 0
+    number, at, has_begun = 0, 0, False
     while at < len(lines):
+        if not has_begun and (end := _end_of_fetch(lines, at)) is not None:
+            number += end + 1 - at
+            at = end + 1
+            continue
+        has_begun = has_begun or lines[at].startswith(_BEGIN)
         end = _end_of_block(lines, at)
         if end is None:
             kept.append(lines[at])
@@ -147,6 +154,20 @@ def fold(diff: str) -> tuple[str, int]:
         kept += [lines[at], *left, lines[end]]
         at = end + 1
     return "\n".join(kept), number
+
+
+def _end_of_fetch(lines: Sequence[str], begin: int) -> int | None:
+    """The last line, with the empty ones after it, of werf's frame about the bundle's download."""
+    title = lines[begin].removeprefix(_BEGIN)
+    if not (lines[begin].startswith(_BEGIN) and _FETCH.fullmatch(title)):
+        return None
+    for at in range(begin + 1, len(lines)):
+        if lines[at].startswith(f"{_END}{title} (") and lines[at].endswith(" seconds)"):
+            rest = range(at + 1, len(lines))
+            return next((one for one in rest if lines[one]), len(lines)) - 1
+        if lines[at].startswith((_BEGIN, _BAR)):
+            return None  # not of the bundle's download: it is shown
+    return None
 
 
 def _end_of_block(lines: Sequence[str], begin: int) -> int | None:
@@ -384,7 +405,8 @@ def _explain_fold(found: PlanView, number: int) -> str:
     again = _anew(found) if found.is_preview else ()
     command = found.view.hint("plan", *again, "--whole")
     lines = count(number, "line")
-    return f"Not shown: {lines} of werf's version and managedFields; with them: {command}"
+    what = "the bundle's download, werf's version and managedFields"
+    return f"Not shown: {lines} of {what}; with them: {command}"
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:

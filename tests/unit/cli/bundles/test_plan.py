@@ -223,8 +223,8 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
     said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, diff))
     assert "│ +     x: y\n" in said
     assert "werf.io/version" not in said
-    hint = "Not shown: 1 line of werf's version and managedFields; with them: copyrator plan bundle"
-    assert f"{hint} apps/shop --whole" in " ".join(said.split())
+    hint = "Not shown: 1 line of the bundle's download, werf's version and managedFields"
+    assert f"{hint}; with them: copyrator plan bundle apps/shop --whole" in " ".join(said.split())
     body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "u"}, "status": {}}
     found = PlanView(BundleView(body, NOW), PlanLog(OPERATIONS, diff))
     show(found, whole=True)
@@ -284,6 +284,7 @@ ALWAYS = re.compile(
     r"|operation: Apply|apiVersion: v1|fieldsType: FieldsV1|fieldsV1:"
 )
 VERSIONS = ["2.67.0", "2.75.3", "3.2.0"]
+FRAME = '┌ Pulling bundle "registry.example.com/team/shop:1.0.1"'
 
 
 def lines_of(version: str, name: str) -> list[str]:
@@ -291,13 +292,26 @@ def lines_of(version: str, name: str) -> list[str]:
     return (FACTS / version / f"{name}.txt").read_text().split("\n")[2:]
 
 
+def lines_after_fetch(version: str, name: str) -> list[str]:
+    """The same without the two frames about the bundle's download."""
+    lines = lines_of(version, name)
+    begin = next(at for at, line in enumerate(lines) if line.startswith("Planning release"))
+    assert begin == 1 + FETCHED
+    return [lines[0], *lines[begin:]]
+
+
+FETCHED = 18
+"""Lines of werf about the bundle's download."""
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("name", "number"), [("plan-update-whole", 23), ("plan-first-whole", 18)])
-def test_of_what_werf_really_prints_only_its_version_and_managed_fields_go(version, name, number):
-    whole = lines_of(version, name)
-    text, folded = fold("\n".join(whole))
-    left = text.split("\n")
-    assert folded == len(whole) - len(left) == number
+def test_of_what_werf_really_prints_its_version_managed_fields_and_download_go(
+    version, name, number
+):
+    text, folded = fold("\n".join(lines_of(version, name)))
+    whole, left = lines_after_fetch(version, name), text.split("\n")
+    assert folded - FETCHED == len(whole) - len(left) == number
     gone = [line[1:] for line in ndiff(whole, left) if line.startswith("- ")]
     assert all(ALWAYS.fullmatch(line.lstrip(" │+-")) for line in gone), gone
     # Hooks and all else that only the whole diff has stays, and so does the summary.
@@ -314,8 +328,22 @@ def test_of_what_werf_really_prints_only_its_version_and_managed_fields_go(versi
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["plan-update", "plan-nothing"])
-def test_of_a_plan_without_them_nothing_goes(version, name):
-    text = "\n".join(lines_of(version, name))
+def test_of_a_plan_without_them_only_the_download_goes(version, name):
+    left = "\n".join(lines_after_fetch(version, name))
+    assert fold("\n".join(lines_of(version, name))) == (left, FETCHED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{FRAME}\nx\n',
+        f"{FRAME}\n┌ Delete Secret/a\n└ {FRAME[2:]} (0.01 seconds)",
+        f"{FRAME}\n│ - kind: Secret\n└ {FRAME[2:]} (0.01 seconds)",
+        f"{FRAME}\nx\n└ {FRAME[2:]} (0.01 seconds) FAILED",
+        f"┌ Delete Secret/a\n│ - a: b\n└ Delete Secret/a\n{FRAME}\n└ {FRAME[2:]} (0.01 seconds)",
+    ],
+)  # fmt: skip
+def test_what_isnt_surely_of_the_download_is_shown(text):
     assert fold(text) == (text, 0)
 
 
