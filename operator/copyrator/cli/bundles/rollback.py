@@ -367,9 +367,11 @@ def _describe(one: HistoryEntry | Attempted | Deployed | Available) -> str:
 
 
 def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntry) -> str:
-    age = rows.age(chosen.time, datetime.now(UTC))
+    age, running = rows.age(chosen.time, datetime.now(UTC)), _running(status)
+    if running.digest == chosen.digest:
+        return f"Pinning {shown('bundles', body)} to what runs, {_describe(chosen)}."
     return (
-        f"Rolling back {shown('bundles', body)} from {_describe(_running(status))} to "
+        f"Rolling back {shown('bundles', body)} from {_describe(running)} to "
         f"{_describe(chosen)}, deployed {age} ago, with today's values and spec."
     )
 

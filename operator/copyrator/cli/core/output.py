@@ -102,6 +102,9 @@ class _FormatType(click.Choice[Format]):
             self.fail(f"the template of jsonpath: {error}", param, ctx)
         return Format.JSON
 
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return f"{super().get_invalid_choice_message(value, ctx)[:-1]}, or jsonpath=TEMPLATE."
+
 
 _TEMPLATE = f"{__name__}.template"
 """The template in a context's `meta`."""

@@ -397,3 +397,13 @@ async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyP
     target: Any = server
     _, pinned, _ = await _unpin(target, "shop", 0.0)
     assert pinned == f"2@{B}"
+
+
+async def test_a_rollback_to_what_runs_says_that_it_pins_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server: Any = Server(body(READY, **status(*THREE).to_dict()))
+    _, chosen = await _rollback(server, "shop", "3", 0.0, is_quiet=False)
+    assert chosen.digest == C
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Pinning bundle team/shop to what runs, 3 ({C[:19]})." in said

@@ -153,3 +153,14 @@ def test_the_template_is_the_format_of_what_is_json_without_it():
     assert shown.stdout == "\\x07"
     refused = CliRunner().invoke(command, ["-o", "jsonpath={.a"])
     assert (refused.exit_code, "the template of jsonpath: }" in refused.output) == (2, True)
+
+
+def test_an_unknown_format_is_told_that_templates_are_taken_too():
+    @click.command()
+    @output_option
+    def command(shape):
+        """Do nothing."""
+
+    answer = CliRunner().invoke(command, ["-o", "custom-columns=NAME:.metadata.name"])
+    assert answer.exit_code == 2
+    assert answer.output.endswith("'name', or jsonpath=TEMPLATE.\n")
