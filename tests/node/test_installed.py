@@ -192,7 +192,7 @@ def test_nobody_in_the_pod_is_root_or_could_write_to_it(release):
 def test_the_command_line_is_in_the_image(release):
     typed = ("exec", "deploy/copyrator", "--", "copyrator")
     printed = release.cluster.kubectl("-n", HOME, *typed, "get", "rules", "-A")
-    assert re.search(rf"^{HOME} +registry-creds +True +Synced ", printed, re.MULTILINE), printed
+    assert re.search(rf"^{HOME} +registry-creds +Ready +Synced ", printed, re.MULTILINE), printed
     printed = release.cluster.kubectl("-n", HOME, *typed, "why", f"{TEAM}/registry-creds")
     assert "It is up to date with the rule copyrator/registry-creds." in printed
 
