@@ -36,8 +36,13 @@ def loaded(code: str, libraries: tuple[str, ...], prefix: str = "/") -> list[str
         "names = (n for n in sys.modules if n.split('.')[0] in libraries or n.startswith(prefix))\n"
         "print(*sorted(names))"
     )
+    return printed(found)
+
+
+def printed(code: str) -> list[str]:
+    """The words that a process prints which runs this."""
     done = subprocess.run(
-        [sys.executable, "-c", found],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
@@ -173,11 +178,4 @@ def begin(work):
     sys.exit()
 asyncio.run, sys.argv = begin, ["copyrator", *{command.split()!r}]
 main()"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(ROOT / "operator")},
-    )
-    assert done.stdout.split() == [str(before), "True"]
+    assert printed(code) == [str(before), "True"]

@@ -499,14 +499,11 @@ def _read_approval(
     approval: Fields, namespaces: tuple[str, str], defaults: BundleDefaults
 ) -> Approval:
     """``spec.approval``, raised to what is required in either namespace: Bundle's and release's."""
-    required = [ApprovalMode.NEVER]
-    for globs, mode in defaults.require_approval:
-        if any(map(globs.matches, namespaces)):
-            required.append(mode)
-    modes = (approval.choice("mode", ApprovalMode, ApprovalMode.NEVER), *required)
+    lowest = defaults.lowest_approval(namespaces)
+    modes = (approval.choice("mode", ApprovalMode, ApprovalMode.NEVER), lowest)
     return Approval(
         mode=max(modes, key=list(ApprovalMode).index),
         expires=approval.duration("expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES),
         must_be_bound=any(map(defaults.require_bound_plans.matches, namespaces)),
-        is_required=any(mode is not ApprovalMode.NEVER for mode in required),
+        is_required=lowest is not ApprovalMode.NEVER,
     )

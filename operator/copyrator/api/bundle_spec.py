@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -134,6 +134,14 @@ class BundleDefaults:
     """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
     require_bound_plans: Globs = field(default_factory=Globs)
     """Namespaces where a plan isn't deployed unless it is bound."""
+
+    def lowest_approval(self, namespaces: Collection[str]) -> ApprovalMode:
+        """The lowest mode of a Bundle with these namespaces: its own and its release's."""
+        modes = list(ApprovalMode)
+        floors = (
+            mode for globs, mode in self.require_approval if any(map(globs.matches, namespaces))
+        )
+        return max(floors, key=modes.index, default=ApprovalMode.NEVER)
 
 
 @dataclass(frozen=True, slots=True)

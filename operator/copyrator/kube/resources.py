@@ -186,10 +186,8 @@ class Discovery:
     async def refresh(self) -> None:
         """Discover all kinds now."""
         by_kind: dict[str, list[Resource]] = {}
-        for path in ("/api", "/apis"):
-            answer = await self._client.request("GET", path, accept=_DISCOVERY)
-            for res in _resources(answer.get("items") or ()):
-                by_kind.setdefault(res.kind, []).append(res)
+        for res in await self._discover():
+            by_kind.setdefault(res.kind, []).append(res)
         self._by_kind = by_kind
         self._discovered_at = self._clock()
 
@@ -200,12 +198,18 @@ class Discovery:
             ApiError: the discovery failed.
         """
         found: dict[tuple[str, str], Resource] = {}
+        for res in await self._discover(verb="list"):
+            if res.namespaced:
+                found.setdefault((res.group, res.plural), res)
+        return list(found.values())
+
+    async def _discover(self, verb: str | None = None) -> list[Resource]:
+        """All kinds in all versions, in each group the preferred one first."""
+        found: list[Resource] = []
         for path in ("/api", "/apis"):
             answer = await self._client.request("GET", path, accept=_DISCOVERY)
-            for res in _resources(answer.get("items") or (), verb="list"):
-                if res.namespaced:
-                    found.setdefault((res.group, res.plural), res)
-        return list(found.values())
+            found += _resources(answer.get("items") or (), verb)
+        return found
 
     def _lookup(self, kind: str, api_version: str | None = None) -> list[Resource]:
         found = self._by_kind.get(kind, [])

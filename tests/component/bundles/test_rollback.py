@@ -168,7 +168,7 @@ async def test_a_restart_in_between_changes_nothing(
 
 
 async def hang(_request: Any) -> Any:
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()  # until its client goes
 
 
 async def test_an_unpin_that_was_seen_before_a_restart_is_done_after_it(

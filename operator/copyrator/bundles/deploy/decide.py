@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -64,6 +65,9 @@ from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
+
+_DELAYING: Final = (FREEZE, windows.GATE)
+"""Gates whose end, if not the retry's own time, says when a failed deploy is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,8 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
     if retried_at is not None:  # only of a freeze that is in force then, and of windows
-        those = [one for one in moment.gates if one.name in (FREEZE.name, windows.GATE.name)]
+        delaying = {gate.name for gate in _DELAYING}
+        those = [one for one in moment.gates if one.name in delaying]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
@@ -326,7 +331,7 @@ def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondi
         delaying = {one.gate for one in case.results if one.objects}
         ends = (
             gate.ends(case.spec)
-            for gate in (FREEZE, windows.GATE)
+            for gate in _DELAYING
             if gate.name in delaying and gate.ends is not None
         )
         return status, ready_conditions.will_retry(status, after=" and ".join(ends))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.verify import read_entries
@@ -168,10 +168,9 @@ async def access_of(
     if not secrets:
         return repository, credential
     installation = await find_installation(client)
-    floors = defaults_of(installation.settings).require_approval
     places = (spec.namespace, spec.project_namespace)
-    required = any(globs.matches(place) for globs, _ in floors for place in places)
-    approval = replace(spec.approval, is_required=required)
+    lowest = defaults_of(installation.settings).lowest_approval(places)
+    approval = replace(spec.approval, is_required=lowest is not ApprovalMode.NEVER)
     instead = "set --auth-file and --ca-file, or name the digest"
     try:
         bodies = {name: await client.get(SECRETS, spec.namespace, name) for name in secrets}

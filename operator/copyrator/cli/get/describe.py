@@ -106,16 +106,18 @@ async def _described(
             events = await _events(client, RESOURCES[what].kind, body)
             parts = await described
     later = [*rows.describe_conditions(body, now), _describe_events(events, now)]
-    return _Description(body, events, [*parts, *refer_to_error(body, later)])
+    if what == "bundles":
+        later = list(refer_to_error(body, later))
+    return _Description(body, events, [*parts, *later])
 
 
 def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
-    """Parts below "Last error", without the text of that, if it is long."""
-    status = body.get("status")
-    error = status.get("lastError") if isinstance(status, Mapping) else None
-    text = error.get("message") if isinstance(error, Mapping) else None
+    """Parts of a Bundle below "Last error", without the text of that, if it is long."""
+    from copyrator.api.bundle_status import parse_status
+
+    text = parse_status(body).last_error.message or ""
     for part in parts:
-        if isinstance(text, str) and len(text) > LONG:
+        if len(text) > LONG:
             yield replace(part, below=[one.replace(text, "see Last error") for one in part.below])
         else:
             yield part
