@@ -37,7 +37,9 @@
     const focused = document.activeElement && main.contains(document.activeElement)
       ? document.activeElement.id : "";
     const scrolled = [...main.querySelectorAll("[data-scroll]")].map((one) => [one.scrollLeft, one.scrollTop]);
+    const opened = [...main.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
     main.innerHTML = html;
+    opened.forEach(([id, open]) => { const one = document.getElementById(id); if (one) one.open = open; });
     main.querySelectorAll("[data-scroll]").forEach((one, index) => {
       if (scrolled[index]) [one.scrollLeft, one.scrollTop] = scrolled[index];
     });
