@@ -22,7 +22,8 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.get.top import rendered
 from copyrator.cli.get.why import Explanation
 from copyrator.cli.ui import server
-from copyrator.cli.ui.pages import Pages, segment
+from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.parts import segment
 from copyrator.cli.view.overview import SeenCopies, overview
 
 __all__ = ["opened", "page"]

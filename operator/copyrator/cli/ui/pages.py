@@ -6,12 +6,11 @@ who may write a status.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import jinja2
 from markupsafe import Markup
@@ -21,8 +20,8 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import Detail, printable, said
-from copyrator.cli.get.events import last_seen, times
+from copyrator.cli.core.output import printable
+from copyrator.cli.ui.parts import actions_of, event_rows, fields, history_rows, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.matrix import Matrix
@@ -37,65 +36,6 @@ DETAILED: Final = 500
 _HERE: Final = Path(__file__).parent
 
 Body = Mapping[str, Any]
-
-
-def segment(text: str) -> str:
-    """A name as a segment of a path."""
-    return quote(str(text), safe="")
-
-
-@dataclass(frozen=True, slots=True)
-class PageAction:
-    """An action that a page offers."""
-
-    verb: str
-    text: str
-    path: str
-
-
-def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
-    """The parts of a description as labels and texts."""
-    return [(part.label, part.text) for part in parts]
-
-
-def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
-    """Events as a table, the newest first."""
-    return [
-        {
-            "age": rows.age(last_seen(event), now),
-            "type": str(event.get("type")),
-            "reason": f"{event.get('reason')}{times(event)}",
-            "message": printable(str(event.get("message"))),
-        }
-        for event in reversed(events)
-    ]
-
-
-def history_rows(view: BundleView) -> list[dict[str, str]]:
-    """A Bundle's last deploys as a table."""
-    return [
-        {
-            "age": rows.age(entry.time, view.now),
-            "version": said(entry.version),
-            "digest": rows.digest(entry.digest),
-            "outcome": said(entry.outcome),
-            "approved_by": said(entry.approved_by),
-            "reason": said(entry.reason),
-        }
-        for entry in view.status.past
-    ]
-
-
-def actions_of(what: str, body: Body, *, decides: bool = False) -> list[PageAction]:
-    """What can be done to a rule or Bundle, and to a plan of it."""
-    spec, metadata = body.get("spec"), body["metadata"]
-    verbs = ["reconcile"]
-    if isinstance(spec, Mapping):  # the old form has no suspend
-        verbs.append("resume" if spec.get("suspend") else "suspend")
-    if decides:
-        verbs += ["approve", "reject"]
-    place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
-    return [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
 
 
 class Pages:

@@ -6,7 +6,8 @@ from typing import Any
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.cli.core.output import Detail
-from copyrator.cli.ui.pages import Pages, fields
+from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.overview import overview
 from copyrator.cli.view.rows import describe_conditions

@@ -1,0 +1,75 @@
+"""What pages of several kinds have in common, as values for ``templates/parts.html``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from copyrator.cli.core.output import Detail, printable, said
+from copyrator.cli.get.events import last_seen, times
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
+
+Body = Mapping[str, Any]
+
+
+def segment(text: str) -> str:
+    """A name as a segment of a path."""
+    return quote(str(text), safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class PageAction:
+    """An action that a page offers."""
+
+    verb: str
+    text: str
+    path: str
+
+
+def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
+    """The parts of a description as labels and texts."""
+    return [(part.label, part.text) for part in parts]
+
+
+def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
+    """Events as a table, the newest first."""
+    return [
+        {
+            "age": rows.age(last_seen(event), now),
+            "type": str(event.get("type")),
+            "reason": f"{event.get('reason')}{times(event)}",
+            "message": printable(str(event.get("message"))),
+        }
+        for event in reversed(events)
+    ]
+
+
+def history_rows(view: BundleView) -> list[dict[str, str]]:
+    """A Bundle's last deploys as a table."""
+    return [
+        {
+            "age": rows.age(entry.time, view.now),
+            "version": said(entry.version),
+            "digest": rows.digest(entry.digest),
+            "outcome": said(entry.outcome),
+            "approved_by": said(entry.approved_by),
+            "reason": said(entry.reason),
+        }
+        for entry in view.status.past
+    ]
+
+
+def actions_of(what: str, body: Body, *, decides: bool = False) -> list[PageAction]:
+    """What can be done to a rule or Bundle, and to a plan of it."""
+    spec, metadata = body.get("spec"), body["metadata"]
+    verbs = ["reconcile"]
+    if isinstance(spec, Mapping):  # the old form has no suspend
+        verbs.append("resume" if spec.get("suspend") else "suspend")
+    if decides:
+        verbs += ["approve", "reject"]
+    place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
+    return [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
