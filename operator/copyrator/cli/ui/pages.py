@@ -54,8 +54,14 @@ class Pages:
         self._common = {"cluster": cluster, "user": user, "version": __version__}
 
     def page(self, content: str, *, fragment: bool = False, **values: Any) -> str:
-        """A page, or only its main part; ``title`` and ``here`` (its path) are required."""
-        values = {"live": True, "actions": (), "back": "", **values, **self._common}
+        """A page, or only its main part; ``title`` and ``here`` (its path) are required.
+
+        ``within``: the path of the list that it belongs to. ``notice``: what was done, above the
+        main part, where it stays while that is updated; ``notice_tone``: of it.
+        """
+        defaults = {"live": True, "actions": (), "back": "", "within": "", "asked": ""}
+        defaults |= {"notice": "", "notice_tone": "good"}
+        values = {**defaults, **values, **self._common}
         template = content if fragment else "base.html"
         return self._templates.get_template(template).render(content=content, **values)
 

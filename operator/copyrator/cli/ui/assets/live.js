@@ -1,7 +1,21 @@
-// Replaces the page's main part when the server says that something changed. Without this script
-// the page works the same, and is up to date when it is loaded.
+// Replaces the page's main part when the server says that something changed, and has the keys of
+// the search. Without this script the page works the same, and is up to date when it is loaded.
 "use strict";
 (() => {
+  const search = document.getElementById("search");
+
+  // "/" goes to the search, Escape leaves it.
+  document.addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      search?.focus();
+      search?.select();
+    } else if (event.key === "Escape" && document.activeElement === search) {
+      search.blur();
+    }
+  });
+
   const main = document.querySelector("main[data-live]");
   if (!main || !window.EventSource) return;
   const state = document.getElementById("connection");
