@@ -51,8 +51,8 @@ def links(text, start):
 @pytest.mark.parametrize("name", RULES)
 async def test_the_link_to_a_rule_or_bundle_leads_to_it(opened, name):
     opened.server.live.now = seen(rule(name), bundle(name))
-    _, text, _ = await opened.get("/")
     for what in ("rules", "bundles"):
+        _, text, _ = await opened.get(f"/{what}")
         (link,) = set(links(text, f"/{what}/"))
         status, found, _ = await opened.get(link)
         assert status == 200

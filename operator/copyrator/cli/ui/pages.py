@@ -20,19 +20,23 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable
-from copyrator.cli.ui.parts import actions_of, event_rows, fields, history_rows, segment
+from copyrator.cli.core.output import printable, said
+from copyrator.cli.ui.parts import actions_of, address, event_rows, fields, history_rows, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_bundle
+from copyrator.cli.view.lists import Listing, Query, Search
 from copyrator.cli.view.matrix import Matrix
-from copyrator.cli.view.overview import Overview, Snapshot, bundle_row, rule_row
+from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot, bundle_row, rule_row
 from copyrator.cli.view.rule import RuleView, describe_rule
 from copyrator.cli.view.why_bundle import explain_bundle
 
 LISTED: Final = 100
-"""Rules, Bundles or copies of a list that a page shows."""
+"""Copies of a rule that a page shows."""
+FIRST: Final = 25
+"""Rules and Bundles of a list of the overview."""
 DETAILED: Final = 500
 """Rules, and Bundles, of which a report has the details."""
+EVERYTHING: Final = Query()
 _HERE: Final = Path(__file__).parent
 
 Body = Mapping[str, Any]
@@ -50,7 +54,8 @@ class Pages:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        self._templates.filters["segment"] = segment
+        self._templates.filters |= {"segment": segment, "short": said}
+        self._templates.globals["address"] = address
         self._common = {"cluster": cluster, "user": user, "version": __version__}
 
     def page(self, content: str, *, fragment: bool = False, **values: Any) -> str:
@@ -65,8 +70,10 @@ class Pages:
         template = content if fragment else "base.html"
         return self._templates.get_template(template).render(content=content, **values)
 
-    def overview(self, seen: Snapshot, view: Overview, *, fragment: bool) -> str:
-        """The first page."""
+    def overview(
+        self, seen: Snapshot, view: Overview, query: Query = EVERYTHING, *, fragment: bool
+    ) -> str:
+        """The first page, of what a query chooses."""
         return self.page(
             "overview.html",
             fragment=fragment,
@@ -74,7 +81,41 @@ class Pages:
             here="/",
             seen=seen,
             view=view,
-            most=LISTED,
+            query=query,
+            most=FIRST,
+        )
+
+    def list_objects(
+        self,
+        what: str,
+        seen: Snapshot,
+        listing: Listing,
+        freezes: Sequence[FreezeRow] = (),
+        *,
+        fragment: bool,
+    ) -> str:
+        """All rules, or all Bundles, a page at a time."""
+        return self.page(
+            "list.html",
+            fragment=fragment,
+            title=what.capitalize(),
+            here=f"/{what}",
+            seen=seen,
+            what=what,
+            listing=listing,
+            freezes=freezes,
+        )
+
+    def search(self, seen: Snapshot, found: Search, *, fragment: bool) -> str:
+        """What was looked for in everything."""
+        return self.page(
+            "search.html",
+            fragment=fragment,
+            title=f"Search: {found.query.text}" if found.query.text else "Search",
+            here="",
+            seen=seen,
+            found=found,
+            asked=found.query.text,
         )
 
     def matrix(self, seen: Snapshot, table: Matrix, *, fragment: bool) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.lists import Query
 
 Body = Mapping[str, Any]
 
@@ -19,6 +20,12 @@ Body = Mapping[str, Any]
 def segment(text: str) -> str:
     """A name as a segment of a path."""
     return quote(str(text), safe="")
+
+
+def address(path: str, query: Query, **changes: Any) -> str:
+    """The address of a list with a query, changed."""
+    found = urlencode(replace(query, **changes).parameters)
+    return f"{path}?{found}" if found else path
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,17 @@ from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.view.bundle import BundleView, freezes_of, operation_counts
+from copyrator.cli.view.lists import (
+    CopySearch,
+    Query,
+    list_rows,
+    read_number,
+    read_query,
+    search,
+)
 from copyrator.cli.view.live import Live
 from copyrator.cli.view.matrix import View, matrix
-from copyrator.cli.view.overview import overview
+from copyrator.cli.view.overview import bundle_rows, freeze_rows, overview, rule_rows
 from copyrator.cli.view.rule import RuleView
 from copyrator.kube import errors
 
@@ -200,6 +208,9 @@ class Server:
             [
                 web.get("/", self._overview),
                 web.get("/matrix", self._matrix),
+                web.get("/rules", self._list),
+                web.get("/bundles", self._list),
+                web.get("/search", self._search),
                 web.get(f"/rules/{_KEY}", self._rule),
                 web.get(f"/bundles/{_KEY}", self._bundle),
                 web.get(f"/bundles/{_KEY}/log", self._log),
@@ -273,9 +284,27 @@ class Server:
         return _same(request.query.get("token", ""), self.token)
 
     async def _overview(self, request: web.Request) -> web.Response:
-        seen = self.live.now
-        view = overview(seen, datetime.now(UTC))
-        return _html(self.pages.overview(seen, view, fragment=_is_fragment(request)))
+        seen, query = self.live.now, read_query(request.query)
+        query = Query(namespace=query.namespace, kind=query.kind)
+        view = overview(seen, datetime.now(UTC), None if query.is_empty else query.finder())
+        return _html(self.pages.overview(seen, view, query, fragment=_is_fragment(request)))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        seen, now, what = self.live.now, datetime.now(UTC), request.path[1:]
+        rows = rule_rows(seen, now) if what == "rules" else bundle_rows(seen, now)
+        listing = list_rows(rows, read_query(request.query))
+        freezes = freeze_rows(seen, now) if what == "bundles" else ()
+        return _html(
+            self.pages.list_objects(what, seen, listing, freezes, fragment=_is_fragment(request))
+        )
+
+    async def _search(self, request: web.Request) -> web.Response:
+        seen, now = self.live.now, datetime.now(UTC)
+        copies = CopySearch(read_query(request.query))
+        for _ in copies.scan(seen.copies):
+            await asyncio.sleep(0)
+        found = search(seen, rule_rows(seen, now), bundle_rows(seen, now), copies)
+        return _html(self.pages.search(seen, found, fragment=_is_fragment(request)))
 
     async def _matrix(self, request: web.Request) -> web.Response:
         asked, seen = request.query, self.live.now
@@ -283,8 +312,8 @@ class Server:
             rules=asked.get("rules", "").strip()[:200],
             namespaces=asked.get("namespaces", "").strip()[:200],
             only_faults=asked.get("faults") == "1",
-            column_page=_number(asked.get("page")),
-            row_page=_number(asked.get("from")),
+            column_page=read_number(asked.get("page")),
+            row_page=read_number(asked.get("from")),
         )
         table = matrix(seen, view, datetime.now(UTC))
         return _html(self.pages.matrix(seen, table, fragment=_is_fragment(request)))
@@ -428,7 +457,3 @@ def _verb(request: web.Request) -> tuple[str, Verb, str]:
 def _page_of(request: web.Request) -> str:
     """The object's page: the path without the verb, as it was sent."""
     return "/" + request.rel_url.raw_path.split("/", 3)[3]
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < 7 else 1

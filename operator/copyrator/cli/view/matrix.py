@@ -6,12 +6,12 @@ ROWS rules and COLUMNS namespaces; the rest is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from copyrator.api.globs import Globs, is_wild
+from copyrator.cli.view.lists import match_names, match_text, page_of, pages_of
 from copyrator.cli.view.overview import ORDER, OverviewRow, Snapshot, rule_row
 from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import RuleView
@@ -25,9 +25,9 @@ class View:
     """The part of the table that is shown."""
 
     rules: str = ""
-    """A glob, or a part, of ``namespace/name``; empty: all."""
+    """A part, or a glob, of a namespace, a name, or ``namespace/name``; empty: all."""
     namespaces: str = ""
-    """The same of a name."""
+    """The same of a namespace."""
     only_faults: bool = False
     """Only rules with a fault, and namespaces in which one fails."""
     row_page: int = 1
@@ -71,18 +71,18 @@ class Matrix:
     @property
     def row_pages(self) -> int:
         """Pages of rules, at least one."""
-        return max(-(-self.rules_found // ROWS), 1)
+        return pages_of(self.rules_found, ROWS)
 
     @property
     def column_pages(self) -> int:
         """Pages of namespaces, at least one."""
-        return max(-(-self.namespaces_found // COLUMNS), 1)
+        return pages_of(self.namespaces_found, COLUMNS)
 
 
 def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
     """The page of the table that a view requests; the last one for pages beyond it."""
-    wanted, shown = _filter(view.rules), _filter(view.namespaces)
-    views = [RuleView(body, now) for name, body in seen.rules.items() if wanted(str(name))]
+    wanted, shown = match_names(view.rules), match_text(view.namespaces)
+    views = [RuleView(body, now) for name, body in seen.rules.items() if wanted(*name)]
     found = [(rule_row(view), view) for view in views]
     if view.only_faults:
         found = [one for one in found if one[0].state is not State.READY]
@@ -91,8 +91,8 @@ def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
     if view.only_faults:
         failing = {place for _, rule in found for place in _failures(rule)}
         places = [place for place in places if place in failing]
-    columns = _page(places, view.column_page, COLUMNS)
-    lines = [_line(row, rule, seen, columns) for row, rule in _page(found, view.row_page, ROWS)]
+    columns = page_of(places, view.column_page, COLUMNS)
+    lines = [_line(row, rule, seen, columns) for row, rule in page_of(found, view.row_page, ROWS)]
     return Matrix(lines, columns, len(found), len(places), view)
 
 
@@ -110,14 +110,3 @@ def _line(row: OverviewRow, rule: RuleView, seen: Snapshot, columns: Sequence[st
 def _failures(rule: RuleView) -> dict[str, str]:
     """The failures that the status has, at most 20, by namespace."""
     return {one.namespace: f"{one.reason}: {one.message}" for one in rule.failures}
-
-
-def _filter(text: str) -> Callable[[str], bool]:
-    """Whether a name matches a glob; a text without wildcards may be any part of the name."""
-    return Globs((text,)).matches if is_wild(text) else lambda name: text in name
-
-
-def _page(found: Sequence[Any], number: int, size: int) -> Sequence[Any]:
-    last = max(-(-len(found) // size), 1)
-    start = (min(max(number, 1), last) - 1) * size
-    return found[start : start + size]

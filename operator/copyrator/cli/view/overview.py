@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from copyrator.api.freeze import Freeze, sentence
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.keys import ObjectName
+from copyrator.api.rule_status import RuleReason
+from copyrator.api.times import format_time, parse_time
+from copyrator.cli.core.hints import hint
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.rows import State
@@ -17,6 +22,7 @@ from copyrator.cli.view.rule import (
     RuleView,
     first_rows,
     rollout_progress,
+    rule_kind,
 )
 
 Body = Mapping[str, Any]
@@ -78,6 +84,13 @@ class Snapshot:
 
 CERTIFICATES: Final = 10
 """Certificates of the overview."""
+DEPLOYS: Final = 8
+"""Bundles that were deployed last, of the overview."""
+_MOVING: Final = (
+    *(RuleReason.PROGRESSING, RuleReason.ROLLING_OUT),
+    *(BundleReason.DEPLOYING, BundleReason.POLLING, BundleReason.UNINSTALLING),
+)
+"""Reasons of Ready while the operator works, and nobody else has to do anything."""
 
 
 ORDER: Final = {state: number for number, state in enumerate(State)}
@@ -103,11 +116,53 @@ class OverviewRow:
     """A rule's rollout that is in progress: ``step 2/4``."""
     available: str = ""
     """The version that the registry has for a Bundle."""
+    kind: str = ""
+    """What a rule copies or renders."""
+    changed: datetime | None = None
+    """Since when it has the reason."""
+    deployed: datetime | None = None
+    """When a Bundle was deployed last."""
+    deployed_ago: str = ""
+    """How long ago: ``5m``; a dash where it never was."""
+    desired: int = 0
+    """Copies that a rule wants."""
+    in_sync: int = 0
+    """Those of them that are as wanted."""
+    done: float | None = None
+    """The part of a rollout's steps that is done, from 0 to 1."""
+    certificate_only: bool = False
+    """Whether nothing but a certificate in its copies is its trouble."""
 
     @property
     def shown(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the operator works on it, and nobody else has to do anything."""
+        reason = self.reason.partition(",")[0]
+        moves = self.state is State.WAITING and reason in _MOVING
+        return moves or (bool(self.rollout) and self.state in (State.WAITING, State.READY))
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeRow:
+    """A freeze in force."""
+
+    where: str
+    """``all namespaces``."""
+    reason: str
+    """Empty where none is given."""
+    who: str
+    since: str
+    """``2026-01-01T00:00:00Z (5m ago)``, or empty."""
+    until: str
+    """``2026-01-01T00:00:00Z (in 5m)``; empty where somebody has to end it."""
+    fault: str
+    """Why it can't be read; then nothing else is known."""
+    command: str
+    """What ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +171,21 @@ class Overview:
 
     rules: Sequence[OverviewRow]
     bundles: Sequence[OverviewRow]
-    desired: int
-    """Copies that the rules want."""
-    ready: int
-    """Those of them that are as wanted."""
     certificates: Sequence[CertificateRow]
     """In copies, those that expire first."""
+    freezes: Sequence[FreezeRow] = ()
+    kinds: Sequence[str] = ()
+    """What rules copy, also those that aren't wanted."""
+
+    @property
+    def desired(self) -> int:
+        """Copies that the rules want."""
+        return sum(row.desired for row in self.rules)
+
+    @property
+    def ready(self) -> int:
+        """Those of them that are as wanted."""
+        return sum(row.in_sync for row in self.rules)
 
     @property
     def all(self) -> list[OverviewRow]:
@@ -130,33 +194,120 @@ class Overview:
 
     @property
     def attention(self) -> list[OverviewRow]:
-        """Rules and Bundles in any state but Ready, the most severe first."""
-        return [row for row in self.all if row.state is not State.READY]
+        """Rules and Bundles of which somebody has to know, the most severe first.
+
+        Neither those that the operator works on, nor rules of which only a certificate is to be
+        said that is among `certificates`.
+        """
+        listed = {(one.namespace, one.name) for one in self.certificates}
+        return [
+            row
+            for row in self.all
+            if row.state is not State.READY
+            and not row.is_moving
+            and not (row.certificate_only and (row.namespace, row.name) in listed)
+        ]
+
+    @property
+    def moving(self) -> list[OverviewRow]:
+        """Rules and Bundles that the operator works on, rollouts first."""
+        return [row for row in self.all if row.is_moving]
+
+    @property
+    def deploys(self) -> list[OverviewRow]:
+        """Bundles that were deployed last, the newest first; none that is listed elsewhere."""
+        calm = (
+            row for row in self.bundles if row.deployed is not None and row.state is State.READY
+        )
+        return heapq.nlargest(
+            DEPLOYS, calm, key=lambda row: row.deployed.timestamp() if row.deployed else 0.0
+        )
 
     def number(self, state: State) -> int:
         """How many rules and Bundles are in a state."""
         return sum(row.state == state for row in (*self.rules, *self.bundles))
 
 
-def overview(seen: Snapshot, now: datetime) -> Overview:
-    """The overview of all that is seen."""
-    rules = [RuleView(body, now) for body in seen.rules.values()]
+def overview(
+    seen: Snapshot, now: datetime, wanted: Callable[[OverviewRow], bool] | None = None
+) -> Overview:
+    """The overview of what is seen: of all, or of the rules and Bundles that are wanted."""
+    views = [RuleView(body, now) for body in seen.rules.values()]
+    rules = [(rule_row(view), view) for view in views]
+    bundles, kinds = bundle_rows(seen, now), kinds_of(row for row, _ in rules)
+    if wanted is not None:
+        rules = [(row, view) for row, view in rules if wanted(row)]
+        bundles = [row for row in bundles if wanted(row)]
     return Overview(
-        rules=_sorted(map(rule_row, rules)),
-        bundles=_sorted(
-            bundle_row(BundleView(body, now, freezes=freezes_of(body, seen.freezes, now)))
-            for body in seen.bundles.values()
-        ),
-        desired=sum(one.counts.desired for one in rules),
-        ready=sum(one.counts.ready for one in rules),
-        certificates=first_rows(rules, CERTIFICATES),
+        rules=_sorted(row for row, _ in rules),
+        bundles=_sorted(bundles),
+        certificates=first_rows((view for _, view in rules), CERTIFICATES),
+        freezes=freeze_rows(seen, now),
+        kinds=kinds,
     )
+
+
+def freeze_rows(seen: Snapshot, now: datetime) -> list[FreezeRow]:
+    """The freezes in force; that of all namespaces first."""
+    found = sorted(in_force(seen.freezes, now), key=lambda one: one.namespace)
+    return [
+        FreezeRow(
+            where=f"the namespace {one.namespace}" if one.namespace else "all namespaces",
+            reason=one.reason,
+            who=one.who,
+            since=_moment(one.since, lambda stamp: f"{rows.age(stamp, now)} ago"),
+            until=_moment(one.until, lambda stamp: rows.until(stamp, now)),
+            fault=one.fault,
+            command=hint("thaw", *(("-n", one.namespace) if one.namespace else ("--all",))),
+        )
+        for one in found
+    ]
+
+
+def _moment(time: datetime | None, distance: Callable[[str], str]) -> str:
+    if time is None:
+        return ""
+    stamp = format_time(time)
+    return f"{stamp} ({distance(stamp)})"
+
+
+def rule_rows(seen: Snapshot, now: datetime) -> list[OverviewRow]:
+    """The rows of all rules, in no order."""
+    return [rule_row(RuleView(body, now)) for body in seen.rules.values()]
+
+
+def bundle_rows(seen: Snapshot, now: datetime) -> list[OverviewRow]:
+    """The rows of all Bundles, in no order."""
+    freezes: dict[str, list[Freeze]] = {}
+    for one in in_force(seen.freezes, now):
+        freezes.setdefault(one.namespace, []).append(one)
+    found = []
+    for name, body in seen.bundles.items():
+        release = (body.get("spec") or {}).get("project_namespace")
+        places = {"", name.namespace, release if isinstance(release, str) else ""}
+        near = [one for place in sorted(places) for one in freezes.get(place, ())]
+        view = BundleView(body, now, freezes=freezes_of(body, near, now) if near else ())
+        found.append(bundle_row(view))
+    return found
+
+
+def kinds_of(found: Iterable[OverviewRow]) -> list[str]:
+    """What rules copy."""
+    return sorted({row.kind for row in found} - {"", "-"})
 
 
 def rule_row(view: RuleView) -> OverviewRow:
     """A rule's row."""
-    row = _row("rules", view, numbers=view.copies)
-    return replace(row, rollout=rollout_progress(view))
+    counts = view.counts
+    return replace(
+        _row("rules", view, numbers=view.copies),
+        rollout=rollout_progress(view),
+        kind=rule_kind(view.body),
+        desired=counts.desired,
+        in_sync=counts.ready,
+        done=_done(view),
+        certificate_only=not rows.trouble(view.body),
+    )
 
 
 def bundle_row(view: BundleView) -> OverviewRow:
@@ -168,7 +319,19 @@ def bundle_row(view: BundleView) -> OverviewRow:
         reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
         message=row.message or "; ".join(map(sentence, view.freezes)),
         available=status.available.version or "-",
+        deployed=parse_time(status.deployed.time),
+        deployed_ago=rows.age(status.deployed.time, view.now),
     )
+
+
+def _done(view: RuleView) -> float | None:
+    """The part of a rollout's steps that is done; None where none is in progress."""
+    if view.rollout is None:
+        return None
+    steps = view.stored["rollout"].get("steps")
+    if not isinstance(steps, int) or not 0 < view.rollout.step <= steps:
+        return None
+    return (view.rollout.step - 1) / steps
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:
@@ -180,14 +343,16 @@ def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow
         state=view.state,
         reason=rows.reason_of(ready),
         since=rows.age(ready.get("lastTransitionTime"), view.now),
+        changed=parse_time(ready.get("lastTransitionTime")),
         message=view.trouble,
         numbers=numbers,
     )
 
 
 def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:
-    return sorted(found, key=_order)
+    return sorted(found, key=order)
 
 
-def _order(row: OverviewRow) -> tuple[object, ...]:
+def order(row: OverviewRow) -> tuple[object, ...]:
+    """For sorting: the worst first, and of those rollouts."""
     return ORDER[row.state], not row.rollout, row.what, row.namespace, row.name

@@ -51,7 +51,7 @@ def test_the_page_counts_what_is_suspended_apart_where_there_is_any() -> None:
         return Pages(cluster="c", user="ann").overview(known, overview(known, now), fragment=True)
 
     shown = text(rule("a", "False", "Suspended", message="suspended; before: Synced: x"), rule("b"))
-    assert '<b class="fault">0</b> Failing' in shown
+    assert "<b>0</b> Failing" in shown
     assert '<b class="suspended">1</b> Suspended' in shown
     assert "‖ Suspended" in shown
     assert "suspended; before: Synced: x" in shown

@@ -70,7 +70,7 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
         seen(
             rule("good"),
             rule("paused", "False", "Suspended"),
-            rule("waits", "Unknown", "Progressing"),
+            rule("waits", "True", "NoTargets", message="no namespace matches"),
             rule("broken", "False", "PartialFailure"),
             bundle("failed", "False", "DeployFailed"),
         ),

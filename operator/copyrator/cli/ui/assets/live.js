@@ -31,6 +31,11 @@
     return active && main.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
   };
 
+  // Whether a person has changed a field, and not sent it yet.
+  const changed = (one) => one.tagName === "SELECT"
+    ? [...one.options].some((option) => option.selected !== option.defaultSelected && (option.selected || option.defaultSelected))
+    : one.value !== one.defaultValue || one.checked !== one.defaultChecked;
+
   async function refresh() {
     if (busy || editing()) { stale = true; return; }
     busy = true;
@@ -52,7 +57,13 @@
       ? document.activeElement.id : "";
     const scrolled = [...main.querySelectorAll("[data-scroll]")].map((one) => [one.scrollLeft, one.scrollTop]);
     const opened = [...main.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
+    const written = [...main.querySelectorAll("input[id], select[id], textarea[id]")]
+      .filter(changed).map((one) => [one.id, one.value, one.checked]);
     main.innerHTML = html;
+    written.forEach(([id, value, checked]) => {
+      const one = document.getElementById(id);
+      if (one) { one.value = value; one.checked = checked; }
+    });
     opened.forEach(([id, open]) => { const one = document.getElementById(id); if (one) one.open = open; });
     main.querySelectorAll("[data-scroll]").forEach((one, index) => {
       if (scrolled[index]) [one.scrollLeft, one.scrollTop] = scrolled[index];
