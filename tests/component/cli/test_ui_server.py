@@ -16,7 +16,6 @@ from aiohttp import web
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.bundles import approve
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.ui import command
 from copyrator.cli.ui import server as ui_server
@@ -189,29 +188,6 @@ async def test_a_write_without_an_origin_is_refused(opened, done):
     assert done
 
 
-async def test_an_approval_is_of_the_plan_that_the_page_showed(opened, monkeypatch):
-    approved = []
-
-    async def decide(_client, _decision, _body, plan):
-        approved.append(plan)
-
-    async def one(_client, what, namespace, name):
-        assert (what, namespace, name) == ("bundles", "infra", "waits")
-        return bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
-
-    monkeypatch.setattr(approve, "decide", decide)
-    monkeypatch.setattr(ui_server, "one", one)
-    path = "/do/approve/bundles/infra/waits"
-    _, text, _ = await opened.get(path)
-    assert f"copyrator approve bundle infra/waits {'a' * 32}" in text
-    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', text))
-    opened.server.live.now = seen(
-        bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN | {"id": "b" * 32})
-    )
-    await opened.post(path, fields)
-    assert approved == ["a" * 32]
-
-
 async def test_the_browser_is_led_to_the_page_by_a_file_that_only_its_user_can_read(
     page, monkeypatch, tmp_path
 ):
@@ -280,44 +256,16 @@ async def test_a_write_needs_the_pages_own_token(opened, done):
         assert (await opened.post(path, data))[0] == 403
     assert done == []
     status, text = await opened.post(path, {"token": await form_token(opened, path)})
-    assert (status, "It is done." in text) == (200, True)
-    assert done == [("suspend", "rules", ("infra", "broken"), "")]
+    assert (status, 'id="notice">It is done.' in text) == (200, True)
+    assert "<h1>Rule infra/broken" in text, "it leads to the live page"
+    assert 'id="notice"' not in (await opened.get("/rules/infra/broken"))[1], "it is said once"
+    assert done == [("suspend", "rules", ("infra", "broken"))]
 
 
 async def test_a_question_comes_before_a_write_and_names_the_command(opened):
     _, text, _ = await opened.get("/do/suspend/rules/infra/broken")
     assert "Suspend rule infra/broken?" in text
     assert "copyrator suspend rule infra/broken" in text
-
-
-@pytest.mark.parametrize("verb", ["approve", "reject"])
-async def test_what_isnt_bound_hidden_or_risky_is_said_before_a_decision(opened, verb):
-    _, text, _ = await opened.get(f"/do/{verb}/bundles/infra/waits")
-    said = html.unescape(re.search(r'<pre class="note" id="first">(.*?)</pre>', text, re.DOTALL)[1])
-    assert said.splitlines() == [
-        "Contents aren't bound: what is deployed may differ from what is shown, because",
-        f"  {HTML}",
-        "Hidden from the diff by the chart: contents of 1 object",
-        "Risky:",
-        "  delete ::ConfigMap:cm",
-        "Changed since the deployed plan, besides the chart:",
-        "  spec.env.FOO",
-    ]
-    assert text.index('id="first"') < text.index("<p>The plan is")
-    assert "<script>alert" not in text
-
-
-async def test_other_questions_have_nothing_to_say_first(opened):
-    for verb, what in (("suspend", "bundles/infra/waits"), ("approve", "bundles/infra/shop")):
-        _, text, _ = await opened.get(f"/do/{verb}/{what}")
-        assert 'id="first"' not in text
-
-
-async def test_a_log_that_doesnt_come_isnt_waited_for(opened):
-    opened.server.log_timeout = 0.05
-    opened.server.client.get = lambda *_args: asyncio.Event().wait()
-    _, text, _ = await opened.get("/do/approve/bundles/infra/waits")
-    assert "Contents aren" in text
 
 
 async def test_pages_run_no_code_but_ours(opened):

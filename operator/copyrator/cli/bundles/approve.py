@@ -62,16 +62,46 @@ REJECT = DecisionVerb(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """The plan that a user was shown; the decision is about that one, in that state."""
+
+    uid: str
+    """Of the Bundle: one that was created anew may have an equal plan."""
+    id: str
+    decision: str
+    """By the status, or by an annotation that the operator hasn't taken yet; empty without one."""
+
+    @classmethod
+    def of(cls, body: Body) -> ShownPlan:
+        """The plan of a Bundle as it is now."""
+        plan, annotations = parse_status(body).plan, annotations_of(body)
+        decided = plan.decision or ""
+        for choice in (APPROVE, REJECT):
+            if plan.id and annotations.get(choice.annotation) == plan.id:
+                decided = choice.decision
+        return cls(str(body["metadata"].get("uid")), plan.id or "", decided)
+
+
 async def decide(
-    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], plan_id: str
+    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], seen: ShownPlan
 ) -> None:
     """Write a decision about the plan that a user was shown, without waiting until it is taken.
 
     Raises:
-        Fault: the user may not, or there is no such plan to decide about any more.
+        Fault: the user may not, or the plan isn't there any more, or was decided meanwhile.
     """
     await check_permission(client, choice, body)
-    check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
+    now = ShownPlan.of(body)
+    if now.uid != seen.uid:
+        raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
+    check_open(choice.decision, BundleView(body, datetime.now(UTC)), seen.id)
+    if now.decision != seen.decision:
+        was = now.decision.lower() or "not decided"
+        raise Fault(
+            f"{shown(WHAT, body)}: plan {said(now.id)} is {was} now, which it wasn't when it was "
+            f"shown; so nothing was written"
+        )
     await write_decision(client, choice, body, await username(client), CLEARED_WITHIN)
 
 

@@ -2,17 +2,11 @@
 
 What a person has to know comes first: contents that aren't bound or not shown, what is risky, what
 changed besides the chart. Plans from before the operator judged contents have only what is risky.
-
-Of werf's diff, `fold` leaves out what is in every plan: werf adds its version and the project's
-name to each object, and shows the managedFields of what it deletes (docs/facts/werf-output,
-plan-*-whole.txt). A chart can't hide anything else that way: of an object that is shown whole,
-these lines count only in their place of its metadata; of an update, which has no places, only the
-version of the very werf that made the plan.
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +22,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.plan.operations import Operation, risky
+from copyrator.bundles.plan.operations import Operation, OperationType, read_operation, risky
+from copyrator.cli.bundles.plan_diff import ObjectDiff, fold, split
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     PlanLog,
@@ -114,124 +109,6 @@ def hidden_secrets(operations: Iterable[Operation]) -> int:
     return sum(one.kind == "Secret" and not one.group for one in operations)
 
 
-_BEGIN: Final = "┌ "
-_END: Final = "└ "
-_BAR: Final = "│"
-_VERSION: Final = re.compile(r"Version: (v[0-9][0-9A-Za-z.+-]{0,30})")
-"""How werf's output begins."""
-_ALWAYS: Final = re.compile(
-    r"    (werf\.io/version: v[0-9][0-9A-Za-z.+-]{0,30}"
-    r'|project\.werf\.io/(env|name): ("[A-Za-z0-9._-]{0,63}"|[A-Za-z0-9._-]{1,63}))'
-)
-"""Annotations of each object, in its metadata."""
-_UPDATED: Final = "    werf.io/version: "
-_MANAGED: Final = "  managedFields:"
-_KEY: Final = re.compile(r"( *)([^\s].*?):(\s.*)?")
-_FETCH: Final = re.compile(r'(Pulling|Exporting) bundle ".{1,600}"')
-"""Frames of werf about the bundle itself, which stand before its plan."""
-
-
-def fold(diff: str) -> tuple[str, int]:
-    """The diff without what is always there, and how many lines were left out."""
-    lines = diff.split("\n")
-    version = next((found[1] for one in lines if (found := _VERSION.fullmatch(one))), None)
-    kept: list[str] = []
-    number, at, has_begun = 0, 0, False
-    while at < len(lines):
-        if not has_begun and (end := _end_of_fetch(lines, at)) is not None:
-            number += end + 1 - at
-            at = end + 1
-            continue
-        has_begun = has_begun or lines[at].startswith(_BEGIN)
-        end = _end_of_block(lines, at)
-        if end is None:
-            kept.append(lines[at])
-            at += 1
-            continue
-        content = lines[at + 1 : end]
-        left = list(_fold_content(content, version))
-        number += len(content) - len(left)
-        kept += [lines[at], *left, lines[end]]
-        at = end + 1
-    return "\n".join(kept), number
-
-
-def _end_of_fetch(lines: Sequence[str], begin: int) -> int | None:
-    """The last line, with the empty ones after it, of werf's frame about the bundle's download."""
-    title = lines[begin].removeprefix(_BEGIN)
-    if not (lines[begin].startswith(_BEGIN) and _FETCH.fullmatch(title)):
-        return None
-    for at in range(begin + 1, len(lines)):
-        if lines[at].startswith(f"{_END}{title} (") and lines[at].endswith(" seconds)"):
-            rest = range(at + 1, len(lines))
-            return next((one for one in rest if lines[one]), len(lines)) - 1
-        if lines[at].startswith((_BEGIN, _BAR)):
-            return None  # not of the bundle's download: it is shown
-    return None
-
-
-def _end_of_block(lines: Sequence[str], begin: int) -> int | None:
-    """The last line of the block that begins here; None where none does, or it isn't whole."""
-    if not lines[begin].startswith(_BEGIN):
-        return None
-    last = _END + lines[begin].removeprefix(_BEGIN)
-    for at in range(begin + 1, len(lines)):
-        if lines[at] == last:
-            return at
-        if not lines[at].startswith(_BAR):
-            return None
-    return None
-
-
-def _fold_content(content: Sequence[str], version: str | None) -> Iterator[str]:
-    """The lines of a block that are kept."""
-    signs = {line[2:3] for line in content}
-    if signs in ({"+"}, {"-"}):
-        return _whole(content)
-    return _update(content, version)
-
-
-def _whole(content: Sequence[str]) -> Iterator[str]:
-    """Of an object that is shown whole: without werf's annotations and managedFields."""
-    top = second = ""
-    for line in content:
-        text = line[4:]
-        found = _KEY.fullmatch(text)
-        if not text.startswith(" "):
-            top, second = (found[2] if found else text), ""
-        elif found and len(found[1]) == 2 and not found[2].startswith("- "):
-            second = found[2]
-        if top == "metadata" and (
-            (second == "annotations" and _ALWAYS.fullmatch(text))
-            or (second == "managedFields" and _is_managed(text))
-        ):
-            continue
-        yield line
-
-
-def _is_managed(text: str) -> bool:
-    return text == _MANAGED or text.startswith(("  - ", "    "))
-
-
-def _update(content: Sequence[str], version: str | None) -> Iterator[str]:
-    """Of an update: without the change of werf's version, if that is the one that plans."""
-    now = f"+ {_UPDATED}{version}"
-    kept: list[str] = []
-    for line in content:
-        text = line[2:]
-        if version is not None and text == now and kept and _is_version(kept[-1][2:]):
-            kept.pop()
-            continue
-        kept.append(line)
-    if len(kept) < len(content) and not any(line[2:3] in ("+", "-") for line in kept):
-        return iter(())  # nothing else changed, so what stood around it is no news
-    return iter(kept)
-
-
-def _is_version(text: str) -> bool:
-    return text.startswith(f"- {_UPDATED}") and bool(_ALWAYS.fullmatch(text[2:]))
-
-
 Body = Mapping[str, Any]
 WHAT: Final = "bundles"
 ONLY_SHOWN: Final = "It is only shown: only the plan of what would be deployed can be approved."
@@ -288,7 +165,7 @@ def plan_bundle(
     if shape is Format.NAME:
         for operation in found.log.operations or ():
             click.echo(_reference(operation))
-        prose(_explain_missing(found), err=True)
+        prose(explain_missing(found), err=True)
     elif shape in (Format.TABLE, Format.WIDE):
         show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
@@ -397,7 +274,7 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
         prose(["Diff, as werf printed it:", *shown])
         if number:
             prose(["", _explain_fold(found, number)])
-    if missing := list(_explain_missing(found)):
+    if missing := list(explain_missing(found)):
         prose(["", *missing])
 
 
@@ -410,14 +287,20 @@ def _explain_fold(found: PlanView, number: int) -> str:
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:
-    plan, view = found.plan, found.view
+    view = found.view
     yield Detail("Bundle", view.name)
     if found.is_preview:
         yield from _describe_preview(view)
     else:
         yield from describe_plan(replace(view, body=with_refusals_of(view.body, found.log.diff)))
-        if note := _left_out(view):
-            yield Detail("Note", note)
+    yield from describe_origin(found)
+
+
+def describe_origin(found: PlanView) -> Iterator[Detail]:
+    """Of what release a plan is, with what values, and when it was made."""
+    plan, view = found.plan, found.view
+    if not found.is_preview and (note := _left_out(view)):
+        yield Detail("Note", note)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
     release = f"{release_namespace(view.body)}/{view.name.name}"
     yield Detail("Release", f"{release}, revision {said(plan.revision)}{values}")
@@ -448,7 +331,7 @@ def _left_out(view: BundleView) -> str | None:
     return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
 
 
-def _explain_missing(found: PlanView) -> Iterator[str]:
+def explain_missing(found: PlanView) -> Iterator[str]:
     """What isn't shown, why, and what to do about it."""
     log, plan = found.log, found.plan
     anew = found.view.hint("plan", *_anew(found))
@@ -496,6 +379,70 @@ def _risky(found: PlanView) -> frozenset[Operation]:
     if len(listed) >= (found.plan.risky_operations or 0):
         return frozenset(one for one in operations if str(one) in listed)
     return frozenset(risky(operations, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperation:
+    """An operation as a person reads it."""
+
+    operation: Operation
+    is_risky: bool = False
+    diff: ObjectDiff | None = None
+    """None: werf's diff has none, or it isn't told which of two is this one's."""
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether contents of its object aren't shown; of a Secret they never are."""
+        is_secret = self.operation.kind == "Secret" and not self.operation.group
+        return is_secret or (self.diff is not None and self.diff.is_hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChanges:
+    """What a plan does, object by object."""
+
+    operations: Sequence[PlannedOperation]
+    """First those that are risky, then those with hidden contents; without the plan's log only the
+    risky ones that the status names."""
+    others: Sequence[ObjectDiff] = ()
+    """What werf shows of objects that can't be told apart."""
+    text: Sequence[str] = ()
+    """All else that werf printed."""
+    folded: int = 0
+    """Lines that are in every plan, and left out."""
+
+
+def planned_changes(found: PlanView) -> PlannedChanges:
+    """The operations with their diffs, in the order in which they are read; pure."""
+    if found.log.operations is None:
+        named = filter(None, map(read_operation, found.plan.risky))
+        return PlannedChanges([PlannedOperation(one, is_risky=True) for one in named])
+    diff, folded = fold(found.log.diff or "")
+    objects, text = split(diff)
+    diffs: dict[str, ObjectDiff] = {}
+    titles = Counter(map(_title, found.log.operations))
+    others: list[ObjectDiff] = []
+    for found_diff in objects:
+        title = found_diff.title
+        if title not in titles:
+            title = title.split(", then ", 1)[0]
+        if titles[title] == 1 and title not in diffs:
+            diffs[title] = found_diff
+        else:
+            others.append(found_diff)
+    marked = _risky(found)
+    operations = [
+        PlannedOperation(one, one in marked, diffs.get(_title(one))) for one in found.log.operations
+    ]
+    operations.sort(key=lambda one: (not one.is_risky, not one.is_hidden))
+    return PlannedChanges(operations, others, text, folded)
+
+
+def _title(operation: Operation) -> str:
+    """How werf names it in a diff."""
+    verb = "Blind apply" if operation.type is OperationType.APPLY else operation.type.capitalize()
+    where = f" (namespace={operation.namespace})" if operation.namespace else ""
+    return f"{verb} {operation.kind}/{operation.name}{where}"
 
 
 def _knows_all_risky(found: PlanView) -> bool:

@@ -140,7 +140,14 @@ class Pages:
         )
 
     def rule(
-        self, seen: Snapshot, view: RuleView, events: Sequence[Body], place: str, *, fragment: bool
+        self,
+        seen: Snapshot,
+        view: RuleView,
+        events: Sequence[Body],
+        place: str,
+        *,
+        fragment: bool,
+        notice: str = "",
     ) -> str:
         """A rule with its copies, in one namespace or in all."""
         row = rule_row(view)
@@ -158,6 +165,7 @@ class Pages:
             "rule.html",
             fragment=fragment,
             title=f"Rule {row.shown}",
+            notice=notice,
             here="",
             seen=seen,
             row=row,
@@ -172,7 +180,13 @@ class Pages:
         )
 
     def bundle(
-        self, seen: Snapshot, view: BundleView, events: Sequence[Body], *, fragment: bool
+        self,
+        seen: Snapshot,
+        view: BundleView,
+        events: Sequence[Body],
+        *,
+        fragment: bool,
+        notice: str = "",
     ) -> str:
         """A Bundle with its gates and history."""
         row = bundle_row(view)
@@ -180,11 +194,13 @@ class Pages:
             "bundle.html",
             fragment=fragment,
             title=f"Bundle {row.shown}",
+            notice=notice,
             here="",
             seen=seen,
             row=row,
             path=f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
             gates=view.status.gates,
+            has_plan=view.status.plan.outcome is not None,
             why=list(explain_bundle(view)),
             fields=_bundle_fields(view),
             history=history_rows(view),
@@ -238,6 +254,20 @@ class Pages:
     def confirm(self, **values: Any) -> str:
         """The question before something is written."""
         return self.page("confirm.html", title=values["question"], here="", live=False, **values)
+
+    def decision(self, seen: Snapshot, plan: Mapping[str, Any], **values: Any) -> str:
+        """A plan, and the form by which it is decided; it isn't updated while it is read."""
+        title = f"Plan of Bundle {plan['bundle']}"
+        return self.page(
+            "decision.html",
+            title=title,
+            here="",
+            within="/bundles",
+            live=False,
+            seen=seen,
+            **plan,
+            **values,
+        )
 
 
 def _reported_rule(view: RuleView, seen: Snapshot) -> dict[str, Any]:

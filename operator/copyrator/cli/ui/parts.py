@@ -71,12 +71,12 @@ def history_rows(view: BundleView) -> list[dict[str, str]]:
 
 
 def actions_of(what: str, body: Body, *, decides: bool = False) -> list[PageAction]:
-    """What can be done to a rule or Bundle, and to a plan of it."""
+    """What can be done to a rule or Bundle; a decision about a plan comes first."""
     spec, metadata = body.get("spec"), body["metadata"]
     verbs = ["reconcile"]
     if isinstance(spec, Mapping):  # the old form has no suspend
         verbs.append("resume" if spec.get("suspend") else "suspend")
-    if decides:
-        verbs += ["approve", "reject"]
     place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
-    return [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
+    review = PageAction("review", "Review the plan …", f"/do/approve/{place}")
+    asked = [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
+    return [review, *asked] if decides else asked

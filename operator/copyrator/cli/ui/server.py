@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,23 +21,25 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from copyrator.api import names
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.keys import ObjectName
-from copyrator.cli.bundles import approve, logs
-from copyrator.cli.bundles.plan import first_lines, read_plan
+from copyrator.cli.bundles import logs
+from copyrator.cli.bundles.approve import ShownPlan
+from copyrator.cli.bundles.plan import PlanView, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.core import hints, reconcile
+from copyrator.cli.core import hints
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, one
-from copyrator.cli.core.output import detail_lines, said
-from copyrator.cli.core.reconcile import set_suspend
+from copyrator.cli.core.output import detail_lines
 from copyrator.cli.get import why
 from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
+from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide
+from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.view.bundle import BundleView, freezes_of, operation_counts
+from copyrator.cli.ui.parts import segment
+from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.lists import (
     CopySearch,
     Query,
@@ -92,88 +94,6 @@ Body = Mapping[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One thing to do: what it means, and how it is done; it returns what was done."""
-
-    effect: str
-    act: Callable[[KubeClient, str, dict[str, Any], str], Coroutine[Any, Any, str]]
-    """With the kind (``rules``, ``bundles``), the object, and the ID of the plan that was shown."""
-    decides: bool = False
-    """Whether it is a decision about a plan."""
-
-
-async def _suspend(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
-    return (await set_suspend(client, what, body, value=True, timeout=0))[1]
-
-
-async def _resume(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
-    return (await set_suspend(client, what, body, value=False, timeout=0))[1]
-
-
-async def _reconcile(client: KubeClient, what: str, body: dict[str, Any], _plan: str) -> str:
-    rule = what == "rules"
-    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
-    await reconcile.annotated(client, what, body, annotation)
-    return "It is annotated; the operator reconciles it now."
-
-
-async def _approve(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await approve.decide(client, approve.APPROVE, body, plan)
-    return f"Plan {said(plan)} is approved; the operator deploys it when its other gates pass."
-
-
-async def _reject(client: KubeClient, _what: str, body: dict[str, Any], plan: str) -> str:
-    await approve.decide(client, approve.REJECT, body, plan)
-    return f"Plan {said(plan)} is rejected; it isn't deployed."
-
-
-VERBS: Final[Mapping[str, Verb]] = {
-    "suspend": Verb("Nothing is written or deployed for it until it is resumed.", _suspend),
-    "resume": Verb("The operator writes and deploys for it again.", _resume),
-    "reconcile": Verb(
-        "A Bundle's registry is polled, and its version is deployed even if it is deployed "
-        "already; a rule's failed copies are retried.",
-        _reconcile,
-    ),
-    "approve": Verb("The plan is deployed.", _approve, decides=True),
-    "reject": Verb("The plan isn't deployed.", _reject, decides=True),
-}
-
-
-def describe_effect(verb: Verb, body: Body) -> str:
-    """What the verb does to this object."""
-    if not verb.decides:
-        return verb.effect
-    plan = parse_status(body).plan
-    return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
-
-
-async def read_first_lines(client: KubeClient, verb: Verb, body: Body, seconds: float) -> list[str]:
-    """The lines that a person reads before a decision about a plan; none for other verbs.
-
-    What is in its log only, such as how many Secrets it changes, is missing without an answer in
-    so many seconds.
-    """
-    if not verb.decides:
-        return []
-    log = PlanLog()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            log = (await read_plan(client, body)).log
-    return list(first_lines(parse_status(body).plan, log))
-
-
-async def act(client: KubeClient, name: str, what: str, key: tuple[str, str], plan: str) -> str:
-    """Do it to the object as it is now; return a sentence.
-
-    Raises:
-        Fault: it can't be done.
-        ApiError: the API server refused it.
-    """
-    return await VERBS[name].act(client, what, await one(client, what, *key), plan)
-
-
 @dataclass(slots=True)
 class Server:
     """Serves the pages about one cluster; ``app`` after ``port`` is known."""
@@ -193,6 +113,8 @@ class Server:
     """Set when the token is spent."""
     _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _notices: dict[str, str] = field(default_factory=dict)
+    """By the path of an object's page: what was done, to be said there once."""
     _stopping: bool = False
 
     @property
@@ -214,6 +136,7 @@ class Server:
                 web.get(f"/rules/{_KEY}", self._rule),
                 web.get(f"/bundles/{_KEY}", self._bundle),
                 web.get(f"/bundles/{_KEY}/log", self._log),
+                web.get(f"/bundles/{_KEY}/plan", self._plan),
                 web.get("/copies/{namespace}/{kind}/{name:[^/]+}", self._copy),
                 web.get(f"/do/{{verb}}/{{what}}/{_KEY}", self._ask),
                 web.post(f"/do/{{verb}}/{{what}}/{_KEY}", self._act),
@@ -242,6 +165,8 @@ class Server:
             return answer
         try:
             return await handler(request)
+        except web.HTTPSeeOther:
+            raise
         except web.HTTPException as error:
             return self._failed(error.reason, error.text or error.reason, error.status)
         except errors.NotFound as error:
@@ -323,8 +248,9 @@ class Server:
         place = request.query.get("in", "").strip()[:253]
         events = await self._events_of(names.RULE_KIND, body)
         view = RuleView(body, datetime.now(UTC))
+        fragment, notice = _is_fragment(request), self._notice_of(request)
         return _html(
-            self.pages.rule(self.live.now, view, events, place, fragment=_is_fragment(request))
+            self.pages.rule(self.live.now, view, events, place, fragment=fragment, notice=notice)
         )
 
     async def _bundle(self, request: web.Request) -> web.Response:
@@ -333,7 +259,16 @@ class Server:
         now = datetime.now(UTC)
         freezes = freezes_of(body, self.live.now.freezes, now)
         view = BundleView(body, now, self.installation, freezes)
-        return _html(self.pages.bundle(self.live.now, view, events, fragment=_is_fragment(request)))
+        fragment, notice = _is_fragment(request), self._notice_of(request)
+        return _html(
+            self.pages.bundle(self.live.now, view, events, fragment=fragment, notice=notice)
+        )
+
+    def _notice_of(self, request: web.Request) -> str:
+        """What was done on the page before, once."""
+        if _is_fragment(request):
+            return ""
+        return self._notices.pop(request.rel_url.raw_path, "")
 
     async def _object(self, request: web.Request, what: str) -> Mapping[str, Any]:
         """The object as the watch has it; a page of one that is gone says so."""
@@ -371,32 +306,68 @@ class Server:
         return _html(self.pages.texts(f"{kind} {namespace}/{name}", parts))
 
     async def _ask(self, request: web.Request) -> web.Response:
-        name, verb, what = _verb(request)
+        verb, what = _verb(request)
         body = await self._object(request, what)
-        namespace, object_name = _key(request)
-        shown = f"{SINGULAR[what]} {namespace}/{object_name}"
-        plan = (parse_status(body).plan.id or "") if verb.decides else ""
-        command = (name, SINGULAR[what], f"{namespace}/{object_name}", *([plan] if plan else []))
+        if verb in DECISIONS:
+            return await self._decision(request, body, may_decide=True)
+        namespace, name = _key(request)
         html = self.pages.confirm(
-            question=f"{name.capitalize()} {shown}?",
-            first=await read_first_lines(self.client, verb, body, self.log_timeout),
-            effect=describe_effect(verb, body),
-            command=hints.hint(*command),
+            question=f"{verb.capitalize()} {SINGULAR[what]} {namespace}/{name}?",
+            effect=VERBS[verb].effect,
+            command=hints.hint(verb, SINGULAR[what], f"{namespace}/{name}"),
             path=request.path,
             token=self._form,
-            hidden={"plan": plan} if plan else {},
-            button=name.capitalize(),
+            button=verb.capitalize(),
             back=_page_of(request),
         )
         return _html(html)
 
+    async def _plan(self, request: web.Request) -> web.Response:
+        return await self._decision(request, await self._object(request, "bundles"))
+
+    async def _decision(
+        self, request: web.Request, body: Body, *, may_decide: bool = False, refused: str = ""
+    ) -> web.Response:
+        """The page of a plan; what is in its log only is missing without an answer in time."""
+        found = PlanView(
+            BundleView(body, datetime.now(UTC)),
+            PlanLog(fault=f"its log wasn't read within {self.log_timeout:g} s"),
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.log_timeout):
+                found = await read_plan(self.client, body)
+        values = await asyncio.to_thread(
+            decision_values, found, read_number(request.query.get("page"))
+        )
+        html = self.pages.decision(
+            self.live.now,
+            values,
+            token=self._form if may_decide else "",
+            shown=ShownPlan.of(body),
+            place="/".join(("bundles", *map(segment, _key(request)))),
+            refused=refused,
+        )
+        return web.Response(text=html, status=409 if refused else 200, content_type="text/html")
+
     async def _act(self, request: web.Request) -> web.Response:
-        name, _, what = _verb(request)
+        """Do it, and lead back to the object; a decision that can't be taken shows the plan."""
+        verb, what = _verb(request)
         form = await request.post()
         if not _same(str(form.get("token", "")), self._form):
             return self._failed("Refused", "This form isn't from this page; open it again.", 403)
-        said = await act(self.client, name, what, _key(request), str(form.get("plan", "")))
-        return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
+        key, page = _key(request), _page_of(request)
+        if verb in DECISIONS:
+            shown = ShownPlan(*(str(form.get(name, "")) for name in ("uid", "plan", "decision")))
+            try:
+                done = await decide(self.client, verb, key, shown)
+            except Fault as fault:
+                body = await one(self.client, what, *key)
+                refused = fault.format_message()
+                return await self._decision(request, body, may_decide=True, refused=refused)
+        else:
+            done = await act(self.client, verb, what, key)
+        self._notices[page] = done
+        raise web.HTTPSeeOther(page)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send a page an event when something has changed, at most once in `settle` seconds.
@@ -447,11 +418,12 @@ def _key(request: web.Request) -> tuple[str, str]:
     return request.match_info["namespace"], request.match_info["name"]
 
 
-def _verb(request: web.Request) -> tuple[str, Verb, str]:
-    name, what = request.match_info["verb"], request.match_info["what"]
-    if name not in VERBS or what not in RESOURCES:
+def _verb(request: web.Request) -> tuple[str, str]:
+    """The verb, and the kind of the object."""
+    verb, what = request.match_info["verb"], request.match_info["what"]
+    if what not in RESOURCES or not (verb in VERBS or (verb in DECISIONS and what == "bundles")):
         raise web.HTTPNotFound
-    return name, VERBS[name], what
+    return verb, what
 
 
 def _page_of(request: web.Request) -> str:
