@@ -1,0 +1,147 @@
+"""The search, the filters and the cards in a real browser, on a server without a cluster."""
+
+import asyncio
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import pytest
+from tests.component.cli.test_ui_server import page as served
+from tests.e2e.ui.conftest import SHOWN, opened
+from tests.unit.cli.view.objects_seen import bundle, rule, seen
+
+from copyrator.api.keys import ObjectName
+from copyrator.cli.view.overview import SeenCopies
+
+__all__ = ["served"]
+
+LONG = "a" * 63 + "." + "b" * 63
+ROUTES = ("/", "/rules", "/bundles", "/search?q=a", "/matrix", "/rules?sort=-since&state=Failing")
+
+
+@pytest.fixture
+async def tab(context, served):
+    """A tab on the overview of rules and Bundles with long names."""
+    copies = SeenCopies()
+    for number in range(30):
+        copies.add("infra/creds", "Secret", ObjectName(f"team-{number:02}", "creds"))
+    served.server.live.now = seen(
+        rule(LONG, "False", "PartialFailure", message=f"{LONG}/{LONG}: Conflict: " + "x" * 500),
+        rule("creds", copies={"desired": 30, "ready": 30}),
+        bundle("shop", "False", "DeployFailed", deployed={"version": "1.0.0-" + "r" * 80}),
+        bundle(LONG, "Unknown", "Deploying"),
+        copies=copies,
+        namespaces=[f"team-{number:02}" for number in range(30)],
+    )
+    return await opened(context, served.server.url)
+
+
+def at(tab):
+    """The path and query that the address line has."""
+    found = urlsplit(tab.page.url)
+    return f"{found.path}?{found.query}" if found.query else found.path
+
+
+async def focused(tab):
+    return await tab.page.evaluate("document.activeElement.id")
+
+
+@pytest.mark.parametrize("route", ["/", "/matrix", "/do/suspend/rules/infra/creds"])
+async def test_a_slash_goes_to_the_search_and_escape_leaves_it(tab, route):
+    await tab.go(route)
+    await tab.page.keyboard.press("/")
+    assert await focused(tab) == "search"
+    assert await tab.page.locator("#search").input_value() == ""
+    await tab.page.keyboard.press("Escape")
+    assert await focused(tab) != "search"
+    await tab.page.keyboard.press("/")
+    await tab.page.keyboard.type("team-07/creds")
+    await tab.page.keyboard.press("Enter")
+    await tab.page.wait_for_url("**/search?q=team-07%2Fcreds")
+    await tab.shows("team-07/creds")
+    assert await tab.page.locator("#found-copies").inner_text() == "Copies 1"
+    assert tab.faults == []
+
+
+async def test_a_filter_is_set_by_keyboard_and_stays_while_the_page_is_updated(tab, served):
+    await tab.go("/search?q=infra")
+    await tab.page.locator("#filter-state").select_option("Failing")
+    await tab.page.locator("#filter-show").press("Enter")
+    await tab.page.wait_for_url("**/search?q=infra&namespace=&state=Failing&kind=")
+    await tab.shows("infra/shop")
+    assert await tab.page.locator("main").get_by_text("infra/creds").count() == 0
+    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+    await tab.page.locator("#filter-namespace").fill("not sent yet")
+    await tab.page.locator("#found-bundles").click()  # away from the field
+    served.server.live.now = seen(rule("new", "False", "Forbidden"))
+    served.server.live.tell()
+    await tab.shows("infra/new")
+    assert await tab.page.locator("#filter-namespace").input_value() == "not sent yet"
+    assert await tab.page.locator("#filter-state").input_value() == "Failing"
+    assert "state=Failing" in at(tab)
+
+
+async def test_a_column_sorts_and_the_link_shows_another_tab_the_same(tab, context, served):
+    await tab.go("/bundles")
+    await tab.page.locator("#sort-version").press("Enter")
+    await tab.page.wait_for_url("**/bundles?sort=version")
+    head = tab.page.get_by_role("columnheader", name="Version")
+    assert await head.get_attribute("aria-sort") == "ascending"
+    await tab.page.locator("#sort-version").press("Enter")
+    await tab.page.wait_for_url("**/bundles?sort=-version")
+    other = await context.new_page()
+    await other.goto(tab.page.url)
+    texts = [await one.locator("tbody").inner_text() for one in (tab.page, other)]
+    assert texts[0] == texts[1]
+    assert texts[0].index("infra/shop") < texts[0].index(f"infra/{LONG}")
+
+
+@pytest.mark.parametrize("width", [360, 390, 719])
+async def test_a_row_is_a_card_and_nothing_is_wider_than_the_screen(tab, width):
+    await tab.page.set_viewport_size({"width": width, "height": 844})
+    for route in ROUTES:
+        await tab.go(route)
+        wide = await tab.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, route
+    await tab.go("/rules")
+    cells = tab.page.locator("tbody tr").first.locator("td")
+    boxes = [await cell.bounding_box() for cell in await cells.all()]
+    assert len({round(box["x"]) for box in boxes}) == 1
+    assert all(a["y"] + a["height"] <= b["y"] + 1 for a, b in pairwise(boxes))
+    label = await cells.nth(3).evaluate("one => getComputedStyle(one, '::before').content")
+    assert label == '"Reason"'
+    assert await tab.page.locator("#sort-name").is_visible()
+    await tab.page.locator("#sort-name").click()
+    await tab.page.wait_for_url("**/rules?sort=name")
+
+
+async def test_the_table_of_namespaces_scrolls_by_itself_on_a_phone(tab):
+    await tab.page.set_viewport_size({"width": 360, "height": 740})
+    await tab.go("/matrix")
+    region = tab.page.get_by_role("region", name="Rules and namespaces")
+    sizes = await region.evaluate("one => [one.scrollWidth, one.clientWidth, one.tabIndex]")
+    assert sizes[0] > sizes[1]
+    assert sizes[2] == 0
+    head = await tab.page.locator(".grid tbody th").first.bounding_box()
+    assert head["width"] < 180
+    await region.focus()
+    for _ in range(5):
+        await tab.page.keyboard.press("ArrowRight")
+    await asyncio.sleep(0.3)
+    assert await region.evaluate("one => one.scrollLeft") > 0
+
+
+async def test_search_filters_and_sorting_work_without_the_script(served, context):
+    plain = await context.browser.new_context(java_script_enabled=False)
+    page = await plain.new_page()
+    await page.goto(served.server.url)
+    await page.goto(f"{served.base}/rules")
+    await page.locator("#sort-name").click()
+    assert page.url.endswith("/rules?sort=name")
+    await page.locator("#filter-text").fill("broken")
+    await page.locator("#filter-show").click()
+    assert "q=broken" in page.url
+    assert "sort=name" in page.url
+    await page.locator("#search").fill("shop")
+    await page.locator("#search").press("Enter")
+    assert page.url.endswith("/search?q=shop")
+    await page.locator("main").get_by_text("infra/shop").first.wait_for()
