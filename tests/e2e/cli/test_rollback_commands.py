@@ -69,7 +69,7 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
         stage.types(f"get bundles -n {stage.apps}")
     )
     assert f"copyrator unpin {shown}" in plainly(stage.types(f"describe {shown}"))
-    assert "pin: only 1.0.0 (DIGEST)" in plainly(stage.types(f"why {stage.apps}/web"))
+    assert "pin: passed: only 1.0.0 (DIGEST)" in plainly(stage.types(f"why {stage.apps}/web"))
     events = plainly(stage.types(f"events {shown}"))
     assert "Pinned" in events
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
@@ -16,6 +18,7 @@ from copyrator.api.bundle_status import (
     GateState,
     GateStatus,
     Outcome,
+    Rejected,
     Trust,
 )
 from copyrator.api.conditions import ConditionType
@@ -146,7 +149,8 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     if isinstance(spec, InvalidSpec):
         return
     yield "Checks before the next deploy, in the order in which they are made:"
-    yield from _gates(view, spec)
+    for step in list_checks(view, spec):
+        yield from step.lines(now)
     if all(one.name != FREEZE.name for one in status.gates):
         for one in view.freezes:
             yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
@@ -175,33 +179,152 @@ def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
 
 
-def _gates(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+class StepState(StrEnum):
+    """The state of a step on the way to a deploy."""
+
+    PASSED = "passed"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    FAILED = "failed"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A check before a deploy, or the deploy."""
+
+    name: str
+    state: StepState
+    text: str = ""
+    """Why, or what it waits for; without a full stop."""
+    reason: str = ""
+    until: str = ""
+    """A time; empty where none is known."""
+    ends: str = ""
+    """What happens then, as a verb."""
+    command: str = ""
+    """Changes it."""
+    rejected: Sequence[tuple[str, str]] = ()
+    """Versions that weren't chosen, each with the cause."""
+
+    def lines(self, now: datetime) -> Iterator[str]:
+        """For `copyrator why`."""
+        text = f": {self.text}" if self.text else ""
+        ends = f"; {self.ends} {rows.until(self.until, now)}" if self.until else ""
+        command = f"; {self.command}" if self.command else "."
+        reason = f", {self.reason}" if self.reason else ""
+        yield f"  {self.name}: {self.state}{reason}{text}{ends}{command}"
+        for version, cause in self.rejected:
+            yield f"    rejected {version}: {cause}"
+
+
+_STATES: Final[Mapping[str | None, StepState]] = {
+    GateState.PASSED: StepState.PASSED,
+    GateState.WAITING: StepState.WAITING,
+}
+
+
+def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[Step]:
     """The checks of every Bundle, and the gates that this one requires, in their order."""
+    status = view.status
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
-        yield (
-            f"  {names.ANN_DISABLE_AUTOUPDATE}: refused: the annotation stops polls and deploys "
-            "until it is removed."
-        )
+        text = "the annotation stops polls and deploys until it is removed"
+        yield Step(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
     if spec.project_namespace != spec.namespace:
         text, accepted = consent(view, spec.project_namespace)
-        verdict = "waiting" if accepted is None else "passed" if accepted else "refused"
-        yield f"  consent: {verdict}: the release in namespace {spec.project_namespace} {text}."
-    yield from _version(view, spec)
+        decided = StepState.PASSED if accepted else StepState.REFUSED
+        state = StepState.WAITING if accepted is None else decided
+        yield Step("consent", state, f"the release in namespace {spec.project_namespace} {text}")
+    yield _version(view, spec)
     yield from _pin(view)
-    yield f"  downgrade: {_downgrade(view.status)}"
-    yield f"  quarantine: {_quarantine(spec, view.status)}"
+    if status.ready_reason == BundleReason.WOULD_DOWNGRADE:
+        text = f"what is left is lower than the deployed {status.deployed.version}"
+        yield Step("downgrade", StepState.REFUSED, text)
+    else:
+        yield Step("downgrade", StepState.PASSED)
+    if is_quarantined(spec, status):
+        attempt = status.attempted
+        text = f"{attempt.version} failed {times(attempt.failures or 0)}"
+        yield Step("quarantine", StepState.REFUSED, text)
+    else:
+        yield Step("quarantine", StepState.PASSED)
     if spec.suspend:
-        yield (
-            "  suspend: refused: spec.suspend is true: the registry is polled, but nothing is "
-            f"deployed; {view.hint('resume')}"
+        text = "spec.suspend is true: the registry is polled, but nothing is deployed"
+        yield Step("suspend", StepState.REFUSED, text, command=view.hint("resume"))
+    for gate in status.gates:
+        passed = gate.state == GateState.PASSED
+        yield Step(
+            gate.name or "",
+            _STATES.get(gate.state, StepState.REFUSED),
+            gate.message or "",
+            reason="" if passed else gate.reason or "",
+            until="" if passed else gate.until or "",
+            ends=_ends(gate),
         )
-    for gate in view.status.gates:
-        if gate.state == GateState.PASSED:
-            by = f": {gate.message}" if gate.message else ""
-            yield f"  {gate.name}: passed{by}."
-            continue
-        state = (gate.state or "").lower()
-        yield f"  {gate.name}: {state}, {gate.reason}: {gate.message}{_ends(gate, view.now)}."
+
+
+def is_quarantined(spec: BundleSpec, status: BundleStatus) -> bool:
+    """Whether what was tried last failed so often that it isn't tried again by itself."""
+    attempt = status.attempted
+    return attempt.outcome == Outcome.FAILED and (attempt.failures or 0) > spec.retry.limit
+
+
+def list_steps(view: BundleView, spec: BundleSpec) -> list[Step]:
+    """The checks with those that weren't made, and the deploy at the end."""
+    found = list(list_checks(view, spec))
+    known = {one.name for one in found}
+    for gate in _GATES.values():
+        if gate.name not in known and gate.is_permanent and gate.concerns(spec):
+            found.append(Step(gate.name, StepState.NOT_REACHED))
+    if FREEZE.name not in known:
+        found += [
+            Step(
+                FREEZE.name,
+                StepState.WAITING,
+                sentence(one),
+                until=format_time(one.until) if one.until else "",
+                ends="ends",
+            )
+            for one in view.freezes
+        ]
+    order = list(_GATES)
+    first = [one for one in found if one.name not in order]
+    gates = sorted(
+        (one for one in found if one.name in order), key=lambda one: order.index(one.name)
+    )
+    steps = [*first, *gates]
+    return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]
+
+
+def _deploy_step(view: BundleView, *, is_free: bool) -> Step:
+    status = view.status
+    attempt, there, available = status.attempted, status.deployed, status.available
+    if attempt.is_running:
+        text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
+        return Step("deploy", StepState.WAITING, f"{text}, for {_age(attempt.started_at, view)}")
+    if attempt.outcome in (Outcome.FAILED, Outcome.INTERRUPTED):
+        word = "failed" if attempt.outcome == Outcome.FAILED else "was interrupted"
+        many = attempt.failures or 0
+        text = f"{said(attempt.version)} {word}{f' {times(many)}' if many > 1 else ''}"
+        return Step(
+            "deploy",
+            StepState.FAILED,
+            text,
+            reason=said(attempt.reason) if attempt.reason else "",
+            until=(attempt.next_retry_at or "") if is_free else "",
+            ends="is retried",
+            command=view.hint("logs"),
+        )
+    if there.digest and there.digest == available.digest:
+        text = f"{said(there.version)} is deployed, for {_age(there.time, view)}"
+        return Step("deploy", StepState.PASSED, text)
+    if is_free and available.version:
+        return Step("deploy", StepState.WAITING, f"of {said(available.version)}: begins soon")
+    return Step("deploy", StepState.NOT_REACHED)
+
+
+def _age(stamp: str | None, view: BundleView) -> str:
+    return rows.age(stamp, view.now)
 
 
 def _soak(view: BundleView) -> Iterator[str]:
@@ -280,61 +403,48 @@ def _is_held_back(status: BundleStatus) -> bool:
     return bool(reasons - _OF_THE_TAG) or any(one.state != GateState.PASSED for one in status.gates)
 
 
-def _version(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+def _version(view: BundleView, spec: BundleSpec) -> Step:
     available = view.status.available
     where = f"{spec.registry}/{spec.repo}"
+    state = StepState.REFUSED
     if available.version:
-        yield (
-            f"  version: passed: {spec.version} of {where} resolves to {available.version} "
-            f"({rows.digest(available.digest)})."
-        )
+        digest = rows.digest(available.digest)
+        text = f"{spec.version} of {where} resolves to {available.version} ({digest})"
+        state = StepState.PASSED
     elif available.time and _is_held_back(view.status):
-        waits = any(one.state == GateState.WAITING for one in view.status.gates)
-        yield (
-            f"  version: {'waiting' if waits else 'refused'}: tags of {where} match "
-            f"{spec.version}, but none may be deployed now (see below)."
-        )
+        if any(one.state == GateState.WAITING for one in view.status.gates):
+            state = StepState.WAITING
+        text = f"tags of {where} match {spec.version}, but none may be deployed now (see below)"
     elif available.time:
-        yield f"  version: refused: no tag of {where} matches {spec.version}."
+        text = f"no tag of {where} matches {spec.version}"
     else:
-        yield "  version: waiting for the registry."
-    for one in available.rejected:
-        text = _REJECTED.get(str(one.reason), str(one.reason))
-        shown = text.format(
-            wanted=spec.version, retry=view.hint("reconcile"), message=said(one.message, 512)
-        )
-        yield f"    rejected {one.version}: {shown}"
+        state, text = StepState.WAITING, "the registry hasn't answered yet"
+    rejected = [(str(one.version), _cause(view, spec, one)) for one in available.rejected]
+    return Step("version", state, text, rejected=rejected)
 
 
-def _pin(view: BundleView) -> Iterator[str]:
+def _cause(view: BundleView, spec: BundleSpec, rejected: Rejected) -> str:
+    """Why a version wasn't chosen."""
+    text = _REJECTED.get(str(rejected.reason), str(rejected.reason))
+    retry, message = view.hint("reconcile"), said(rejected.message, 512)
+    return text.format(wanted=spec.version, retry=retry, message=message)
+
+
+def _pin(view: BundleView) -> Iterator[Step]:
     """What a user rolled back to; nothing where nobody did."""
     pin = view.status.pin
     if pin.digest is not None:
-        ends = view.hint("unpin")
-        yield f"  pin: only {describe_pin(view)}, is deployed. To end that: {ends}"
+        text = f"only {describe_pin(view)}, is deployed"
+        yield Step("pin", StepState.PASSED, text, command=view.hint("unpin"))
     if pin.refused is not None:
-        yield f"  pin: refused, {BundleReason.PIN_REFUSED}: {said(pin.refused, 1000)}."
+        text = said(pin.refused, 1000)
+        yield Step("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
 
 
-def _downgrade(status: BundleStatus) -> str:
-    if status.ready_reason != BundleReason.WOULD_DOWNGRADE:
-        return "passed."
-    return f"refused: what is left is lower than the deployed {status.deployed.version}."
-
-
-def _quarantine(spec: BundleSpec, status: BundleStatus) -> str:
-    attempt, failures = status.attempted, status.attempted.failures or 0
-    if attempt.outcome != Outcome.FAILED or failures <= spec.retry.limit:
-        return "passed."
-    return f"refused: {attempt.version} failed {times(failures)}."
-
-
-def _ends(gate: GateStatus, now: datetime) -> str:
-    if not gate.until:
-        return ""
+def _ends(gate: GateStatus) -> str:
+    """What happens at the time of a gate's verdict, as a verb."""
     ends = _GATES[gate.name].until if gate.name in _GATES else "ends"
-    ends = "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
-    return f"; {ends} {rows.until(gate.until, now)}"
+    return "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
 
 
 def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:

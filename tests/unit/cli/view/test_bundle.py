@@ -650,7 +650,7 @@ def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     assert view.trouble == "1.0.0 is pinned"
     ends = "copyrator unpin bundle apps/shop"
     assert f"1.0.0 (aaaaaaaaaaaa), for 60m; {ends}" in described(body, "Pinned")[0]
-    line = f"  pin: only 1.0.0 (aaaaaaaaaaaa), for 60m, is deployed. To end that: {ends}"
+    line = f"  pin: passed: only 1.0.0 (aaaaaaaaaaaa), for 60m, is deployed; {ends}"
     assert line in explain_bundle(view)
     assert bundle_row(view).state is State.WAITING
     assert bundle_row(view).reason == "Pinned"

@@ -273,7 +273,7 @@ def gates(annotations=None, suspend=False, **status):
                 "  signature: refused, Unsigned: has none.",
             ],
         ),
-        ({"available": {}}, ["  version: waiting for the registry.", *FREE[1:]]),
+        ({"available": {}}, ["  version: waiting: the registry hasn't answered yet.", *FREE[1:]]),
     ],
 )
 def test_all_that_stands_between_a_version_and_its_deploy_is_in_one_list(bundle, said):
