@@ -42,6 +42,7 @@ from copyrator.kube.resources import (
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
+    from copyrator.api.kstatus import Result
     from copyrator.api.rule_spec import RuleSpec
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import RuleView
@@ -161,7 +162,7 @@ async def _bundle(client: KubeClient, namespace: str, name: str) -> tuple[Node, 
         ahead(Discovery(client).find_listable()) as kinds,
     ):
         body = await one(client, "bundles", namespace, name)
-        found, note = await _release_objects(client, body, kinds)
+        found, note = await release_objects(client, body, kinds)
         return bundle_tree(body, await jobs, found), note
 
 
@@ -171,7 +172,7 @@ SIDE_BY_SIDE = 16
 """Kinds that are listed at the same time."""
 
 
-async def _release_objects(
+async def release_objects(
     client: KubeClient, body: Body, kinds: Awaitable[Sequence[Resource]]
 ) -> tuple[list[Body], str]:
     """The objects of a Bundle's release in its namespace, and what couldn't be read of them."""
@@ -245,15 +246,21 @@ def bundle_tree(body: Body, jobs: Sequence[Body], objects: Sequence[Body] = ()) 
     )
 
 
-def _health_node(body: Body) -> Node:
-    """An object of a release, with its health where its kind has one."""
+def health_of(body: Body) -> Result | None:
+    """The health of an object of a release; None where its kind has none."""
     from copyrator.api.kstatus import Result, Status, compute
 
-    node, kind = _object_node("object", body), (body["apiVersion"], body["kind"])
-    is_judged = any(kind == (one.api_version, one.kind) for one in _JUDGED)
-    health: Result | None = compute(str(body["kind"]), body) if is_judged else None
-    if health is None and "deletionTimestamp" in body["metadata"]:
-        health = Result(Status.TERMINATING, "it is being deleted")
+    kind = (body["apiVersion"], body["kind"])
+    if any(kind == (one.api_version, one.kind) for one in _JUDGED):
+        return compute(str(body["kind"]), body)
+    if "deletionTimestamp" in body["metadata"]:
+        return Result(Status.TERMINATING, "it is being deleted")
+    return None
+
+
+def _health_node(body: Body) -> Node:
+    """An object of a release, with its health."""
+    node, health = _object_node("object", body), health_of(body)
     if health is None:
         return Node(node.text, {**node.values, "health": None})
     message = said(health.message, MESSAGE) if health.message else ""

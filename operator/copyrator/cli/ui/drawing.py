@@ -15,6 +15,8 @@ CHARACTER: Final = 7.5
 """Width of a character, at most, in the 13 px font of a box; wide ones take two."""
 LINE: Final = 18
 """Height of a line of text."""
+INDENT: Final = 28
+"""How far a box is indented of which there are several below or above another one."""
 PADDING: Final = 10
 """Between a box's border and its text."""
 
@@ -33,6 +35,8 @@ class Box:
     """The page that it leads to, as a path; empty: none."""
     done: float | None = None
     """The part of it that is done, from 0 to 1, drawn as a bar along the lower border."""
+    is_marked: bool = False
+    """Whether the drawing is about it."""
 
     @property
     def height(self) -> float:
@@ -57,6 +61,8 @@ class Arrow:
     start: Box
     end: Box
     tone: str = ""
+    is_angled: bool = False
+    """Down along the left side of boxes of which one is indented below or above the other."""
 
     @property
     def path(self) -> str:
@@ -67,6 +73,10 @@ class Arrow:
             middle = (x + u) / 2
             return f"M{x:g} {y:g}C{middle:g} {y:g} {middle:g} {v:g} {u:g} {v:g}"
         x, y, u, v = a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y
+        if self.is_angled and b.x > a.x:
+            return f"M{a.x + INDENT / 2:g} {y:g}V{b.y + b.height / 2:g}H{b.x:g}"
+        if self.is_angled:
+            return f"M{a.x:g} {a.y + a.height / 2:g}H{b.x + INDENT / 2:g}V{v:g}"
         middle = (y + v) / 2
         return f"M{x:g} {y:g}C{x:g} {middle:g} {u:g} {middle:g} {u:g} {v:g}"
 

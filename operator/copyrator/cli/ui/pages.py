@@ -21,14 +21,15 @@ from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable, said
-from copyrator.cli.ui.parts import actions_of, address, event_rows, fields, history_rows, segment
+from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
+from copyrator.cli.ui.parts import actions_of, address, event_rows, fields, segment
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, describe_bundle
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Query, Search
 from copyrator.cli.view.matrix import Matrix
-from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot, bundle_row, rule_row
+from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot, rule_row
+from copyrator.cli.view.promotion import PromotionGraph
 from copyrator.cli.view.rule import RuleView, describe_rule
-from copyrator.cli.view.why_bundle import explain_bundle
 
 LISTED: Final = 100
 """Copies of a rule that a page shows."""
@@ -180,33 +181,11 @@ class Pages:
         )
 
     def bundle(
-        self,
-        seen: Snapshot,
-        view: BundleView,
-        events: Sequence[Body],
-        *,
-        fragment: bool,
-        notice: str = "",
+        self, seen: Snapshot, view: BundleView, found: Readings, *, fragment: bool, notice: str = ""
     ) -> str:
-        """A Bundle with its gates and history."""
-        row = bundle_row(view)
-        return self.page(
-            "bundle.html",
-            fragment=fragment,
-            title=f"Bundle {row.shown}",
-            notice=notice,
-            here="",
-            seen=seen,
-            row=row,
-            path=f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
-            gates=view.status.gates,
-            has_plan=view.status.plan.outcome is not None,
-            why=list(explain_bundle(view)),
-            fields=_bundle_fields(view),
-            history=history_rows(view),
-            events=event_rows(events, view.now),
-            actions=actions_of("bundles", view.body, decides=view.awaits_decision),
-        )
+        """A Bundle, with what was read for its page."""
+        values = bundle_values(seen, view, found)
+        return self.page("bundle.html", fragment=fragment, notice=notice, **values)
 
     def report(
         self, seen: Snapshot, view: Overview, installation: Installation, now: datetime
@@ -214,6 +193,7 @@ class Pages:
         """All of it in one file, which needs no other and runs no code."""
         rules = [seen.rules[ObjectName(row.namespace, row.name)] for row in view.rules]
         bundles = [seen.bundles[ObjectName(row.namespace, row.name)] for row in view.bundles]
+        graph = PromotionGraph(seen.bundles)
         style = (_HERE / "assets" / "style.css").read_text()
         return self._templates.get_template(
             "report.html"
@@ -225,7 +205,8 @@ class Pages:
             view=view,
             rules=[_reported_rule(RuleView(body, now), seen) for body in rules[:DETAILED]],
             bundles=[
-                _reported_bundle(BundleView(body, now, installation)) for body in bundles[:DETAILED]
+                bundle_parts(BundleView(body, now, installation), graph, suffix=f"-{number}")
+                for number, body in enumerate(bundles[:DETAILED])
             ],
             left=max(len(rules) - DETAILED, 0) + max(len(bundles) - DETAILED, 0),
             **self._common,
@@ -283,20 +264,6 @@ def _reported_rule(view: RuleView, seen: Snapshot) -> dict[str, Any]:
 def _rule_fields(view: RuleView) -> list[tuple[str, str]]:
     conditions = rows.describe_conditions(view.body, view.now)
     return fields([*describe_rule(view), *conditions])
-
-
-def _reported_bundle(view: BundleView) -> dict[str, Any]:
-    return {
-        "shown": str(view.name),
-        "fields": _bundle_fields(view),
-        "gates": view.status.gates,
-        "history": history_rows(view),
-    }
-
-
-def _bundle_fields(view: BundleView) -> list[tuple[str, str]]:
-    conditions = rows.describe_conditions(view.body, view.now)
-    return fields([*describe_bundle(view), *conditions])
 
 
 def _title(text: str, view: Overview) -> str:

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from copyrator.cli.core.output import Detail, printable, said
+from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Query
 
 Body = Mapping[str, Any]
@@ -52,21 +51,6 @@ def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
             "message": printable(str(event.get("message"))),
         }
         for event in reversed(events)
-    ]
-
-
-def history_rows(view: BundleView) -> list[dict[str, str]]:
-    """A Bundle's last deploys as a table."""
-    return [
-        {
-            "age": rows.age(entry.time, view.now),
-            "version": said(entry.version),
-            "digest": rows.digest(entry.digest),
-            "outcome": said(entry.outcome),
-            "approved_by": said(entry.approved_by),
-            "reason": said(entry.reason),
-        }
-        for entry in view.status.past
     ]
 
 

@@ -36,6 +36,7 @@ from copyrator.cli.get import why
 from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
 from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide
+from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import segment
@@ -107,6 +108,7 @@ class Server:
     port: int = 0
     settle: float = SETTLE
     log_timeout: float = LOG_TIMEOUT
+    _reader: BundleReader = field(init=False)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the URL that opens the session, once."""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,6 +118,9 @@ class Server:
     _notices: dict[str, str] = field(default_factory=dict)
     """By the path of an object's page: what was done, to be said there once."""
     _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        self._reader = BundleReader(self.client)
 
     @property
     def url(self) -> str:
@@ -254,14 +259,14 @@ class Server:
         )
 
     async def _bundle(self, request: web.Request) -> web.Response:
-        body = await self._object(request, "bundles")
-        events = await self._events_of(names.BUNDLE_KIND, body)
+        body, fragment = await self._object(request, "bundles"), _is_fragment(request)
+        found = await self._reader.read(body, self.log_timeout, is_opened=not fragment)
         now = datetime.now(UTC)
         freezes = freezes_of(body, self.live.now.freezes, now)
         view = BundleView(body, now, self.installation, freezes)
-        fragment, notice = _is_fragment(request), self._notice_of(request)
+        notice = self._notice_of(request)
         return _html(
-            self.pages.bundle(self.live.now, view, events, fragment=fragment, notice=notice)
+            self.pages.bundle(self.live.now, view, found, fragment=fragment, notice=notice)
         )
 
     def _notice_of(self, request: web.Request) -> str:

@@ -244,6 +244,29 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
         yield Detail("Frozen", sentence(one))
     if view.unknown_freezes:
         yield Detail("Frozen", f"unknown: {view.unknown_freezes}")
+    yield from describe_source(view)
+    for label, found in (("Available", status.available), ("Deployed", status.deployed)):
+        since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"
+        yield Detail(label, f"{found.version}  {since}" if found.version else "-")
+    yield from _describe_pin(view)
+    yield from describe_signatures(status)
+    yield from _describe_attempt(view)
+    yield from _describe_waiting(view)
+    yield from describe_preview(view)
+    yield from _describe_drift(view)
+    yield from _describe_health(view)
+    yield from describe_soak(view)
+    yield Detail("Next poll", describe_next_poll(view))
+    if _raw(view).get("suspend"):
+        yield Detail("Suspended", f"yes; {view.hint('resume')}")
+    error = status.last_error
+    log = [f"({view.hint('logs')} prints werf's log)"] if error.log_tail else []
+    if error.to_dict():
+        yield Detail("Last error", f"{error.reason}: {error.message}", log)
+
+
+def describe_source(view: BundleView) -> Iterator[Detail]:
+    """The parts about where versions come from, and where the release is."""
     yield Detail("Source", _source(view))
     yield Detail("Version", _raw(view).get("version") or "latest")
     if tag_filter := _raw(view).get("tagFilter"):
@@ -252,27 +275,14 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
     yield Detail("Release in", where)
     if where != view.name.namespace:
         yield Detail("Consent", consent(view, where)[0])
-    for label, found in (("Available", status.available), ("Deployed", status.deployed)):
-        since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"
-        yield Detail(label, f"{found.version}  {since}" if found.version else "-")
-    yield from _describe_pin(view)
+
+
+def describe_signatures(status: BundleStatus) -> Iterator[Detail]:
+    """The verdict on what is deployed; none where no signatures are required."""
     verified = status.verification
     if verified.verdict:
         reason = "" if verified.verdict == Trust.TRUSTED else f" ({verified.reason})"
         yield Detail("Signatures", f"{verified.verdict}{reason}: {verified.message}")
-    yield from _describe_attempt(view)
-    yield from _describe_waiting(view)
-    yield from _describe_preview(view)
-    yield from _describe_drift(view)
-    yield from _describe_health(view)
-    yield from _describe_soak(view)
-    yield Detail("Next poll", _next_poll(view))
-    if _raw(view).get("suspend"):
-        yield Detail("Suspended", f"yes; {view.hint('resume')}")
-    error = status.last_error
-    log = [f"({view.hint('logs')} prints werf's log)"] if error.log_tail else []
-    if error.to_dict():
-        yield Detail("Last error", f"{error.reason}: {error.message}", log)
 
 
 def _describe_pin(view: BundleView) -> Iterator[Detail]:
@@ -477,7 +487,7 @@ def how_to_decide(view: BundleView) -> Iterator[str]:
         yield f"To decide: {view.hint('approve')} or {view.hint('reject')}"
 
 
-def _describe_preview(view: BundleView) -> Iterator[Detail]:
+def describe_preview(view: BundleView) -> Iterator[Detail]:
     """The plan of a version that a user named, where there is one."""
     plan = view.status.preview
     match plan.outcome:
@@ -546,7 +556,7 @@ def _describe_health(view: BundleView) -> Iterator[Detail]:
     yield Detail("Health", text, [said(found.get("message"), MESSAGE)])
 
 
-def _describe_soak(view: BundleView) -> Iterator[Detail]:
+def describe_soak(view: BundleView) -> Iterator[Detail]:
     """The parts about promotion from it; none where no Bundle may be promoted from it."""
     if ANN_PROMOTE_TO in view.annotations:
         yield Detail("Promoted to", said(view.annotations[ANN_PROMOTE_TO]))
@@ -579,7 +589,8 @@ def deployed_for(record: SoakStatus, now: datetime) -> str:
     return f"was deployed for {said(record.longest)} at most, until {said(record.until)}{why}"
 
 
-def _next_poll(view: BundleView) -> str:
+def describe_next_poll(view: BundleView) -> str:
+    """When the registry is polled next, and how often."""
     if ANN_DISABLE_AUTOUPDATE in view.annotations:
         return f"none: annotation {ANN_DISABLE_AUTOUPDATE}"
     spec, announced = view.spec, parse_time(view.status.next_poll_at)

@@ -25,7 +25,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import sentence
+from copyrator.api.freeze import Freeze, sentence
 from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count, times
@@ -273,27 +273,21 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[Step]:
     """The checks with those that weren't made, and the deploy at the end."""
     found = list(list_checks(view, spec))
     known = {one.name for one in found}
-    for gate in _GATES.values():
-        if gate.name not in known and gate.is_permanent and gate.concerns(spec):
-            found.append(Step(gate.name, StepState.NOT_REACHED))
+    missing = [
+        Step(gate.name, StepState.NOT_REACHED)
+        for gate in _GATES.values()
+        if gate.name not in known and gate.is_permanent and gate.concerns(spec)
+    ]
     if FREEZE.name not in known:
-        found += [
-            Step(
-                FREEZE.name,
-                StepState.WAITING,
-                sentence(one),
-                until=format_time(one.until) if one.until else "",
-                ends="ends",
-            )
-            for one in view.freezes
-        ]
-    order = list(_GATES)
-    first = [one for one in found if one.name not in order]
-    gates = sorted(
-        (one for one in found if one.name in order), key=lambda one: order.index(one.name)
-    )
-    steps = [*first, *gates]
+        missing += map(_freeze_step, view.freezes)
+    order = {name: number for number, name in enumerate(_GATES, 1)}
+    steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]
+
+
+def _freeze_step(freeze: Freeze) -> Step:
+    until = format_time(freeze.until) if freeze.until else ""
+    return Step(FREEZE.name, StepState.WAITING, sentence(freeze), until=until, ends="ends")
 
 
 def _deploy_step(view: BundleView, *, is_free: bool) -> Step:
@@ -315,12 +309,13 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> Step:
             ends="is retried",
             command=view.hint("logs"),
         )
-    if there.digest and there.digest == available.digest:
+    if not is_free or not available.version:
+        text = f"{said(there.version)} stays deployed" if there.version else ""
+        return Step("deploy", StepState.NOT_REACHED, text)
+    if there.digest == available.digest:
         text = f"{said(there.version)} is deployed, for {_age(there.time, view)}"
         return Step("deploy", StepState.PASSED, text)
-    if is_free and available.version:
-        return Step("deploy", StepState.WAITING, f"of {said(available.version)}: begins soon")
-    return Step("deploy", StepState.NOT_REACHED)
+    return Step("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
 
 
 def _age(stamp: str | None, view: BundleView) -> str:

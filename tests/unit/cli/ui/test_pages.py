@@ -6,6 +6,7 @@ from typing import Any
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.cli.core.output import Detail
+from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
@@ -64,5 +65,5 @@ def test_a_plan_is_decided_on_its_page_only_while_it_waits() -> None:
         plan = {"outcome": "Planned", "id": "a" * 32}
         body = bundle("b", plan=plan, conditions=conditions)
         view = BundleView(body, datetime(2026, 1, 5, tzinfo=UTC))
-        text = Pages(cluster="c", user="ann").bundle(seen(body), view, [], fragment=True)
+        text = Pages(cluster="c", user="ann").bundle(seen(body), view, Readings(), fragment=True)
         assert ("/do/approve/bundles/infra/b" in text) is decides

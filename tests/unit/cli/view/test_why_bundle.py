@@ -6,17 +6,20 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected, parse_status
+from copyrator.api.freeze import Freeze
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import detail_lines
 from copyrator.cli.core.reconcile import _is_ready
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import ASSUMED, BundleView, describe_bundle, next_poll
-from copyrator.cli.view.why_bundle import explain_bundle, explain_next, next_chance
+from copyrator.cli.view.why_bundle import explain_bundle, explain_next, list_steps, next_chance
 from copyrator.settings.config import Settings
+from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)  # a Friday
 UNREAD = Installation(settings=Settings(), namespace="copyrator")
@@ -578,3 +581,71 @@ def test_many_sources_are_not_all_named():
     many = {"bundles": [{"name": f"b{n}"} for n in range(5)], "soak": "1h"}
     (line,) = explain_next(*read(PROMOTION, promoteFrom=many), NOW)
     assert "its soak of 1h in apps/b0, apps/b1, apps/b2 and 2 more ends" in line
+
+
+def steps(spec: dict[str, Any] | None = None, **status: Any) -> list[tuple[str, str]]:
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop", "version": "1.*", **(spec or {})},
+        "status": {"available": AVAILABLE, **status},
+    }
+    view = BundleView(body, NOW, UNREAD)
+    assert isinstance(view.spec, BundleSpec)
+    return [(one.name, str(one.state)) for one in list_steps(view, view.spec)]
+
+
+CHECKS = [("version", "passed"), ("downgrade", "passed"), ("quarantine", "passed")]
+THERE = {"version": "1.2", "digest": AVAILABLE["digest"], "time": "2026-01-02T11:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "said"),
+    [
+        ({}, {"deployed": THERE}, [*CHECKS, ("deploy", "passed")]),
+        ({}, {"deployed": {**THERE, "digest": "sha256:1"}}, [*CHECKS, ("deploy", "waiting")]),
+        ({}, {"attempted": {"outcome": "Running"}}, [*CHECKS, ("deploy", "waiting")]),
+        ({}, {"attempted": {"outcome": "Failed"}}, [*CHECKS, ("deploy", "failed")]),
+        (
+            {"minAge": "1h", "approval": {"mode": "Always"}},
+            {"gates": [WAITS], "deployed": THERE},
+            [
+                *CHECKS,
+                ("age", "not reached"),
+                ("approval", "waiting"),
+                ("deploy", "not reached"),
+            ],
+        ),
+        (
+            {"suspend": True},
+            {"gates": [{"name": "freeze", "state": "Passed"}], "deployed": THERE},
+            [*CHECKS, ("suspend", "refused"), ("freeze", "passed"), ("deploy", "not reached")],
+        ),
+        (
+            {},
+            {"available": {}},
+            [("version", "waiting"), *CHECKS[1:], ("deploy", "not reached")],
+        ),
+    ],
+)
+def test_steps_lead_from_the_version_to_its_deploy_in_the_order_of_the_gates(
+    spec: dict[str, Any], status: dict[str, Any], said: list[tuple[str, str]]
+) -> None:
+    assert steps(spec, **status) == said
+
+
+def test_a_freeze_that_nothing_waits_for_yet_is_a_step() -> None:
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps"},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+    }
+    ends = NOW + timedelta(hours=2)
+    view = BundleView(body, NOW, UNREAD, (Freeze(namespace="apps", until=ends),))
+    assert isinstance(view.spec, BundleSpec)
+    (found,) = [one for one in list_steps(view, view.spec) if one.name == "freeze"]
+    assert (found.state, found.until) == ("waiting", "2026-01-02T14:00:00Z")
+
+
+@given(JSON)
+def test_any_gates_have_steps(gates: Any) -> None:
+    steps(gates=gates)
+    steps(gates=[{"name": gates, "state": gates}, gates], attempted=gates)

@@ -1,0 +1,401 @@
+"""A Bundle's page: what is read for it, and the values of ``templates/bundle.html``.
+
+Rules and Bundles come from watches. Events, the objects of the release and the diff of drift are
+read when the page is opened, with the user's permissions. A page that is open is updated with each
+change in the cluster: meanwhile the objects are read again only after a while, and the log of a
+check for drift, which doesn't change, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.conditions import ConditionType
+from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.health import HealthMode
+from copyrator.api.keys import ObjectName
+from copyrator.api.kstatus import Status
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.cli.bundles.permissions import explain_permissions
+from copyrator.cli.core.cluster import ahead
+from copyrator.cli.core.output import Detail, printable, said
+from copyrator.cli.get.events import events_of
+from copyrator.cli.get.tree import health_of, release_objects
+from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
+from copyrator.cli.ui.parts import actions_of, event_rows, fields, segment
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import (
+    BundleView,
+    describe_next_poll,
+    describe_plan,
+    describe_preview,
+    describe_signatures,
+    describe_soak,
+    describe_source,
+    next_check,
+)
+from copyrator.cli.view.overview import Snapshot, bundle_row
+from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
+from copyrator.cli.view.timeline import VersionChange, timeline
+from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps
+from copyrator.kube import errors
+from copyrator.kube.resources import Discovery
+from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
+Body = Mapping[str, Any]
+
+OBJECTS: Final = 200
+"""Objects of a release that a page lists."""
+OBJECTS_AGE: Final = 60.0
+"""Seconds for which objects that were read are shown by an open page."""
+KEPT: Final = 16
+"""Bundles of which the objects that were read are kept."""
+TEXT: Final = 2000
+"""Characters of a message that a page shows."""
+_BOX: Final = 264
+_GAP: Final = 24
+"""Pixels between two boxes: room for an arrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time for a page: when it is, and how long before or after now."""
+
+    stamp: str
+    shown: str
+    distance: str
+    """``in 2h``, ``3d ago``."""
+
+
+def moment(stamp: object, now: datetime) -> Moment | None:
+    """A time of a status; None where it isn't one."""
+    at = parse_time(stamp)
+    if at is None:
+        return None
+    distance = rows.until(stamp, now) if at > now else f"{rows.age(stamp, now)} ago"
+    return Moment(format_time(at), f"{at:%Y-%m-%d %H:%M} UTC", distance)
+
+
+_TONES: Final[Mapping[str, str]] = {
+    state: found
+    for found, states in {
+        "good": (
+            *(StepState.PASSED, rows.State.READY, Status.CURRENT, VersionChange.DEPLOYED),
+            *(VersionChange.DEPLOYED_AGAIN, VersionChange.CORRECTED, VersionChange.APPROVED),
+        ),
+        "waiting": (
+            *(StepState.WAITING, rows.State.WAITING, VersionChange.DEPLOYING),
+            *(VersionChange.ROLLED_BACK, VersionChange.INTERRUPTED),
+            *(Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),
+        ),
+        "suspended": (rows.State.SUSPENDED, VersionChange.PINNED, VersionChange.SKIPPED),
+        "fault": (
+            *(StepState.REFUSED, StepState.FAILED, rows.State.FAILING, Status.FAILED),
+            *(VersionChange.FAILED, VersionChange.REJECTED, DriftVerdict.DRIFTED),
+        ),
+    }.items()
+    for state in states
+}
+_SIGNS: Final = {"good": "✓", "waiting": "…", "suspended": "‖", "fault": "✕", "": "○"}
+
+
+def tone(state: str) -> str:
+    """The tone of the state of a step, a Bundle, a version or an object."""
+    return _TONES.get(state, "")
+
+
+def sign(state: str) -> str:
+    """The sign beside the state's word."""
+    return _SIGNS[tone(state)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseObjects:
+    """The objects of a release, as they were at a time."""
+
+    bodies: Sequence[Body] = ()
+    note: str = ""
+    """What couldn't be read."""
+    read_at: float = 0.0
+    """By the loop's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What was read for a page; a report has nothing of it."""
+
+    events: Sequence[Body] = ()
+    objects: ReleaseObjects | None = None
+
+
+@dataclass(slots=True)
+class BundleReader:
+    """Reads what no watch has, for the pages of one user."""
+
+    client: KubeClient
+    _objects: dict[str, ReleaseObjects] = field(default_factory=dict)
+    """By the Bundle's uid; the last one that was read is at the end."""
+
+    async def read(self, body: Body, seconds: float, *, is_opened: bool) -> Readings:
+        """Read side by side what the page shows; what doesn't come in so many seconds is missing.
+
+        ``is_opened``: the page is opened, not updated.
+        """
+        objects, events = await asyncio.gather(
+            self._read_objects(body, seconds, is_opened=is_opened),
+            self._read_events(body, seconds),
+        )
+        return Readings(events, objects)
+
+    async def _read_events(self, body: Body, seconds: float) -> Sequence[Body]:
+        """The newest Events; none without the permission to list them, or without an answer."""
+        with suppress(errors.ApiError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                return (await events_of(self.client, names.BUNDLE_KIND, body))[-20:]
+        return []
+
+    async def _read_objects(self, body: Body, seconds: float, *, is_opened: bool) -> ReleaseObjects:
+        now, uid = asyncio.get_running_loop().time(), str(body["metadata"].get("uid"))
+        known = self._objects.get(uid)
+        if known is not None and not is_opened and now - known.read_at < OBJECTS_AGE:
+            return known
+        bodies: Sequence[Body] = ()
+        note = f"The release's objects aren't shown: no answer within {format_duration(seconds)}."
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async with ahead(Discovery(self.client).find_listable()) as kinds:
+                    bodies, note = await release_objects(self.client, body, kinds)
+        self._objects.pop(uid, None)
+        self._objects[uid] = ReleaseObjects(bodies, note, now)
+        if len(self._objects) > KEPT:
+            del self._objects[next(iter(self._objects))]
+        return self._objects[uid]
+
+
+def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str, Any]:
+    """The values of a Bundle's page."""
+    row = bundle_row(view)
+    return {
+        "title": f"Bundle {row.shown}",
+        "here": "",
+        "within": "/bundles",
+        "seen": seen,
+        "path": f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
+        "one": bundle_parts(view, PromotionGraph(seen.bundles)),
+        "objects": found.objects and object_groups(view, found.objects),
+        "drift": drift_part(view),
+        "log_tail": _log_tail(view),
+        "has_plan": view.status.plan.outcome is not None,
+        "events": event_rows(found.events, view.now),
+        "actions": actions_of("bundles", view.body, decides=view.awaits_decision),
+    }
+
+
+def bundle_parts(view: BundleView, graph: PromotionGraph, *, suffix: str = "") -> dict[str, Any]:
+    """What a page and a report show of a Bundle, for ``templates/bundle_parts.html``.
+
+    ``suffix``: of identifiers, where several Bundles are in one document.
+    """
+    spec, now = view.spec, view.now
+    path = graph.path(view)
+    return {
+        "row": bundle_row(view),
+        "suffix": suffix,
+        "moment": lambda stamp: moment(stamp, now),
+        "tone": tone,
+        "sign": sign,
+        "digest": rows.digest,
+        "sentence": _sentence(view),
+        "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
+        "earliest": _earliest(view),
+        "timeline": timeline(view, graph.sources_of(view.name)),
+        "path": path,
+        "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
+        "plan": fields(_plan(view)),
+        "fields": fields(_details(view)),
+        "conditions": conditions(view),
+    }
+
+
+def _earliest(view: BundleView) -> str:
+    """When the next deploy begins at the earliest; empty where that isn't known."""
+    spec = view.spec
+    return (
+        "" if isinstance(spec, InvalidSpec) else " ".join(explain_next(spec, view.status, view.now))
+    )
+
+
+def _sentence(view: BundleView) -> str:
+    """What matters most: the fault, or what it waits for, else what runs and since when."""
+    row, there = bundle_row(view), view.status.deployed
+    if row.message:
+        return printable(row.message)
+    if there.version:
+        return f"{said(there.version)} has been deployed for {rows.age(there.time, view.now)}."
+    return "Nothing is deployed yet."
+
+
+def _plan(view: BundleView) -> Iterator[Detail]:
+    """The parts about the plan; none where it has been deployed, or there is none."""
+    plan, attempt = view.status.plan, view.status.attempted
+    is_done = bool(plan.job) and plan.job == attempt.plan_job
+    if plan.outcome is not None and not is_done:
+        yield from describe_plan(view)
+
+
+def _details(view: BundleView) -> Iterator[Detail]:
+    """What the other parts of the page don't have."""
+    spec = view.spec
+    yield from describe_source(view)
+    yield from describe_signatures(view.status)
+    yield Detail("Next poll", describe_next_poll(view))
+    yield from describe_preview(view)
+    yield from describe_soak(view)
+    if not isinstance(spec, InvalidSpec) and (lines := list(explain_permissions(view, spec))):
+        yield Detail("Permissions", below=lines)
+    yield Detail("Age", rows.age(rows.created(view.body), view.now))
+
+
+def conditions(view: BundleView) -> list[dict[str, Any]]:
+    """The conditions as a table."""
+    return [
+        {
+            "type": str(one["type"]),
+            "status": said(one.get("status")),
+            "reason": said(one.get("reason")),
+            "since": rows.age(one.get("lastTransitionTime"), view.now),
+            "message": said(one.get("message"), TEXT) if one.get("message") else "",
+        }
+        for one in rows.conditions_of(view.body).values()
+    ]
+
+
+_ORDER: Final = (
+    *(Status.FAILED, Status.UNKNOWN, Status.TERMINATING, Status.IN_PROGRESS, Status.CURRENT, ""),
+)
+
+
+def object_groups(view: BundleView, found: ReleaseObjects) -> dict[str, Any]:
+    """The objects of the release by their health, the worst first, at most OBJECTS of them."""
+    judged = []
+    for body in found.bodies:
+        health = health_of(body)
+        judged.append(
+            {
+                "state": str(health.status) if health else "",
+                "kind": said(body.get("kind")),
+                "name": name_of(body).name,
+                "message": said(health.message, TEXT) if health and health.message else "",
+            }
+        )
+    judged.sort(key=lambda one: (_ORDER.index(one["state"]), one["kind"], one["name"]))
+    groups, left = [], OBJECTS
+    for state, members in groupby(judged, key=lambda one: one["state"]):
+        rows_ = list(members)
+        groups.append({"state": state, "count": len(rows_), "rows": rows_[:left]})
+        left -= len(rows_[:left])
+    return {
+        "health": _health(view),
+        "groups": groups,
+        "count": len(judged),
+        "listed": OBJECTS - left,
+        "note": found.note,
+    }
+
+
+def _health(view: BundleView) -> str:
+    """Whether the release is healthy; the message where the page's first sentence isn't that."""
+    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+        return ""
+    found = view.status.condition(ConditionType.HEALTHY)
+    if not found:
+        return "Whether they are healthy isn't known yet."
+    since = rows.age(found.get("lastTransitionTime"), view.now)
+    text = f"{said(found.get('reason'))} for {since}"
+    message = found.get("message")
+    return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"
+
+
+def drift_part(view: BundleView) -> dict[str, Any] | None:
+    """What the last check for drift found; None where none is made."""
+    spec, drift = view.spec, view.status.drift
+    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+        return None
+    condition = view.status.condition(ConditionType.DRIFTED)
+    is_drifted = drift.verdict == DriftVerdict.DRIFTED
+    at = drift.since if is_drifted else drift.checked_at
+    return {
+        "state": said(condition.get("reason")) if condition else "not checked yet",
+        "tone": "fault" if is_drifted else "good" if drift.verdict else "",
+        "at": moment(at, view.now),
+        "is_drifted": is_drifted,
+        "message": said(condition.get("message"), TEXT) if condition else "",
+        "objects": [said(one) for one in drift.objects],
+        "more": max((drift.count or 0) - len(drift.objects), 0),
+        "corrections": drift.corrections or 0,
+        "next": next_check(view, spec),
+        "mode": str(spec.drift.mode),
+        "every": format_duration(spec.drift.interval),
+        "job": said(drift.found_job) if drift.found_job else "",
+    }
+
+
+def _log_tail(view: BundleView) -> dict[str, Any] | None:
+    """The end of the last failed log, which the operator has redacted."""
+    error = view.status.last_error
+    if not error.log_tail:
+        return None
+    return {"text": printable(error.log_tail), "at": moment(error.time, view.now)}
+
+
+def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawing | None:
+    """The promotion path from top to bottom; None where there is none."""
+    if not path.stages:
+        return None
+    boxes: dict[ObjectName, Box] = {}
+    y = 0.0
+    for stage in path.stages:
+        box = Box(
+            stage.indent * INDENT,
+            y,
+            _BOX,
+            list(_texts(stage)),
+            tone=tone(stage.state),
+            href="" if static or stage.is_subject else bundle_path(stage.name),
+            done=stage.soak.done if stage.soak else None,
+            is_marked=stage.is_subject,
+        )
+        boxes[stage.name] = box
+        y += box.height + _GAP
+    arrows = [
+        Arrow(start, end, is_angled=start.x != end.x)
+        for start, end in ((boxes[one], boxes[other]) for one, other in path.links)
+    ]
+    return Drawing(name, "The promotion path", list(boxes.values()), arrows)
+
+
+def bundle_path(name: ObjectName) -> str:
+    """The path of a Bundle's page."""
+    return f"/bundles/{segment(name.namespace)}/{segment(name.name)}"
+
+
+def _texts(stage: Stage) -> Iterator[str]:
+    yield str(stage.name)
+    yield f"{stage.version}  {sign(stage.state)} {stage.state}"
+    if stage.soak:
+        yield stage.soak.text
+    if stage.more:
+        more = f" and {len(stage.more) - 1} more" if len(stage.more) > 1 else ""
+        yield f"also from {stage.more[0]}{more}"

@@ -1,0 +1,224 @@
+"""The way of versions through Bundles by ``spec.promoteFrom``, around one of them. Pure.
+
+It has the Bundles that this one is promoted from, and those that are promoted from it, each with
+theirs; only those that the user may list. Where Bundles name each other in a circle, each of them
+is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from copyrator.api.bundle_status import BundleStatus, GateState, SoakStatus, parse_status
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.promotion import NO_PROMOTION, PromoteFrom, read_promote_from
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.gates import promotion
+from copyrator.cli.core.output import said
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
+from copyrator.kube.watch.store import name_of
+
+Body = Mapping[str, Any]
+Bodies = Mapping[ObjectName, Body]
+MOST: Final = 60
+"""Bundles of a path."""
+BESIDE: Final = 8
+"""Bundles that are promoted from the same one, or that the same one is promoted from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """How much of its soak a version has that waits for it."""
+
+    version: str
+    done: float
+    """From 0 to 1."""
+    until: str = ""
+    """When it ends; empty where it doesn't end by itself."""
+    text: str = ""
+    """``soaked 5h of 24h, 19h left``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A Bundle of the path."""
+
+    name: ObjectName
+    indent: int
+    """How many of the Bundles before it, or after it, have several beside each other."""
+    state: rows.State
+    reason: str
+    version: str
+    """What is deployed; a dash where nothing is."""
+    is_subject: bool = False
+    """Whether the path is around it."""
+    soak: Soak | None = None
+    """Of the version that waits for it."""
+    more: Sequence[str] = ()
+    """What isn't drawn: further sources, and how many there are besides."""
+
+
+@dataclass(slots=True)
+class PromotionPath:
+    """The Bundles in the order of a version's way, and which is promoted from which."""
+
+    stages: list[Stage] = field(default_factory=list)
+    links: list[tuple[ObjectName, ObjectName]] = field(default_factory=list)
+    unseen: int = 0
+    """Bundles of this one's ``spec.promoteFrom`` that don't exist, or that the user may not list.
+    """
+    left_out: int = 0
+    """Bundles that there is no room for."""
+
+
+def promotes_from(body: Body) -> PromoteFrom:
+    """``spec.promoteFrom`` of a Bundle; empty where that is invalid or absent."""
+    spec = body.get("spec")
+    found = spec.get("promoteFrom") if isinstance(spec, Mapping) else None
+    if not isinstance(found, Mapping):
+        return NO_PROMOTION
+    try:
+        return read_promote_from(Fields(found, "spec.promoteFrom"), BundleKey(*name_of(body)))
+    except SpecError:
+        return NO_PROMOTION
+
+
+class PromotionGraph:
+    """Which of the Bundles are promoted from which."""
+
+    def __init__(self, bundles: Bodies) -> None:
+        self.bodies = bundles
+        self.sources: dict[ObjectName, list[ObjectName]] = {}
+        """By Bundle, those of its ``spec.promoteFrom``; `targets` is the reverse."""
+        self.targets: dict[ObjectName, list[ObjectName]] = {}
+        for name, body in bundles.items():
+            for key in promotes_from(body).bundles:
+                source = ObjectName(key.namespace, key.name)
+                self.sources.setdefault(name, []).append(source)
+                self.targets.setdefault(source, []).append(name)
+
+    def sources_of(self, name: ObjectName) -> list[Body]:
+        """The Bundles that one is promoted from."""
+        named = self.sources.get(name, ())
+        return [self.bodies[one] for one in named if one in self.bodies]
+
+    def path(self, view: BundleView) -> PromotionPath:
+        """The path around a Bundle; without stages where it has neither sources nor targets."""
+        name = view.name
+        if name not in self.bodies or (name not in self.sources and name not in self.targets):
+            return PromotionPath()
+        return _Search(self, view).path()
+
+
+class _Search:
+    """Finds the Bundles around one, each once."""
+
+    def __init__(self, graph: PromotionGraph, view: BundleView) -> None:
+        self._graph, self._bodies = graph, graph.bodies
+        self._subject, self._now = view.name, view.now
+        self._placed = {view.name}
+        self._path = PromotionPath()
+
+    def path(self) -> PromotionPath:
+        sources = self._graph.sources.get(self._subject, ())
+        self._path.unseen = sum(one not in self._bodies for one in sources)
+        self._place_before(self._subject, 0)
+        self._place(self._subject, 0)
+        self._place_after(self._subject, 0)
+        return self._path
+
+    def _place_before(self, name: ObjectName, indent: int) -> None:
+        found = self._chosen(self._graph.sources.get(name, ()))
+        inner = indent + (len(found) > 1)
+        for source in found:
+            self._place_before(source, inner)
+            self._place(source, inner)
+            self._path.links.append((source, name))
+
+    def _place_after(self, name: ObjectName, indent: int) -> None:
+        found = self._chosen(self._graph.targets.get(name, ()))
+        inner = indent + (len(found) > 1)
+        for target in found:
+            self._path.links.append((name, target))
+            self._place(target, inner)
+            self._place_after(target, inner)
+
+    def _chosen(self, names: Sequence[ObjectName]) -> list[ObjectName]:
+        """Those that aren't placed yet, as many as there is room for, the worst first."""
+        new = [one for one in names if one in self._bodies and one not in self._placed]
+        new.sort(key=lambda one: (rows.ready(self._bodies[one]).get("status") == "True", one))
+        found = new[: min(BESIDE, max(MOST - len(self._placed), 0))]
+        self._path.left_out += len(new) - len(found)
+        self._placed.update(found)
+        return found
+
+    def _place(self, name: ObjectName, indent: int) -> None:
+        view = BundleView(self._bodies[name], self._now)
+        drawn = {source for source, target in self._path.links if target == name}
+        sources = self._graph.sources.get(name, ())
+        stage = Stage(
+            name,
+            indent,
+            view.state,
+            view.reason,
+            said(view.summary.deployed.version),
+            is_subject=name == self._subject,
+            soak=waiting_soak(view, self._graph.sources_of(name)),
+            more=[str(one) for one in sources if one in self._bodies and one not in drawn],
+        )
+        self._path.stages.append(stage)
+
+
+def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
+    """The soak of the version that waits for it in a Bundle's gate; None where none does."""
+    gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
+    if gate is None or gate.state != GateState.WAITING:
+        return None
+    wanted = promotes_from(view.body).soak
+    statuses = [_read(one) for one in sources]
+    there = view.summary.deployed.digest
+    running = (one.deployed for one in statuses if one.deployed.digest not in (None, there))
+    waits = next(running, None)
+    rejected = (one.version for one in view.summary.available.rejected if one.reason == gate.reason)
+    version = said(next(rejected, waits.version if waits else None))
+    until = parse_time(gate.until)
+    if until is None and waits is not None:
+        records = [_record(one, waits.digest) for one in statuses]
+        ends = [_end(one, wanted) for one in records]
+        known = [one for one in ends if one is not None]
+        until = max(known) if known and len(known) == len(sources) else None
+    if until is None:
+        return Soak(version, 0.0, text=f"{version} waits: its soak hasn't begun, or was broken off")
+    left = max((until - view.now).total_seconds(), 0.0)
+    done = 1.0 - min(left / wanted, 1.0) if wanted else 1.0
+    passed = format_duration(int(max(wanted - left, 0.0)) // 60 * 60)
+    shown = f"{version} soaked {passed} of {format_duration(wanted)}"
+    ends_in = rows.until(format_time(until), view.now).removeprefix("in ")
+    return Soak(version, done, format_time(until), f"{shown}, {ends_in} left" if left else shown)
+
+
+def _read(body: Body) -> BundleStatus:
+    """What a source's status says of the soak."""
+    found = body.get("status")
+    if not isinstance(found, Mapping):
+        return BundleStatus()
+    return parse_status({"status": {key: found.get(key) for key in ("soak", "deployed")}})
+
+
+def _record(status: BundleStatus, digest: str | None) -> SoakStatus | None:
+    return next((one for one in status.soak if one.digest == digest), None)
+
+
+def _end(record: SoakStatus | None, wanted: float) -> datetime | None:
+    since = parse_time(record.since) if record is not None else None
+    if record is None or record.until is not None or since is None:
+        return None
+    with suppress(OverflowError):  # of a forged time
+        return since + timedelta(seconds=wanted)
+    return None
