@@ -14,6 +14,7 @@ import pytest
 import make_venv
 
 ROOT = Path(__file__).resolve().parents[2]
+DEV, OPERATORS = "requirements-dev.lock", "requirements.lock"
 
 
 class Clone:
@@ -97,11 +98,11 @@ def test_one_that_was_interrupted_is_made_afresh(built: tuple[Clone, str]) -> No
 
 
 def test_the_demo_runs_in_the_operators_environment_until_the_developers_is_there(
-    clone: Clone,
+    built: tuple[Clone, str], clone: Clone
 ) -> None:
     own = clone.place(clone.operators_lock)
+    shutil.copytree(built[0].place(), own, symlinks=True)
     assert clone.run("python", "-m", "demo").stdout.strip() == str(own)
-    assert clone.environments == [own]
     developers = clone.place()
     shutil.copytree(own, developers, symlinks=True)
     assert clone.run("python", "-m", "demo").stdout.strip() == str(developers)
@@ -127,6 +128,32 @@ def test_what_runs_the_operator_alone_asks_for_its_lock(
 ) -> None:
     (clone.root / "hack" / "make_venv.py").write_text("import sys; sys.exit(str(sys.argv[1:]))\n")
     assert clone.run(*command.split()).stderr == f"['{lock}']\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ('"$0" sh -c "\'$0\' true"; "$0" python -m demo; "$0" true', [DEV]),
+        ('echo >>"${0%hack/run}requirements.lock"; "$0" true', [DEV, DEV]),
+        ('PYTHON=$(command -v python) "$0" true', [DEV, DEV]),
+        ('COPYRATOR_VENV=/nowhere "$0" true', [DEV, DEV]),
+        ('unset COPYRATOR_VENV_FOR; "$0" python -m demo; "$0" true', [DEV, OPERATORS, DEV]),
+    ],
+)
+def test_what_it_runs_finds_the_same_environment_without_a_python(
+    built: tuple[Clone, str], tmp_path: Path, script: str, asked: list[str]
+) -> None:
+    there, _ = built
+    clone = Clone(tmp_path)
+    log = tmp_path / "asked"
+    (clone.root / "hack" / "make_venv.py").write_text(
+        f"import sys; open({str(log)!r}, 'a').write(sys.argv[1] + ' ')\n"
+        f"print({str(there.place())!r})\n"
+    )
+    done = clone.run("sh", "-euc", script, str(clone.root / "hack" / "run"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(there.place())] * script.count("demo")
+    assert log.read_text().split() == asked
 
 
 def test_another_lock_has_its_own_and_a_package_that_is_not_the_locked_one_is_refused(
@@ -166,7 +193,7 @@ def test_another_lock_has_its_own_and_a_package_that_is_not_the_locked_one_is_re
 def test_without_a_suitable_python_it_says_what_to_install(clone: Clone, tmp_path: Path) -> None:
     path = tmp_path / "bin"
     path.mkdir()
-    for name in ("sh", "dirname", "cat"):
+    for name in ("sh", "dirname", "cat", "cksum"):
         (path / name).symlink_to(shutil.which(name) or name)
     dead = path / "python3.12"  # as pyenv leaves them: there, but it doesn't run
     dead.write_text("#!/bin/sh\nexit 127\n")
