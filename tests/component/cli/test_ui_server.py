@@ -380,7 +380,7 @@ async def test_sources_rollouts_and_certificates_are_shown(opened):
     _, text, _ = await opened.get("/rules/infra/made")
     assert "<dt>Made from</dt><dd>hub, private (3)</dd>" in text
     assert "expired 2020-02-01T00:00:00Z (" in text
-    assert "<dt>Rollout step</dt>" in text
+    assert "step 2/4; 0 of 0 copies have the new content" in text
 
 
 def test_a_report_has_sources_rollouts_and_certificates():

@@ -21,18 +21,17 @@ from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable, said
+from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
-from copyrator.cli.ui.parts import actions_of, address, event_rows, fields, segment
+from copyrator.cli.ui.parts import address, fields, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Query, Search
 from copyrator.cli.view.matrix import Matrix
-from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot, rule_row
+from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
 from copyrator.cli.view.promotion import PromotionGraph
 from copyrator.cli.view.rule import RuleView, describe_rule
 
-LISTED: Final = 100
-"""Copies of a rule that a page shows."""
 FIRST: Final = 25
 """Rules and Bundles of a list of the overview."""
 DETAILED: Final = 500
@@ -55,8 +54,20 @@ class Pages:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        self._templates.filters |= {"segment": segment, "short": said}
-        self._templates.globals["address"] = address
+        self._templates.filters |= {
+            "segment": segment,
+            "short": said,
+            "printable": printable,
+            "copy_page": rule_page.copy_page,
+            "place_on_line": rule_page.place_on_line,
+        }
+        self._templates.globals |= {
+            "address": address,
+            "looks": rule_page.LOOKS,
+            "copies_address": rule_page.copies_address,
+            "ticks": rule_page.TICKS,
+            "time_width": rule_page.TIME_WIDTH,
+        }
         self._common = {"cluster": cluster, "user": user, "version": __version__}
 
     def page(self, content: str, *, fragment: bool = False, **values: Any) -> str:
@@ -138,46 +149,6 @@ class Pages:
             seen=seen,
             table=table,
             turned=turned,
-        )
-
-    def rule(
-        self,
-        seen: Snapshot,
-        view: RuleView,
-        events: Sequence[Body],
-        place: str,
-        *,
-        fragment: bool,
-        notice: str = "",
-    ) -> str:
-        """A rule with its copies, in one namespace or in all."""
-        row = rule_row(view)
-        found = seen.copies.of(row.shown)
-        places = [place] if place else sorted(found)
-        copies: list[dict[str, str]] = []
-        for one in places:
-            if len(copies) >= LISTED:
-                break
-            copies += [
-                {"namespace": one, "kind": kind, "name": name}
-                for kind, name in sorted(found.get(one, ()))
-            ]
-        return self.page(
-            "rule.html",
-            fragment=fragment,
-            title=f"Rule {row.shown}",
-            notice=notice,
-            here="",
-            seen=seen,
-            row=row,
-            path=f"/rules/{segment(row.namespace)}/{segment(row.name)}",
-            place=place,
-            copies=copies[:LISTED],
-            expected=next((one for names in found.values() for one in sorted(names)), None),
-            total=sum(len(found.get(one, ())) for one in places),
-            fields=_rule_fields(view),
-            events=event_rows(events, view.now),
-            actions=actions_of("rules", view.body),
         )
 
     def bundle(

@@ -39,7 +39,8 @@ from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.parts import segment
+from copyrator.cli.ui.parts import actions_of, event_rows, segment
+from copyrator.cli.ui.rule_page import RulePage, read_filter
 from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.lists import (
     CopySearch,
@@ -250,13 +251,21 @@ class Server:
 
     async def _rule(self, request: web.Request) -> web.Response:
         body = await self._object(request, "rules")
-        place = request.query.get("in", "").strip()[:253]
         events = await self._events_of(names.RULE_KIND, body)
-        view = RuleView(body, datetime.now(UTC))
-        fragment, notice = _is_fragment(request), self._notice_of(request)
-        return _html(
-            self.pages.rule(self.live.now, view, events, place, fragment=fragment, notice=notice)
+        seen, view = self.live.now, RuleView(body, datetime.now(UTC))
+        html = self.pages.page(
+            "rule.html",
+            fragment=_is_fragment(request),
+            title=f"Rule {view.name}",
+            notice=self._notice_of(request),
+            here="",
+            within="/rules",
+            seen=seen,
+            rule=RulePage(view, seen, read_filter(request.query)),
+            events=event_rows(events, view.now),
+            actions=actions_of("rules", body),
         )
+        return _html(html)
 
     async def _bundle(self, request: web.Request) -> web.Response:
         body, fragment = await self._object(request, "bundles"), _is_fragment(request)

@@ -20,7 +20,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles.freeze import find_freezes, freeze_of
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import MANAGED, copy_kinds, named_kinds
-from copyrator.cli.view.overview import SeenCopies, Snapshot
+from copyrator.cli.view.overview import SeenCopies, SeenNamespace, Snapshot
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
 from copyrator.kube import errors
@@ -56,16 +56,16 @@ def _marks(body: dict[str, Any]) -> _Marks:
     return _Marks(body["metadata"]["resourceVersion"], sys.intern(rule))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """What is kept of a Namespace."""
-
-    resource_version: str
-    freeze: Freeze | None
-
-
-def _place(body: dict[str, Any]) -> _Place:
-    return _Place(body["metadata"]["resourceVersion"], freeze_of(body))
+def _place(body: dict[str, Any]) -> SeenNamespace:
+    metadata = body["metadata"]
+    labels = metadata.get("labels") or {}
+    return SeenNamespace(
+        metadata["resourceVersion"],
+        freeze_of(body),
+        {sys.intern(key): sys.intern(value) for key, value in labels.items()},
+        str(metadata.get("creationTimestamp") or ""),
+        "deletionTimestamp" not in metadata and labels.get(names.LABEL_IGNORE) != "true",
+    )
 
 
 @dataclass(slots=True)
@@ -84,9 +84,7 @@ class Live:
     _informers: InformerFactory = field(init=False)
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
-    _places: set[str] = field(default_factory=set)
-    _frozen: dict[str, Freeze] = field(default_factory=dict)
-    """By namespace."""
+    _places: dict[str, SeenNamespace] = field(default_factory=dict)
     _installation: Installation | None = None
     _read_freezes: Sequence[Freeze] = ()
     """Those that are read, and not watched."""
@@ -140,12 +138,21 @@ class Live:
             rules=self._rules,
             bundles=self._bundles,
             copies=self._copies,
-            namespaces=sorted(self._places or self._places_of_copies()),
+            namespaces=self._namespaces(),
             faults=list(self._faults()),
             denied=[*self._denied_kinds(), *self._denied_freezes()],
-            freezes=[*self._read_freezes, *self._frozen.values()],
+            freezes=[*self._read_freezes, *self._frozen()],
             loading=list(self._loading()),
+            places=self._places,
         )
+
+    def _namespaces(self) -> list[str]:
+        if self.scope is not None:
+            return [self.scope]
+        return sorted(self._places or self._places_of_copies())
+
+    def _frozen(self) -> Iterator[Freeze]:
+        return (place.freeze for place in self._places.values() if place.freeze is not None)
 
     def _denied_kinds(self) -> Iterator[str]:
         for what, kind in self._denied.items():
@@ -220,14 +227,13 @@ class Live:
 
     async def _watch_namespaces(self) -> None:
         if self.scope is not None:
-            self._places.add(self.scope)
             return
 
-        def changed(name: ObjectName, _old: object, new: _Place | None) -> None:
-            (self._places.discard if new is None else self._places.add)(name.name)
-            self._frozen.pop(name.name, None)
-            if new is not None and new.freeze is not None:
-                self._frozen[name.name] = new.freeze
+        def changed(name: ObjectName, _old: object, new: SeenNamespace | None) -> None:
+            if new is None:
+                self._places.pop(name.name, None)
+            else:
+                self._places[name.name] = new
             self.tell()
 
         await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_place), changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -64,6 +64,19 @@ class SeenCopies:
             self._found.pop(rule, None)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenNamespace:
+    """What is kept of a Namespace."""
+
+    resource_version: str
+    freeze: Freeze | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+    """creationTimestamp."""
+    is_target: bool = True
+    """Whether rules may copy into it at all: neither Terminating nor opted out."""
+
+
 @dataclass(slots=True)
 class Snapshot:
     """What is known now; its parts change until it is read again."""
@@ -80,6 +93,8 @@ class Snapshot:
     """Ended ones too."""
     loading: Sequence[str] = ()
     """Kinds that are still being listed: their copies aren't all known yet."""
+    places: Mapping[str, SeenNamespace] = field(default_factory=dict)
+    """Namespaces by name; empty where the user may not list them all."""
 
 
 CERTIFICATES: Final = 10

@@ -18,13 +18,15 @@ from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_s
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
+    FailureReason,
     read_copy_counts,
+    read_dropped,
     read_rule_status,
     shared_message,
 )
 from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
-from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.hints import hint, hint_about
 from copyrator.cli.core.objects import is_set_to_suspend
 from copyrator.cli.core.output import Column, Detail
 from copyrator.cli.view import rows
@@ -76,6 +78,24 @@ def group_failures(failures: Iterable[F]) -> Iterator[Sequence[F]]:
             yield group
         else:
             yield from ([one] for one in group)
+
+
+_REMEDIES: Mapping[str, str] = {
+    FailureReason.FORBIDDEN: "The permissions that the operator lacks are listed by: {doctor}",
+    FailureReason.QUOTA_EXCEEDED: (
+        "Raise the namespace's quota, or leave the namespace out by spec.targets.exclude."
+    ),
+    FailureReason.ADMISSION_DENIED: (
+        "Change what the webhook refuses, or leave the namespace out by spec.targets.exclude."
+    ),
+    FailureReason.TEMPLATE_ERROR: "Correct the template, or what it reads.",
+}
+"""Where a failure's message has none."""
+
+
+def remedy_of(reason: str) -> str:
+    """What a user can do about a failure, where its message doesn't say that; else empty."""
+    return _REMEDIES.get(reason, "").format(doctor=hint("doctor"))
 
 
 def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
@@ -176,11 +196,10 @@ class RuleView:
     @property
     def failures(self) -> list[Sample]:
         """The samples of failing copies that the status has."""
-        parts, found = ("namespace", "name", "reason", "message"), self.status.get("failures")
+        parts = ("namespace", "name", "reason", "message")
         return [
             Sample(*(str(one.get(part) or "") for part in parts))
-            for one in (found if isinstance(found, list) else ())
-            if isinstance(one, Mapping)
+            for one in _maps(self.status.get("failures"))
         ]
 
     @cached_property
@@ -200,6 +219,12 @@ class RuleView:
         warning = self.condition(ConditionType.CERTIFICATE_EXPIRING)
         is_warned = warning.get("status") == ConditionStatus.TRUE
         return rows.trouble(self.body) or (str(warning.get("message") or "") if is_warned else "")
+
+
+def number_of(view: RuleView, part: str) -> int:
+    """A number of the status, such as ``targets``; 0 where it isn't one."""
+    found = view.stored.get(part)
+    return found if isinstance(found, int) and found > 0 else 0
 
 
 def rule_kind(body: Body) -> str:
@@ -273,10 +298,7 @@ _STATES = {
 def describe_rule(view: RuleView) -> Iterator[Detail]:
     """The parts about a rule."""
     yield from rows.describe_head(view.body, view.now, view.state)
-    if isinstance(view.spec, RuleSpec):
-        yield from _describe_spec(view.spec, view.body)
-    else:
-        yield Detail("Invalid", view.spec)
+    yield from describe_settings(view)
     counts = view.counts
     parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
     if others := counts.satisfied:
@@ -286,7 +308,7 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
         yield Detail("Made from", view.composed_of)
     synced = view.status.get("lastSyncTime")
     yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
-    yield from _describe_unused(view.status)
+    yield from describe_unused(view.status)
     for line in certificate_lines(view):
         yield Detail("Certificate", line)
     for line in rollout_lines(view):
@@ -297,18 +319,28 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
         yield Detail(f"Failures{of}", below=list(failure_lines(failures)))
 
 
-def _describe_unused(status: Body) -> Iterator[Detail]:
+def describe_unused(status: Body) -> Iterator[Detail]:
     """What isn't in the copies, of the sources and of the template."""
-    for lost in status.get("overridden") or ():
+    for lost in _maps(status.get("overridden")):
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield Detail("Not used", f"{lost.get('source')}: {used}")
-    for unused in status.get("passedOver") or ():
+    for unused in _maps(status.get("passedOver")):
         yield Detail("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
-    if dropped := status.get("droppedFields"):
-        yield Detail("Dropped", f"{', '.join(map(str, dropped))} (unknown to the API server)")
+    if dropped := read_dropped(status):
+        yield Detail("Dropped", f"{', '.join(dropped)} (unknown to the API server)")
 
 
-def _describe_spec(spec: RuleSpec, body: Body) -> Iterator[Detail]:
+def _maps(found: object) -> Iterator[Body]:
+    """The items of a list that are maps: a status may have any shape where its schema is absent."""
+    yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
+
+
+def describe_settings(view: RuleView) -> Iterator[Detail]:
+    """Its spec, or the fault of that."""
+    spec = view.spec
+    if isinstance(spec, InvalidSpec):
+        yield Detail("Invalid", spec)
+        return
     if spec.legacy:
         yield Detail("Form", "old (ruleType)")
     if spec.source:
@@ -325,7 +357,7 @@ def _describe_spec(spec: RuleSpec, body: Body) -> Iterator[Detail]:
     if spec.rollout:
         yield Detail("Rollout", describe_rollout(spec.rollout))
     if spec.suspend:
-        yield Detail("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
+        yield Detail("Suspended", f"yes; {hint_about('resume', 'rule', view.body)}")
 
 
 def _targets(targets: Any) -> str:
@@ -384,10 +416,11 @@ def is_expired(view: RuleView) -> bool:
 
 def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:
     """The certificates of all rules that expire first."""
-    return heapq.nsmallest(most, (row for view in views for row in _certificate_rows(view)))
+    return heapq.nsmallest(most, (row for view in views for row in certificate_rows(view)))
 
 
-def _certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
+def certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
+    """The certificates in a rule's copies, the first to expire first."""
     due = warned(view.condition(ConditionType.CERTIFICATE_EXPIRING))
     for number, one in enumerate(view.certificates):
         validity = Validity.VALID

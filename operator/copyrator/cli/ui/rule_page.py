@@ -1,0 +1,420 @@
+"""A rule's page: where its copies come from and go, what fails and why, and the copies. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from copyrator.api.globs import is_wild
+from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import RuleReason, shared_message
+from copyrator.api.selectors import ANY_LABELS
+from copyrator.api.text import NAMED, count
+from copyrator.api.times import format_time
+from copyrator.cli.core.hints import hint
+from copyrator.cli.core.output import Detail, printable
+from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
+from copyrator.cli.ui.parts import segment
+from copyrator.cli.view import rows
+from copyrator.cli.view.copies import CopyFilter, CopyGroup, CopyRow, RuleCopies
+from copyrator.cli.view.overview import OverviewRow, Snapshot, rule_row
+from copyrator.cli.view.rule import (
+    CertificateRow,
+    RuleView,
+    certificate_rows,
+    describe_settings,
+    describe_unused,
+    group_failures,
+    number_of,
+    remedy_of,
+    rollout_progress,
+    rule_kind,
+)
+
+SOURCES: Final = 5
+"""Sources that the drawing shows one by one."""
+CONDITIONS: Final = 20
+"""Conditions that are shown: the operator writes fewer."""
+TIME_WIDTH: Final = 280
+"""Pixels of a line of time."""
+TICKS: Final = (("now", 0.0), ("30d", 30.0), ("90d", 90.0), ("1y", 365.0), ("5y", 1825.0))
+"""Days from now that are marked on it."""
+_MARGIN: Final = 8
+_FARTHEST: Final = 20 * 365.0
+_WIDTH: Final = 258
+_GAP: Final = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A state of copies as it is shown."""
+
+    text: str
+    tone: str
+    sign: str
+
+
+LOOKS: Final = {
+    CopyGroup.FAILED: Look("Failed", "fault", "✕"),
+    CopyGroup.CONFLICT: Look("In conflict", "fault", "✕"),
+    CopyGroup.LATER: Look("Later in the rollout", "waiting", "…"),
+    CopyGroup.PENDING: Look("Pending", "waiting", "…"),
+    CopyGroup.SYNC: Look("In sync", "good", "✓"),
+    CopyGroup.UNKNOWN: Look("Exists", "suspended", "·"),
+}
+
+
+def read_filter(query: Mapping[str, str]) -> CopyFilter:
+    """The filter of an address; what isn't one of its words counts as absent."""
+    group, page = query.get("state", ""), query.get("page", "")
+    return CopyFilter(
+        query.get("in", "").strip()[:253],
+        CopyGroup(group) if group in set(CopyGroup) else None,
+        int(page) if page.isdecimal() and len(page) < 7 else 1,
+    )
+
+
+def copies_address(place: str = "", group: CopyGroup | None = None, page: int = 1) -> str:
+    """The part of an address that `read_filter` reads."""
+    words = {"in": place, "state": group or "", "page": page if page > 1 else ""}
+    return "?" + urlencode({key: word for key, word in words.items() if word})
+
+
+def copy_page(copy: CopyRow) -> str:
+    """The address of a copy's page; empty where its name isn't known."""
+    if not (copy.namespace and copy.name) or copy.kind == "-":
+        return ""
+    return f"/copies/{segment(copy.namespace)}/{segment(copy.kind)}/{segment(copy.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures with the same reason and message."""
+
+    reason: str
+    message: str
+    remedy: str
+    copies: Sequence[CopyRow]
+
+    @property
+    def summary(self) -> str:
+        """``7 namespaces: team-a, team-b, …``."""
+        names = sorted({one.namespace for one in self.copies})
+        return f"{count(len(names), 'namespace')}: {_some(names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStep:
+    """A step of a rollout."""
+
+    text: str
+    """How many targets have the new content after it, as in the spec."""
+    state: str
+    """``done``, ``now`` or ``next``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutParts:
+    """A rollout that is in progress."""
+
+    present: str
+    """``step 2/4``."""
+    steps: Sequence[RolloutStep]
+    """Empty where the spec has none any more."""
+    until: str
+    """When the pause of the present step ends; empty while it is written, or stopped."""
+    left: str
+    """How long that is from now."""
+    stopped: str
+    """Which consumer stopped it, and why."""
+    resume: str
+    """The command that continues it then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateMark:
+    """A certificate on a line of time."""
+
+    row: CertificateRow
+    start: float
+    """Where its bar begins."""
+    end: float
+
+    @property
+    def tone(self) -> str:
+        """Of its validity."""
+        return {"expired": "fault", "valid": "good"}.get(self.row.validity, "waiting")
+
+    @property
+    def sign(self) -> str:
+        """Before its validity."""
+        return {"fault": "✕", "good": "✓"}.get(self.tone, "…")
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRow:
+    """A condition."""
+
+    type: str
+    status: str
+    reason: str
+    since: str
+    message: str
+    """Empty for Ready: that is the page's first sentence."""
+
+
+@dataclass(frozen=True)
+class RulePage:
+    """A rule as its page, or (``static``) a report shows it."""
+
+    view: RuleView
+    seen: Snapshot
+    filter: CopyFilter = field(default_factory=CopyFilter)
+    static: bool = False
+    name: str = "flow"
+    """Part of identifiers."""
+
+    @cached_property
+    def row(self) -> OverviewRow:
+        """Its row of the lists."""
+        return rule_row(self.view)
+
+    @cached_property
+    def path(self) -> str:
+        """The address of its page."""
+        return f"/rules/{segment(self.row.namespace)}/{segment(self.row.name)}"
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of its copies; a dash where it has none."""
+        return printable(rule_kind(self.view.body))
+
+    @cached_property
+    def copies(self) -> RuleCopies:
+        """Its copies."""
+        return RuleCopies(self.view, self.seen)
+
+    @property
+    def sentence(self) -> str:
+        """Its trouble, or how many copies are in sync."""
+        if self.view.trouble:
+            return printable(self.view.trouble)
+        copies = count(self.view.counts.ready, "copy", "copies")
+        targets = count(number_of(self.view, "targets"), "namespace")
+        return f"{copies} in sync in {targets}."
+
+    @property
+    def failures(self) -> list[FailureGroup]:
+        """Those that the status names, the same ones together."""
+        return [
+            FailureGroup(
+                printable(group[0].reason),
+                printable(shared_message(group[0].namespace, group[0].message)),
+                remedy_of(group[0].reason),
+                [self.copies.row_of(one) for one in group],
+            )
+            for group in group_failures(self.view.failures)
+        ]
+
+    @property
+    def unnamed(self) -> int:
+        """Failing copies that the status doesn't name."""
+        counts = self.view.counts
+        return max(counts.failed + counts.conflicts - len(self.view.failures), 0)
+
+    @property
+    def rollout(self) -> RolloutParts | None:
+        """The rollout that is in progress."""
+        spec, state = self.view.spec, self.view.rollout
+        if state is None:
+            return None
+        texts = spec.rollout.steps if isinstance(spec, RuleSpec) and spec.rollout else ()
+        steps = [
+            RolloutStep(
+                text if text.endswith("%") else count(int(text), "namespace"),
+                "now" if number == state.step else "done" if number < state.step else "next",
+            )
+            for number, text in enumerate(texts, 1)
+        ]
+        until = format_time(state.next_at) if state.next_at and not state.stopped else ""
+        stopped = ""
+        if state.stopped is not None:
+            who = state.stopped.consumer
+            stopped = printable(f"{who.kind} {who.namespace}/{who.name}: {state.stopped.message}")
+        resume = hint("rollout", "resume", "rule", self.row.shown)
+        left = rows.until(until, self.view.now)
+        return RolloutParts(rollout_progress(self.view), steps, until, left, stopped, resume)
+
+    @property
+    def certificates(self) -> list[CertificateMark]:
+        """Those in its copies on a line of time, the first to expire first."""
+
+        def place(moment: datetime) -> float:
+            return place_on_line((moment - self.view.now).total_seconds() / 86400)
+
+        return [
+            CertificateMark(
+                row, place(row.certificate.not_before), place(row.certificate.not_after)
+            )
+            for row in certificate_rows(self.view)
+        ]
+
+    @property
+    def why(self) -> str:
+        """The page that says why a namespace has no copy; empty where none is chosen."""
+        place = self.filter.place
+        if not place or is_wild(place):
+            return ""
+        return copy_page(CopyRow(place, self.kind, self.copies.name, CopyGroup.UNKNOWN))
+
+    @property
+    def drawing(self) -> Drawing:
+        """Its sources, itself, and its copies by state, from top to bottom."""
+        return draw(self)
+
+    @property
+    def details(self) -> list[Detail]:
+        """Its settings, and what of its sources isn't used."""
+        view, metadata = self.view, self.view.body["metadata"]
+        found = [Detail("Age", rows.age(metadata.get("creationTimestamp"), view.now))]
+        if "deletionTimestamp" in metadata:
+            since = rows.age(metadata["deletionTimestamp"], view.now)
+            found.append(Detail("Deleted", f"{since} ago, not removed yet"))
+        found += describe_settings(view)
+        if view.composed_of:
+            found.append(Detail("Made from", view.composed_of))
+        synced = view.status.get("lastSyncTime")
+        last = f"{rows.age(synced, view.now)} ago" if synced else "never"
+        return [*found, Detail("Last sync", last), *describe_unused(view.status)]
+
+    @property
+    def conditions(self) -> list[ConditionRow]:
+        """Its conditions."""
+
+        def text(one: Mapping[str, Any], part: str) -> str:
+            return printable(str(one.get(part) or ""))
+
+        return [
+            ConditionRow(
+                text(one, "type"),
+                text(one, "status"),
+                text(one, "reason"),
+                rows.age(one.get("lastTransitionTime"), self.view.now),
+                text(one, "message") if one["type"] != "Ready" else "",
+            )
+            for one in islice(rows.conditions_of(self.view.body).values(), CONDITIONS)
+        ]
+
+
+def place_on_line(days: float) -> float:
+    """Where so many days from now are on a line of time: logarithmic, at most 20 years ahead.
+
+    One that ends in 17 years leaves room for those of the next weeks.
+    """
+    days = min(max(days, 0.0), _FARTHEST)
+    part = math.log1p(days / 10) / math.log1p(_FARTHEST / 10)
+    return round(_MARGIN + (TIME_WIDTH - 2 * _MARGIN) * part, 1)
+
+
+def draw(page: RulePage) -> Drawing:
+    """Sources, the rule, and its copies by state, from top to bottom: fits a narrow screen."""
+    y, boxes = 0.0, []
+    is_missing = page.row.reason == RuleReason.SOURCE_NOT_FOUND
+    for texts in _sources(page):
+        boxes.append(Box(INDENT, y, _WIDTH, texts, "fault" if is_missing else ""))
+        y += boxes[-1].height + _GAP
+    rule = Box(0, y, _WIDTH + INDENT, _rule_texts(page), _tone(page.row.state))
+    arrows = [Arrow(box, rule, is_angled=True) for box in boxes]
+    boxes.append(rule)
+    y += rule.height + _GAP
+    for group, texts in _groups(page):
+        href = "" if page.static else f"{page.path}{copies_address(group=group)}#copies"
+        box = Box(INDENT, y, _WIDTH, texts, LOOKS[group].tone, href)
+        boxes.append(box)
+        arrows.append(Arrow(rule, box, is_angled=True))
+        y += box.height + _GAP
+    if boxes[-1] is rule:
+        boxes.append(Box(INDENT, y, _WIDTH, ["No copies"]))
+        arrows.append(Arrow(rule, boxes[-1], is_angled=True))
+    title = f"Sources and copies of the rule {page.row.shown}"
+    return Drawing(page.name, title, boxes, arrows)
+
+
+def _rule_texts(page: RulePage) -> list[str]:
+    spec = page.view.spec
+    makes = "renders" if isinstance(spec, RuleSpec) and spec.template else "copies"
+    return [f"Rule {page.row.name}", *([f"{makes} {page.kind}"] if page.kind != "-" else [])]
+
+
+def _sources(page: RulePage) -> Iterator[list[str]]:
+    """The texts of a box for each source; beyond SOURCES the others are one."""
+    spec = page.view.spec
+    found = list(_source_texts(page, spec)) if isinstance(spec, RuleSpec) else []
+    most = SOURCES if len(found) <= SOURCES else SOURCES - 1
+    yield from found[:most]
+    if rest := found[most:]:
+        yield [f"{len(rest)} more sources", _some([texts[0] for texts in rest])]
+
+
+def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
+    for entry in spec.sources:
+        one, optional = entry.source, ", optional" if entry.optional else ""
+        which = one.name or _labels(one.selector)
+        yield [f"{entry.alias}: {one.kind} {which}", f"in {entry.namespace}{optional}"]
+    if spec.source is None:
+        if not spec.sources:
+            yield ["Template", "without sources"]
+    elif spec.source.name:
+        for place in spec.source.namespaces:
+            yield [f"{spec.kind} {spec.source.name}", f"in {place}"]
+    else:
+        labels, where = _labels(spec.source.selector), f"in {_some(spec.source.namespaces)}"
+        number = number_of(page.view, "sources")
+        if names := _names_of_sources(page, spec, number):
+            for name in names:
+                yield [f"{spec.kind} {name}", f"{labels} {where}"]
+        else:
+            yield [count(number, spec.kind), labels, where]
+
+
+def _names_of_sources(page: RulePage, spec: RuleSpec, number: int) -> list[str]:
+    """The names of so many sources, where those of the copies tell all of them; else none."""
+    if spec.transform.name or number > SOURCES:
+        return []
+    some = islice(page.copies.found.values(), 100)
+    names = {name for found in some for _, name in islice(found, 100)}
+    return sorted(names) if len(names) == number else []
+
+
+def _groups(page: RulePage) -> Iterator[tuple[CopyGroup, list[str]]]:
+    """The states that copies are in, with their numbers and examples of namespaces."""
+    satisfied = page.view.counts.satisfied
+    for group, number in page.copies.numbers.items():
+        if not number:
+            continue
+        look = LOOKS[group]
+        texts = [f"{look.sign} {number} {look.text[0].lower()}{look.text[1:]}"]
+        if places := page.copies.namespaces(group):
+            texts.append(_some([printable(place) for place in sorted(places)]))
+        if group is CopyGroup.SYNC and satisfied:
+            texts.append(f"{satisfied} not created by the operator")
+        yield group, texts
+
+
+def _some(names: Sequence[str]) -> str:
+    """``team-a, team-b, …``."""
+    return ", ".join([*names[:NAMED], *(["…"] if len(names) > NAMED else [])])
+
+
+def _labels(selector: Any) -> str:
+    return f"with {(selector or ANY_LABELS).to_string() or 'any labels'}"
+
+
+def _tone(state: rows.State) -> str:
+    return {"Failing": "fault", "Waiting": "waiting", "Suspended": "suspended"}.get(state, "good")

@@ -1,0 +1,276 @@
+"""The parts of a rule's page: its drawing, rollout, certificates and failures."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.cli.view.objects_seen import rule, seen
+from tests.unit.cli.view.test_copies import NOW, TEAMS, copies_of, failure, running
+
+from copyrator.api.keys import ObjectName
+from copyrator.api.times import format_time
+from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.rule_page import (
+    TIME_WIDTH,
+    RulePage,
+    copies_address,
+    place_on_line,
+    read_filter,
+)
+from copyrator.cli.view.copies import CopyFilter, CopyGroup
+from copyrator.cli.view.overview import SeenCopies, Snapshot
+from copyrator.cli.view.rule import RuleView
+
+PAGES = Pages(cluster="c", user="ann")
+"""Made once: its templates are compiled when they are used first."""
+PHONE = 360 - 2 * 16 - 2 * 16 - 2
+"""Pixels of a panel's inside on the narrowest screen."""
+
+
+def page_of(body: dict[str, Any], known: Snapshot | None = None, **more: Any) -> RulePage:
+    return RulePage(RuleView(body, NOW), known or seen(body), **more)
+
+
+def render(page: RulePage) -> str:
+    values = {"title": "t", "here": "", "seen": page.seen, "events": [], "actions": ()}
+    return PAGES.page("rule.html", fragment=True, rule=page, **values)
+
+
+def texts_of(page: RulePage) -> list[list[str]]:
+    return [list(box.texts) for box in page.drawing.boxes]
+
+
+def test_a_source_its_rule_and_the_copies_by_state_are_drawn_from_top_to_bottom() -> None:
+    counts = {"desired": 8, "ready": 5, "satisfied": 2, "failed": 2, "conflicts": 1}
+    samples = [failure("team-b"), failure("team-c"), failure("team-d", "Conflict")]
+    body = rule("r", "False", "X", targets=8, sources=1, copies=counts, failures=samples)
+    copies = copies_of(body, TEAMS)
+    page = page_of(body, copies.seen)
+    assert texts_of(page) == [
+        ["Secret s", "in infra"],
+        ["Rule r", "copies Secret"],
+        ["✕ 2 failed", "team-b, team-c"],
+        ["✕ 1 in conflict", "team-d"],
+        ["✓ 5 in sync", "team-a, team-e, …", "2 not created by the operator"],
+    ]
+    drawing = page.drawing
+    assert [box.tone for box in drawing.boxes] == ["", "fault", "fault", "fault", "good"]
+    assert [box.y for box in drawing.boxes] == sorted(box.y for box in drawing.boxes)
+    assert drawing.boxes[2].href == "/rules/infra/r?state=failed#copies"
+    assert len(drawing.arrows) == 4
+    assert drawing.width <= PHONE
+
+
+def test_a_report_leads_nowhere() -> None:
+    body = rule("r", targets=1, copies={"desired": 1, "ready": 1})
+    assert not any(box.href for box in page_of(body, static=True).drawing.boxes)
+
+
+@pytest.mark.parametrize("number", [1, 5, 6, 20])
+def test_more_than_five_sources_are_drawn_as_four_and_a_number(number: int) -> None:
+    entries = [
+        {"as": f"s{index}", "kind": "Secret", "namespace": "infra", "name": f"n{index}"}
+        for index in range(number)
+    ]
+    body = rule("r")
+    template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
+    body["spec"] = {"template": template, "sources": entries}
+    sources = texts_of(page_of(body))[:-2]
+    assert sources[0] == ["s0: Secret n0", "in infra"]
+    assert len(sources) == min(number, 5)
+    if number > 5:
+        assert sources[-1] == [
+            f"{number - 4} more sources",
+            "s4: Secret n4, s5: Secret n5" + (", …" if number > 6 else ""),
+        ]
+
+
+def test_what_a_selector_found_is_named_where_the_copies_tell_it() -> None:
+    found = SeenCopies()
+    for name in ("a", "b"):
+        found.add("infra/r", "Secret", ObjectName("team-a", name))
+    body = rule("r", sources=2)
+    selector = {"matchLabels": {"copy": "yes"}}
+    body["spec"] = {"source": {"kind": "Secret", "namespace": "infra", "selector": selector}}
+    labels = "with copy=yes in infra"
+    assert texts_of(page_of(body, seen(body, copies=found)))[:2] == [
+        ["Secret a", labels],
+        ["Secret b", labels],
+    ]
+    body["status"]["sources"] = 700
+    assert texts_of(page_of(body, seen(body, copies=found)))[0] == [
+        "700 Secrets",
+        "with copy=yes",
+        "in infra",
+    ]
+
+
+def test_a_rule_without_copies_says_so() -> None:
+    assert texts_of(page_of(rule("r")))[-1] == ["No copies"]
+
+
+def test_the_steps_of_a_rollout_and_until_when_it_is_paused() -> None:
+    found = page_of(running(step=2, nextAt=format_time(NOW + timedelta(seconds=90)))).rollout
+    assert found is not None
+    assert [(step.text, step.state) for step in found.steps] == [
+        ("1 namespace", "done"),
+        ("50%", "now"),
+        ("100%", "next"),
+    ]
+    assert (found.present, found.until, found.left) == (
+        "step 2/3",
+        "2026-01-02T12:01:30Z",
+        "in 90s",
+    )
+    assert found.stopped == ""
+
+
+def test_who_stopped_a_rollout_and_what_continues_it() -> None:
+    who = {"namespace": "team-a", "kind": "Deployment", "name": "web", "message": "\x1b[2J0/1"}
+    found = page_of(running(step=1, stopped=who, nextAt=format_time(NOW))).rollout
+    assert found is not None
+    assert found.stopped == "Deployment team-a/web: \\x1b[2J0/1"
+    assert found.until == ""
+    assert found.resume == "copyrator rollout resume rule infra/r"
+    assert "copyrator rollout resume rule infra/r" in render(page_of(running(step=1, stopped=who)))
+
+
+def test_a_rollout_that_the_spec_has_no_more_has_no_steps() -> None:
+    body = running(step=2)
+    del body["spec"]["rollout"]
+    found = page_of(body).rollout
+    assert found is not None
+    assert (found.present, found.steps) == ("step 2/3", [])
+
+
+def test_a_line_of_time_leaves_room_for_the_next_weeks() -> None:
+    assert place_on_line(-5) == place_on_line(0) == 8
+    assert place_on_line(30) - place_on_line(0) > TIME_WIDTH / 6
+    assert place_on_line(365) < place_on_line(17 * 365) < TIME_WIDTH
+    assert place_on_line(1e9) == TIME_WIDTH - 8
+
+
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False))
+def test_a_later_end_is_never_drawn_before_an_earlier_one(one: float, other: float) -> None:
+    first, last = sorted((one, other))
+    assert 8 <= place_on_line(first) <= place_on_line(last) <= TIME_WIDTH - 8
+
+
+def test_certificates_by_their_end_with_their_validity() -> None:
+    def ends(days: float) -> dict[str, str]:
+        when = format_time(NOW + timedelta(days=days))
+        return {"source": f"infra/c{days}", "key": "tls.crt", "notAfter": when}
+
+    body = rule("r", certificates=[ends(6000), ends(-1), ends(9)])
+    marks = page_of(body).certificates
+    assert [mark.sign for mark in marks] == ["✕", "✓", "✓"]
+    assert marks[0].end == 8
+    assert marks[1].end < marks[2].end
+    text = render(page_of(body))
+    assert text.count("<circle") == 3
+    assert "(in 9d)" in text
+
+
+def test_failures_are_grouped_with_their_remedy_and_lead_to_their_copies() -> None:
+    samples = [failure(team) for team in TEAMS[:3]] + [failure("team-h", "Conflict")]
+    counts = {"desired": 30, "failed": 29, "conflicts": 1}
+    body = rule("r", "False", failures=samples, copies=counts)
+    page = page_of(body)
+    many, one = page.failures
+    assert many.summary == "3 namespaces: team-a, team-b, …"
+    assert "copyrator doctor" in many.remedy
+    assert one.remedy == ""
+    text = render(page)
+    assert '<details id="flow-failure-1"><summary>3 namespaces: team-a, team-b, …' in text
+    assert 'href="/copies/team-h/Secret/s">team-h/s</a>' in text
+    assert "26 more fail" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({}, CopyFilter()),
+        (
+            {"in": " team-a ", "state": "failed", "page": "2"},
+            CopyFilter("team-a", CopyGroup.FAILED, 2),
+        ),
+        ({"state": "Failed", "page": "-1"}, CopyFilter()),
+        ({"page": "1234567"}, CopyFilter()),
+        ({"page": "²"}, CopyFilter()),
+    ],
+)
+def test_an_address_is_read_as_far_as_it_has_known_words(
+    query: dict[str, str], wanted: CopyFilter
+) -> None:
+    assert read_filter(query) == wanted
+
+
+@given(
+    st.text(max_size=20).map(str.strip), st.sampled_from([None, *CopyGroup]), st.integers(1, 999)
+)
+def test_an_address_is_read_as_it_was_written(
+    place: str, group: CopyGroup | None, page: int
+) -> None:
+    written = copies_address(place, group, page).removeprefix("?")
+    assert read_filter(dict(parse_qsl(written))) == CopyFilter(place, group, page)
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+    max_leaves=6,
+)
+PARTS = (
+    *("conditions", "copies", "failures", "rollout", "certificates", "sources", "targets"),
+    *("composedOf", "lastSyncTime", "overridden", "passedOver", "droppedFields"),
+)
+
+
+@given(st.dictionaries(st.sampled_from(PARTS), JUNK) | JUNK)
+def test_a_status_of_any_shape_is_shown(status: object) -> None:
+    body = {**rule("r"), "status": status}
+    assert "Rule infra/r" in render(page_of(body))
+
+
+@given(JUNK | st.dictionaries(st.sampled_from(["source", "template", "sources", "rollout"]), JUNK))
+def test_a_spec_of_any_shape_is_shown(spec: object) -> None:
+    body = {**rule("r"), "spec": spec}
+    assert "Rule infra/r" in render(page_of(body))
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=80))
+def test_what_others_wrote_is_text(place: str, name: str, message: str) -> None:
+    marked = f"<b>{message}</b>\x1b[31m"
+    samples = [{"namespace": place, "name": name, "reason": marked, "message": marked}]
+    body = rule("r", "False", marked, message=marked, failures=samples, copies={"failed": 1})
+    text = render(page_of(body))
+    assert f"<b>{message}" not in text
+    assert "\x1b" not in text
+
+
+def test_a_long_message_is_folded() -> None:
+    body = rule("r", "False", "X", message="x" * 65536)
+    text = render(page_of(body))
+    assert '<details id="sentence">' in text
+    assert "x" * 65536 in text
+
+
+def test_a_page_with_a_thousand_targets_has_no_more_than_a_few_boxes() -> None:
+    found = SeenCopies()
+    for number in range(1000):
+        found.add("infra/r", "Secret", ObjectName(f"team-{number}", "s"))
+    body = rule("r", targets=1000, sources=1, copies={"desired": 1000, "ready": 1000})
+    page = page_of(body, seen(body, copies=found))
+    assert len(page.drawing.boxes) == 3
+    assert page.drawing.height < 200
+    assert "100 of 1000" in render(page)
+
+
+def test_why_there_is_no_copy_in_a_namespace_is_a_link_away() -> None:
+    body = rule("r", targets=1, copies={"desired": 1, "ready": 1})
+    text = render(page_of(body, filter=CopyFilter("elsewhere")))
+    assert 'href="/copies/elsewhere/Secret/s">why?</a>' in text
+    assert "why?" not in render(page_of(body, filter=CopyFilter("else*")))
