@@ -115,16 +115,23 @@ def read_events(log: Path, since: int = 0) -> list[AuditEvent]:
 
 
 def _read(log: Path, since: int, end: int) -> tuple[list[AuditEvent], set[str]]:
-    """The requests since a place, and the writes that came before another and aren't done."""
+    """The requests since a place, and the writes that came before another and aren't done.
+
+    A write's effect may be seen, and the place be taken, before its last line: it came before that.
+    """
     seen: set[str] = set()
+    came: set[str] = set()
     waiting: set[str] = set()
     events = []
     oldest = time.time() - WRITE_SECONDS
     for place, entry in _entries(log, since):
         request = entry["auditID"]
         if entry["stage"] == "RequestReceived":
+            came.add(request)
             if place < end and _seconds(entry["stageTimestamp"]) > oldest:
                 waiting.add(request)
+        elif entry["verb"] in WRITE_VERBS and request not in came:
+            continue
         elif request not in seen:  # a watch is logged when it begins and when it ends
             seen.add(request)
             events.append(_event(entry))

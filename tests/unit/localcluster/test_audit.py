@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.audit import Requests, offset, read_events
+from localcluster.audit import WRITE_VERBS, Requests, offset, read_events
 
 
 def entry(number: int, verb: str, resource: str = "secrets", **more: Any) -> dict[str, Any]:
@@ -33,8 +33,12 @@ def log(tmp_path: Path) -> Path:
 
 
 def write(log: Path, *entries: dict[str, Any]) -> None:
+    """Of a write there is a line when it comes, too."""
     with log.open("a") as lines:
-        lines.writelines(json.dumps(one) + "\n" for one in entries)
+        for one in entries:
+            if one["verb"] in WRITE_VERBS:
+                lines.write(json.dumps({**one, "stage": "RequestReceived"}) + "\n")
+            lines.write(json.dumps(one) + "\n")
 
 
 def test_a_watch_that_began_and_ended_is_one_request(log: Path) -> None:
@@ -55,6 +59,18 @@ def test_only_what_came_since_is_read(log: Path) -> None:
     assert len(requests.writes()) == 2
     assert len(requests.all(resource="configmaps", verb="update")) == 1
     assert requests.all(user="someone") == []
+
+
+def test_a_write_that_came_before_is_not_counted_where_its_last_line_is_late(log: Path) -> None:
+    """What it did may be seen before that line."""
+    write(log, received(1, datetime.now(UTC)))
+    requests = Requests(log, offset(log))
+    write(log, entry(2, "update"))
+    with log.open("a") as lines:
+        lines.write(json.dumps(entry(1, "update")) + "\n")
+    write(log, entry(3, "get"))
+
+    assert [event.verb for event in requests.all()] == ["update", "get"]
 
 
 def test_an_impersonated_user_is_the_user(log: Path) -> None:
