@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.component.bundles.approvals import condition
+from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -56,10 +56,10 @@ async def test_a_deploy_that_runs_when_the_window_closes_goes_on_and_its_retry_w
     ends = cluster.ends
     cluster.ends = None
     bundle(version="1.*", windows=OFFICE_HOURS, retry={"limit": 3, "backoff": "1s"})
-    ahead = ahead_of(MONDAY + timedelta(minutes=59, seconds=58))
-    await run(ahead=ahead, timer_interval=1.0)
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(minutes=58)), timer_interval=1.0)
     await eventually(cluster.jobs)
-    await eventually(lambda: datetime.now(UTC) + ahead > MONDAY + timedelta(hours=1))
+    operator.let_pass(timedelta(minutes=3))
+    await idle(operator)
     assert cluster.reason() == "Deploying"
     cluster.end_job(cluster.runs[0], 1, "Error: no")
     await eventually(lambda: cluster.reason() == "OutsideWindow")
