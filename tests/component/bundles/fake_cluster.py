@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -22,6 +22,9 @@ from tests.component.kube.fake_api import (
     verb_of,
 )
 
+from copyrator.api.drift import DEFAULT_DRIFT_INTERVAL
+from copyrator.bundles.version.rhythm import check_rhythm
+
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {
     "bundles": "apis/operator.werf.dev/v1",
@@ -31,6 +34,9 @@ GROUPS = {
     "daemonsets": "apis/apps/v1",
 }
 TEAM = "team"
+CHECK_INTERVALS = (DEFAULT_DRIFT_INTERVAL, 900.0)
+"""Seconds between two checks for drift, of tests."""
+NO_CHECK = timedelta(minutes=5)
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 OTHERS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 LOCAL_REVIEWS = "/localsubjectaccessreviews"
@@ -220,6 +226,17 @@ class BundleCluster(FakeCluster):
 
     def bundle_writes(self) -> int:
         return sum(seen.verb in WRITES and "/bundles/" in seen.path for seen in self.seen)
+
+    def make_uid(self, path: str) -> str:
+        """One of a Bundle that isn't due for a regular check for drift while a test runs.
+
+        The times of these follow from it: by chance one would be within the next seconds.
+        """
+        uid, now = super().make_uid(path), datetime.now(UTC)
+        times = (check_rhythm(uid, seconds).after(now) for seconds in CHECK_INTERVALS)
+        if "/bundles/" in path and min(times) - now < NO_CHECK:
+            return self.make_uid(path)
+        return uid
 
     # --- the server's side ---
 

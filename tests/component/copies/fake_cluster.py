@@ -67,7 +67,7 @@ class FakeCluster(FakeApi):
         before = old["metadata"] if old else {}
         for key in SERVER_METADATA:
             metadata.pop(key, None)
-        metadata["uid"] = before.get("uid") or str(uuid.uuid4())
+        metadata["uid"] = before.get("uid") or self.make_uid(path)
         metadata["creationTimestamp"] = before.get("creationTimestamp") or self.created
         for key in ("generation", "deletionTimestamp"):
             if key in before:
@@ -82,6 +82,10 @@ class FakeCluster(FakeApi):
             return new
         self._store("MODIFIED" if old else "ADDED", path, new)
         return self.objects[path]
+
+    def make_uid(self, path: str) -> str:
+        """The uid of a new object at a path."""
+        return str(uuid.uuid4())
 
     def drop(self, path: str) -> None:
         """Delete as the API does: finalizers hold the object."""
