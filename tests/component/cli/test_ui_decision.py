@@ -156,7 +156,7 @@ async def test_what_is_decided_is_shown_with_both_buttons(opened, shown, verb):
 async def test_risky_operations_come_first_then_those_whose_contents_are_hidden(opened, shown):
     shown(waiting())
     _, text, _ = await opened.get(PATH)
-    found = plain(text).partition("3 operations, 1 risky")[2]
+    found = plain(text).partition("3 operations, 1 risky.")[2]
     names = (
         "StatefulSet/db apps ! risky +0 \N{MINUS SIGN}1",
         "Secret/creds … contents hidden +6 \N{MINUS SIGN}0",

@@ -45,6 +45,8 @@ ALL_LINES: Final = 3000
 """Lines of all diffs of a page."""
 LINE: Final = 1000
 """Characters of a line that are shown."""
+GROUPED: Final = 10
+"""Operations above which it is said how many there are of each type and kind."""
 OPENED: Final = 5
 """Risky operations whose diff is shown unasked, if it isn't longer than as many lines:"""
 OPENED_LINES: Final = 40
@@ -88,11 +90,13 @@ class OperationView:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DecisionChoice:
     """A decision that can be taken."""
 
     verb: str
     button: str
+    look: str
+    """The button's class."""
     effect: str
     command: str
 
@@ -171,7 +175,7 @@ def _state(view: BundleView, plan: PlanStatus) -> str:
     return f"it waits for your decision{ends}"
 
 
-def choices(view: BundleView) -> Iterator[Choice]:
+def choices(view: BundleView) -> Iterator[DecisionChoice]:
     """The decisions that can be taken about a plan now."""
     plan, deployed = view.status.plan, view.status.deployed.version
     kept = f"{said(deployed)} stays deployed" if deployed else "nothing is deployed"
@@ -183,7 +187,9 @@ def choices(view: BundleView) -> Iterator[Choice]:
         if _is_open(choice, view):
             again = " after all" if plan.decision is not None else ""
             command = view.hint(choice.verb, said(plan.id))
-            yield Choice(choice.verb, f"{choice.verb.capitalize()}{again}", effect, command)
+            button = f"{choice.verb.capitalize()}{again}"
+            look = "primary" if choice is APPROVE else "danger"
+            yield DecisionChoice(choice.verb, button, look, effect, command)
 
 
 def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
@@ -229,7 +235,9 @@ def _approval(entry: HistoryEntry, view: BundleView) -> str:
 
 
 def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]]:
-    """How many operations there are of each type and kind, the most first."""
+    """How many operations there are of each type and kind, the most first; none of a few."""
+    if len(operations) <= GROUPED:
+        return []
     found = Counter((_WORDS[one.operation.type], _kind(one.operation)) for one in operations)
     return [(word, kind, number) for (word, kind), number in found.most_common(OPERATIONS)]
 
