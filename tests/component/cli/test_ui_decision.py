@@ -300,7 +300,7 @@ async def test_a_decision_names_the_shown_plan_and_leads_to_the_live_bundle(
 @pytest.mark.parametrize(
     ("meanwhile", "refused", "buttons"),
     [
-        (waiting(id=OTHER), f"has the plan {OTHER}, not {MINE}", ["approve", "reject"]),
+        (waiting(id=OTHER), f"has another plan now, {OTHER}; check", ["approve", "reject"]),
         (waiting(decision="Approved", by="bob"), "was approved by bob already", ["reject"]),
         (waiting(decision="Rejected", by="bob"), "is rejected now, which it wasn't", ["approve"]),
         (

@@ -95,6 +95,8 @@ async def decide(
     now = ShownPlan.of(body)
     if now.uid != seen.uid:
         raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
+    if now.id and now.id != seen.id:
+        raise Fault(f"{shown(WHAT, body)} has another plan now, {said(now.id)}; check that one")
     check_open(choice.decision, BundleView(body, datetime.now(UTC)), seen.id)
     if now.decision != seen.decision:
         was = now.decision.lower() or "not decided"

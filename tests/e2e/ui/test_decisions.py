@@ -1,0 +1,106 @@
+"""A plan that is read and decided on its page in a real browser, and what the operator does."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.e2e.cli.conftest import ROOT, Stage
+from tests.e2e.installation import BUNDLES
+from tests.e2e.operator_process import until
+from tests.e2e.ui.conftest import SHOWN, Tab
+
+from localcluster.bundle import push
+
+CONFLICT = "the server responded with a status of 409"
+
+
+@pytest.fixture
+def planned(stage: Stage, word: str) -> str:
+    """A Bundle whose first plan waits."""
+    release(stage, word, "1.0.0")
+    spec = {
+        "registry": stage.cluster.registry,
+        "repo": repository(stage, word),
+        "version": "1.*",
+        "insecure": True,
+        "approval": {"mode": "Always"},
+    }
+    stage.apply(
+        {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": word, "namespace": stage.apps},
+            "spec": spec,
+        }
+    )
+    stage.wait_reason(BUNDLES.format(stage.apps), word, "AwaitingApproval")
+    return word
+
+
+def repository(stage: Stage, name: str) -> str:
+    return f"team/{stage.apps}-{name}"
+
+
+def release(stage: Stage, name: str, tag: str) -> None:
+    chart = ROOT / "examples" / "charts" / "hello"
+    push(chart, stage.cluster.registry, repository(stage, name), tag)
+
+
+def status(stage: Stage, name: str) -> dict[str, Any]:
+    return stage.api.get(f"{BUNDLES.format(stage.apps)}/{name}").get("status") or {}
+
+
+async def test_a_plan_is_read_approved_and_its_deploy_is_seen(
+    stage: Stage, planned: str, tab: Tab
+) -> None:
+    place = f"{stage.apps}/{planned}"
+    plan = status(stage, planned)["plan"]["id"]
+    await tab.go(f"/bundles/{place}")
+    await tab.page.get_by_role("link", name="Review the plan").click()
+    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object; it waits for your decision")
+    operation = tab.page.locator("#operation-1")
+    assert not await operation.locator("pre").is_visible()
+    await tab.page.locator("#operation-1-head").focus()
+    await tab.page.keyboard.press("Enter")
+    added = operation.locator(".added").filter(has_text="version: 1.0.0")
+    await added.wait_for(timeout=SHOWN)
+    assert (await added.inner_text()).startswith("+ ")
+    for width in (1280, 360):
+        await tab.page.set_viewport_size({"width": width, "height": 800})
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    await tab.page.locator("#approve").focus()
+    await tab.page.keyboard.press("Enter")
+    await tab.page.wait_for_url(f"**/bundles/{place}")
+    notice = await tab.page.locator("#notice").inner_text()
+    assert notice == f"You approved plan {plan}; it is deployed as soon as its other gates pass."
+    await tab.page.evaluate("window.kept = true")
+    await tab.shows("✓ Ready")
+    assert await tab.page.evaluate("window.kept")  # not loaded again
+    found = status(stage, planned)
+    assert (found["deployed"]["version"], found["history"][0]["plan"]) == ("1.0.0", plan)
+    await tab.go(f"/bundles/{place}/plan")
+    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object; it was approved by admin")
+    assert tab.faults == []
+
+
+async def test_a_plan_that_was_replaced_while_its_page_was_open_is_refused_and_the_new_one_shown(
+    stage: Stage, planned: str, tab: Tab
+) -> None:
+    place = f"{stage.apps}/{planned}"
+    old = status(stage, planned)["plan"]["id"]
+    await tab.go(f"/do/approve/bundles/{place}")
+    await tab.shows(f"Plan {old} of 1.0.0")
+    release(stage, planned, "1.1.0")
+    await asyncio.to_thread(stage.types, f"plan bundle {place} --refresh", code=2)
+    until(lambda: status(stage, planned)["plan"].get("version") == "1.1.0", "it is replaced")
+    new = status(stage, planned)["plan"]["id"]
+    await tab.page.locator("#approve").click()
+    await tab.shows(f"Plan {new} of 1.1.0 would")
+    assert f"another plan now, {new}" in await tab.page.locator("#refused").inner_text()
+    body = stage.api.get(f"{BUNDLES.format(stage.apps)}/{planned}")
+    assert "operator.werf.dev/approved-plan" not in (body["metadata"].get("annotations") or {})
+    assert all(CONFLICT in fault for fault in tab.faults)
+    await tab.page.locator("#reject").click()
+    await tab.page.wait_for_url(f"**/bundles/{place}")
+    until(lambda: status(stage, planned)["plan"].get("decision") == "Rejected", "it is rejected")
+    assert "deployed" not in status(stage, planned)
