@@ -1,16 +1,26 @@
 """A plan that is read and decided on its page in a real browser, and what the operator does."""
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from playwright.async_api import BrowserContext
 from tests.e2e.cli.conftest import ROOT, Stage
+from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import BUNDLES
 from tests.e2e.operator_process import until
-from tests.e2e.ui.conftest import SHOWN, Tab
+from tests.e2e.ui.conftest import SHOWN, Tab, opened
 
 from localcluster.bundle import push
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
+DECIDE = {
+    "apiGroups": ["operator.werf.dev"],
+    "resources": ["bundles"],
+    "verbs": ["get", "list", "watch", "patch", "approve"],
+}
 CONFLICT = "the server responded with a status of 409"
 
 
@@ -104,3 +114,38 @@ async def test_a_plan_that_was_replaced_while_its_page_was_open_is_refused_and_t
     await tab.page.wait_for_url(f"**/bundles/{place}")
     until(lambda: status(stage, planned)["plan"].get("decision") == "Rejected", "it is rejected")
     assert "deployed" not in status(stage, planned)
+
+
+@pytest.fixture
+def approver(stage: Stage, word: str) -> Iterator[Stage]:
+    """A user who may decide about Bundles of their namespace, and not read Jobs or logs."""
+    base, user = RBAC.format(stage.apps), f"user-{word}"
+    group = "rbac.authorization.k8s.io"
+    stage.api.create(f"{base}/roles", {"metadata": {"name": word}, "rules": [DECIDE]})
+    binding = {
+        "metadata": {"name": word},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": word},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    stage.api.create(f"{base}/rolebindings", binding)
+    yield replace(stage, admin=stage.cluster.kubeconfig_for_user(user, []))
+    for kind in ("rolebindings", "roles"):
+        stage.api.delete(f"{base}/{kind}/{word}")
+
+
+async def test_without_the_permission_to_read_logs_the_page_says_so_and_decides_all_the_same(
+    stage: Stage, approver: Stage, planned: str, context: BrowserContext
+) -> None:
+    place = f"{stage.apps}/{planned}"
+    with serving(approver, "-n", stage.apps) as url:
+        tab = await opened(context, url)
+        await tab.go(f"/do/approve/bundles/{place}")
+        await tab.shows("of 1.0.0 would create 1 object; it waits for your decision")
+        unseen = await tab.page.locator("#unseen").inner_text()
+        assert "Its operations and the diff aren't shown: " in unseen
+        assert "ask an administrator for this permission" in unseen
+        await tab.page.locator("#reject").click()
+        await tab.page.wait_for_url(f"**/bundles/{place}")
+        assert "You rejected plan" in await tab.page.locator("#notice").inner_text()
+    until(lambda: status(stage, planned)["plan"].get("decision") == "Rejected", "it is rejected")
+    assert status(stage, planned)["plan"]["by"] == f"user-{planned}"

@@ -163,7 +163,7 @@ def describe_plan_effect(view: BundleView) -> str:
 def _state(view: BundleView, plan: PlanStatus) -> str:
     if plan.decision is not None:
         by = f" by {said(plan.by)}" if plan.by else ""
-        done = ", and deployed" if is_spent(view.status) else ""
+        done = ", and its deploy has begun" if is_spent(view.status) else ""
         return f"it was {said(plan.decision).lower()}{by} {rows.age(plan.at, view.now)} ago{done}"
     if is_expired(plan, view.now):
         return (

@@ -1,0 +1,127 @@
+"""What the page of a plan says, and how much of it a page has."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from tests.unit.cli.view.objects_seen import PLAN, bundle
+
+from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.cli.bundles.plan import PlanView
+from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.ui.decision_page import (
+    ALL_LINES,
+    LINES,
+    choices,
+    decision_values,
+    describe_plan_effect,
+)
+from copyrator.cli.view.bundle import BundleView
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+WAITS = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval", "message": "look"}
+
+
+def view(plan: Any = None, **status: Any) -> BundleView:
+    status = {"conditions": [WAITS], "plan": PLAN | (plan or {}), **status}
+    return BundleView(bundle("shop", **status), NOW)
+
+
+def updates(number: int, lines: int, kind: str = "ConfigMap") -> PlanLog:
+    names = [f"a{one:04}" for one in range(number)]
+    operations = tuple(Operation(OperationType.UPDATE, "", "", kind, name) for name in names)
+    frame = "┌ Update {0}/{1}\n{2}└ Update {0}/{1}"
+    content = "│ + x: y\n" * lines
+    return PlanLog(operations, "\n".join(frame.format(kind, name, content) for name in names))
+
+
+@pytest.mark.parametrize(
+    ("plan", "done"),
+    [
+        ({"counts": {"create": 1}}, "create 1 object"),
+        ({"counts": {"create": 2}}, "create 2 objects"),
+        ({"counts": {"update": 3, "delete": 1}}, "update 3 objects and delete 1"),
+        ({"counts": {"create": 1, "update": 2, "recreate": 11, "apply": 1}},
+         "create 1 object, update 2, recreate 11 and blindly apply 1"),
+        ({"counts": {}}, "change nothing"),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_what_the_deploy_would_do(plan, done):
+    sentence = f"Plan {'a' * 32} of 1.2.0 would {done}; it waits for your decision, and expires in"
+    assert describe_plan_effect(view(plan)) == f"{sentence} 24h."
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "state"),
+    [
+        ({"expiresAt": None}, {}, "it waits for your decision"),
+        ({}, {"conditions": []}, "no deploy of it waits for a decision"),
+        ({"expiresAt": "2026-01-02T11:00:00Z"}, {}, "it expired 60m ago, and the operator"),
+        ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"}, {},
+         "it was approved by ann 60s ago"),
+        ({"decision": "Rejected"}, {}, "it was rejected"),
+        ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"},
+         {"attempted": {"plan": "a" * 32, "planJob": "shop-plan-1", "outcome": "Succeeded"}},
+         "it was approved by ann 60s ago, and its deploy has begun"),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_what_the_plan_waits_for(plan, status, state):
+    assert f"; {state}" in describe_plan_effect(view(plan, **status))
+
+
+def test_a_choice_says_what_happens_and_not_that_it_is_done():
+    approve, reject = choices(view(deployed={"version": "1.1.0"}))
+    assert approve.effect == "Approving deploys 1.2.0, as soon as its other gates pass."
+    assert (
+        reject.effect
+        == "After a rejection 1.1.0 stays deployed, until something else is to be deployed."
+    )
+    assert approve.command == f"copyrator approve bundle infra/shop {'a' * 32}"
+    (only,) = choices(view({"decision": "Rejected"}))
+    assert (only.verb, only.button) == ("approve", "Approve after all")
+
+
+def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():
+    found = decision_values(PlanView(view(), updates(50, LINES + 5)))
+    shown = [len(one.diff.lines) for one in found["operations"]]
+    full = ALL_LINES // LINES
+    assert shown == [LINES] * full + [0] * (50 - full)
+    assert {one.diff.left for one in found["operations"][:full]} == {5}
+    assert {one.diff.left for one in found["operations"][full:]} == {LINES + 5}
+    assert {one.diff.added for one in found["operations"]} == {LINES + 5}
+
+
+@pytest.mark.parametrize(
+    ("asked", "number", "first", "last"),
+    [(0, 1, 1, 100), (1, 1, 1, 100), (3, 3, 201, 250), (99, 3, 201, 250)],
+)
+def test_each_operation_is_on_one_page(asked, number, first, last):
+    found = decision_values(PlanView(view(), updates(250, 1)), asked)
+    numbers = [one.number for one in found["operations"]]
+    assert (found["number"], found["pages"], found["total"]) == (number, 3, 250)
+    assert (numbers[0], numbers[-1]) == (first, last)
+
+
+def test_many_operations_are_counted_by_type_and_kind_few_are_not():
+    assert decision_values(PlanView(view(), updates(10, 1)))["groups"] == []
+    assert decision_values(PlanView(view(), updates(11, 1)))["groups"] == [
+        ("update", "ConfigMap", 11)
+    ]
+
+
+def test_short_diffs_of_the_first_risky_operations_are_open():
+    risky = [f"update ::ServiceAccount:a{one:04}" for one in range(8)]
+    plan = view({"risky": risky, "riskyOperations": 8})
+    for lines, opened in ((3, [True] * 5 + [False] * 3), (41, [False] * 8), (0, [False] * 8)):
+        found = decision_values(PlanView(plan, updates(8, lines, "ServiceAccount")))
+        assert [one.is_open for one in found["operations"]] == opened
+
+
+@given(JSON, JSON, JSON)
+def test_a_forged_status_makes_no_page_fail(plan, conditions, history):
+    status = {"plan": plan, "conditions": conditions, "history": history}
+    body = bundle("shop") | {"status": status}
+    for log in (PlanLog(), updates(1, 1)):
+        assert decision_values(PlanView(BundleView(body, NOW), log))["bundle"] == "infra/shop"
