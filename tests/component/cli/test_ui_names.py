@@ -18,13 +18,14 @@ from tests.long import LONG
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.core.faults import Fault
 from copyrator.cli.get.top import rendered
 from copyrator.cli.get.why import Explanation
 from copyrator.cli.ui import server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import segment
 from copyrator.cli.view.overview import SeenCopies, overview
+from copyrator.cli.view.rule import CopyGroup
+from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict, RuleAnswer
 
 __all__ = ["opened", "page"]
 
@@ -69,13 +70,15 @@ async def test_the_link_to_a_copy_asks_about_that_copy(opened, monkeypatch, name
 
     async def answer(_target, namespace, name, kind, _home):
         asked.append((namespace, kind, name))
-        return Explanation([f"about {name}"], {})
-
-    async def find_copy(*_):
-        raise Fault("there is none")
+        verdict = CopyVerdict(f"about {name}", CopyGroup.SYNC)
+        said = [RuleAnswer(f"infra/r{number}", f"requires {name}") for number in range(3)]
+        metadata = {"namespace": namespace, "name": name, "uid": "u"}
+        about = CopyAnswer(
+            kind, namespace, name, metadata, "infra/r", verdict, first=said[0], others=said[1:]
+        )
+        return Explanation([], {}, copy=about)
 
     monkeypatch.setattr(server.why, "answer", answer)
-    monkeypatch.setattr(server, "find_copy", find_copy)
     copies = SeenCopies()
     copies.add("infra/r", "Role", ObjectName("team-a", name))
     opened.server.live.now = seen(rule("r"), copies=copies)

@@ -221,7 +221,7 @@ async def state_of(
             owner = rows.annotation(body, names.ANN_RULE)
             if hidden := dry_run.hidden(owner):
                 return CopyState(hidden)
-            return CopyState(await verdict_of(asked), composed_of(asked))
+            return CopyState((await verdict_of(asked)).text, composed_of(asked))
     except (errors.Forbidden, Fault) as error:
         return CopyState(f"unknown: {error}")
 
@@ -234,13 +234,18 @@ def describe_copy(body: Body, state: CopyState, now: datetime) -> Iterator[Detai
     source = rows.annotation(body, names.ANN_SOURCE)
     made_of = state.composed_of or "none: the rule's template"
     yield Detail("Source", source if source != "-" else made_of)
+    yield from describe_writes(body, now)
+    yield Detail("State", state.text)
+
+
+def describe_writes(body: Body, now: datetime) -> Iterator[Detail]:
+    """When it was created and written, and by whom else."""
     yield Detail("Age", rows.age(body["metadata"].get("creationTimestamp"), now))
     written = _writers(body)
     if ours := written.pop(names.FIELD_MANAGER, None):
         yield Detail("Written", f"{rows.age(ours, now)} ago")
     for manager, time in sorted(written.items()):
         yield Detail("Managers", f"{manager}, {rows.age(time, now)} ago")
-    yield Detail("State", state.text)
 
 
 def _writers(body: Body) -> dict[str, str]:

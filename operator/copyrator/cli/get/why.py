@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from copyrator.cli.bundles.plan_log import Body
     from copyrator.cli.rules.dry_run import Actor, DryRun
     from copyrator.cli.view.bundle import BundleView
+    from copyrator.cli.view.rule import CertificateRow
+    from copyrator.cli.view.why_copy import CopyAnswer
     from copyrator.kube.client.client import KubeClient
 
 
@@ -189,6 +191,8 @@ class Explanation:
     """What the rules say that don't decide about the object."""
     summary: Sequence[str] = ()
     """How many these are."""
+    copy: CopyAnswer | None = None
+    """The same as typed parts, where it is about a copy, or another object of its kind."""
 
 
 async def answer(
@@ -287,47 +291,72 @@ class _Object:
 async def _of_object(
     found: _Object, installation: Installation, actor: Actor, remark: str
 ) -> Explanation:
+    answer = await _answer_about(found, installation, actor)
+    document = {
+        **_subject(found.resource, found.namespace, found.name),
+        "exists": answer.metadata is not None,
+        "madeBy": answer.owner,
+        "verdict": answer.verdict.text,
+        "rules": [{"rule": one.rule, "answer": one.text} for one in answer.answers],
+    }
+    if answer.sources:
+        document["sourceOf"] = [
+            {"rule": rule, "copies": many} for rule, many in answer.sources.items()
+        ]
+    if answer.certificates:
+        document["certificates"] = answer.facts[2:]
+    return Explanation(document=document, remark=remark, copy=answer, **_lines_of(answer))
+
+
+def _lines_of(answer: CopyAnswer) -> dict[str, list[str]]:
+    """The answer as it is printed: without a rule that decides, those of all rules."""
+    from copyrator.cli.view.why_copy import count_rules, explain
+
+    first, others = answer.first, answer.others
+    if first is None or not others:
+        return {
+            "lines": [*answer.facts, *_indented(explain([*([first] if first else ()), *others]))]
+        }
+    return {
+        "lines": [*answer.facts, *_indented(explain([first]))],
+        "others": _indented(explain(others)),
+        "summary": _indented([f"{count_rules(others)} (--all)"]),
+    }
+
+
+async def _answer_about(found: _Object, installation: Installation, actor: Actor) -> CopyAnswer:
     from copyrator.cli.rules.dry_run import dry_running, owner_of
     from copyrator.cli.rules.why import (
         ExplainedObject,
         answers,
-        count_rules,
+        composed_of,
         deciding_rule,
-        explain,
         sources_of,
         verdict_of,
     )
+    from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict
 
-    subject = (found.resource, found.namespace, found.name)
     owner = owner_of(found.body or _NOBODY)
     async with dry_running(installation, actor) as dry_run:
         await dry_run.serve_all(found.resource.kind)
-        asked = ExplainedObject(dry_run, *subject)
-        verdict = dry_run.hidden(owner) or await verdict_of(asked)
-        said, sources = answers(asked), sources_of(dry_run, asked.key)
-        first = deciding_rule(asked, owner)
-        certificates = _certificates(dry_run, found.body, owner, sources)
-    head = (_head(*subject, found.body, owner), verdict, *certificates)
-    document = {
-        **_subject(*subject),
-        "exists": found.body is not None,
-        "madeBy": owner,
-        "verdict": verdict,
-        "rules": [
-            {"rule": rule, "answer": said[rule]}
-            for rule in sorted(said, key=lambda rule: rule != first)
-        ],
-    }
-    if sources:
-        document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
-    if certificates:
-        document["certificates"] = certificates
-    others = {rule: text for rule, text in said.items() if rule != first}
-    if first is None or not others:
-        return Explanation((*head, *_indented(explain(said, owner))), document, remark)
-    lines = (*head, *_indented(explain({first: said[first]}, owner)))
-    summary = _indented([count_rules(others)])
-    return Explanation(lines, document, remark, _indented(explain(others, owner)), summary)
+        asked = ExplainedObject(dry_run, found.resource, found.namespace, found.name)
+        hidden = dry_run.hidden(owner)
+        verdict = CopyVerdict(hidden) if hidden else await verdict_of(asked)
+        said, sources = answers(asked, owner), sources_of(dry_run, asked.key)
+        decides = deciding_rule(asked, owner) is not None
+        return CopyAnswer(
+            found.resource.kind,
+            found.namespace,
+            found.name,
+            found.body["metadata"] if found.body else None,
+            owner,
+            verdict,
+            composed_of(asked),
+            _certificates(dry_run, found.body, owner, sources),
+            sources,
+            said[0] if decides else None,
+            said[1:] if decides else said,
+        )
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
@@ -336,22 +365,22 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _certificates(
     dry_run: DryRun, body: Mapping[str, Any] | None, owner: str | None, sources: Iterable[str]
-) -> list[str]:
+) -> list[CertificateRow]:
     """The certificates in a copy, or in a source, as its rules' statuses have them."""
     from copyrator.cli.view.rows import annotation
-    from copyrator.cli.view.rule import certificate_lines
+    from copyrator.cli.view.rule import certificate_rows
 
     if body is None:
         return []
     shown = str(name_of(body))
     origin = annotation(body, names.ANN_SOURCE)
     asked = [(owner, origin if origin != "-" else None)] if owner else []
-    found: dict[str, None] = {}
+    found: dict[str, CertificateRow] = {}
     for rule, source in asked or [(rule, shown) for rule in sources]:
         if known := dry_run.context.rules.by_owner(rule):
-            lines = certificate_lines(dry_run.views[known.key], source)
-            found |= dict.fromkeys(f"Certificate: {line}" for line in lines)
-    return list(found)
+            rows = certificate_rows(dry_run.views[known.key], source)
+            found |= {row.line: row for row in rows}
+    return list(found.values())
 
 
 async def _polled(
@@ -435,14 +464,3 @@ def _known_kind(word: str) -> str | None:
     word = word.lower()
     names = ((one, (one.kind.lower(), one.plural)) for one in WELL_KNOWN.values())
     return _SHORT.get(word) or next((one.kind for one, known in names if word in known), None)
-
-
-def _head(
-    resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None, owner: str | None
-) -> str:
-    shown = f"{resource.kind} {namespace}/{name}"
-    if body is None:
-        return f"{shown} doesn't exist."
-    return f"{shown} exists and " + (
-        f"carries the marks of the rule {owner}." if owner else "wasn't created by a rule."
-    )

@@ -5,7 +5,7 @@ The rules whose source an object is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
@@ -14,10 +14,12 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import FailureReason
-from copyrator.api.text import GROUP, count, some
+from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.rules.dry_run import DryRun
+from copyrator.cli.view.rule import CopyGroup
+from copyrator.cli.view.why_copy import CopyVerdict, RuleAnswer
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
@@ -93,6 +95,19 @@ _SENTENCES = {
 }
 
 
+_GROUPS = {
+    Cause.UP_TO_DATE: CopyGroup.SYNC,
+    Cause.SATISFIED: CopyGroup.SYNC,
+    Cause.UNMANAGED: CopyGroup.CONFLICT,
+    Cause.OWNED_BY_OTHER: CopyGroup.CONFLICT,
+    Cause.UNSEALED: CopyGroup.CONFLICT,
+    Cause.BEING_DELETED: CopyGroup.CONFLICT,
+    Cause.PAUSED: CopyGroup.PENDING,
+    Cause.PENDING: CopyGroup.PENDING,
+    Cause.BROKEN: CopyGroup.FAILED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainedObject:
     """The requested object."""
@@ -113,31 +128,40 @@ class ExplainedObject:
         return self.dry_run.context.namespaces.get(self.namespace)
 
 
-async def verdict_of(asked: ExplainedObject) -> str:
-    """One sentence: what the operator does about this object now."""
+async def verdict_of(asked: ExplainedObject) -> CopyVerdict:
+    """What the operator does about this object now."""
     context, place = asked.dry_run.context, asked.place
     if place is None:
-        return f"The namespace {asked.namespace} doesn't exist."
+        return CopyVerdict(f"The namespace {asked.namespace} doesn't exist.")
     if place.terminating:
-        return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
+        said = "is being deleted: nothing is created or changed in it."
+        return CopyVerdict(f"The namespace {place.name} {said}")
     if asked.resource.key not in context.kinds:
-        return "No rule that the operator serves is for this kind."
+        return CopyVerdict("No rule that the operator serves is for this kind.")
     return await _verdict_in(asked, place)
 
 
-async def _verdict_in(asked: ExplainedObject, place: Namespace) -> str:
+async def _verdict_in(asked: ExplainedObject, place: Namespace) -> CopyVerdict:
     plan = asked.dry_run.context.plan(asked.key)
     if contested := _contested(asked, plan):
-        return contested
+        return CopyVerdict(contested, CopyGroup.CONFLICT)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
-        return "Its rule no longer requires it: it will be deleted."
-    broken = None
+        return CopyVerdict("Its rule no longer requires it: it will be deleted.")
+    said, group = (
+        _sentence(plan.why, plan.winner.owner if plan.winner else ""),
+        _GROUPS.get(plan.why),
+    )
     if plan.why is Cause.UNWANTED:
-        broken = describe_sources(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
-    said = broken or _missing(plan) or _sentence(plan.why, plan.winner.owner if plan.winner else "")
-    return f"{said} It is made from {made_of}." if (made_of := _composed_of(plan)) else said
+        sources = describe_sources(sources_of(asked.dry_run, asked.key))
+        if broken := None if sources else _broken(asked, place):
+            group = CopyGroup.FAILED
+        said = sources or broken or said
+    elif missing := _missing(plan):
+        said, group = missing, CopyGroup.FAILED
+    made_of = _composed_of(plan)
+    return CopyVerdict(f"{said} It is made from {made_of}." if made_of else said, group)
 
 
 def _contested(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str | None:
@@ -189,35 +213,42 @@ def _broken(asked: ExplainedObject, place: Namespace) -> str | None:
     return None
 
 
-async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> str:
+async def _attempt(asked: ExplainedObject, plan: CopyDecision[CopyRequest]) -> CopyVerdict:
     """Try the write as a dry run, to find what refuses it."""
     dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
     if plan.why is Cause.CHANGED and plan.winner and dry_run.key_known:
         reported = dry_run.views.get(plan.winner.rule.key)
         if reported is not None and reported.rollout is not None:
-            return waits_for_rollout(owner, reported.rollout)
+            said = waits_for_rollout(owner, reported.rollout)
+            return CopyVerdict(said, CopyGroup.LATER)
     await dry_run.act(asked.key)
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)
     if problem := dry_run.context.problems.get(asked.key):
         fault = f"{problem.reason}: {problem.text}"
         tried = dry_run.actor.tried(said if said != fault else "")
-        return f"The rule {owner} requires it, but the write fails: {fault}{tried}"
+        is_conflict = problem.reason is FailureReason.CONFLICT
+        group = CopyGroup.CONFLICT if is_conflict else CopyGroup.FAILED
+        said = f"The rule {owner} requires it, but the write fails: {fault}{tried}"
+        return CopyVerdict(said, group)
     tried = dry_run.actor.tried(said)
     if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
-        return _sentence(Cause.SATISFIED, owner)
+        return CopyVerdict(_sentence(Cause.SATISFIED, owner), CopyGroup.SYNC)
     if tried and said:
-        return f"The rule {owner} requires it, and a dry run of the write succeeds{tried}."
+        said = f"The rule {owner} requires it, and a dry run of the write succeeds{tried}."
+        return CopyVerdict(said, CopyGroup.PENDING)
     if plan.act is Action.REPLACE and not dry_run.key_known:
-        return (
+        return CopyVerdict(
             f"It belongs to the rule {owner}; more can't be determined without the operator's "
-            "hash key."
+            "hash key.",
+            CopyGroup.UNKNOWN,
         )
     found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
-    return (
+    return CopyVerdict(
         f"The rule {owner} requires it, and a dry run of the write succeeds{tried}; if it still "
-        f"{found} in a few seconds, check that the operator is running: {hint('doctor')}"
+        f"{found} in a few seconds, check that the operator is running: {hint('doctor')}",
+        CopyGroup.PENDING,
     )
 
 
@@ -249,33 +280,11 @@ def deciding_rule(asked: ExplainedObject, owner: str | None) -> str | None:
     return winner.owner if winner else None
 
 
-def answers(asked: ExplainedObject) -> dict[str, str]:
-    """Each rule's answer, by its namespace/name: what it requires there, or why nothing."""
-    rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
-    return {rule.owner: _of_rule(asked, rule) for rule in rules}
-
-
-def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
-    """A line for each rule's answer; rules with the same one share a line."""
-    if not said:
-        yield "No rules found that you have permission to list; create one (docs/rules.md)."
-    same: dict[str, list[str]] = {}
-    for rule, answer in said.items():
-        same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
-    for rules in same.values():
-        answer = said[rules[0]]
-        if len(rules) >= GROUP:
-            yield f"{some(rules, 'rules')}: {answer}"
-            continue
-        for rule in rules:
-            yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
-
-
-def count_rules(said: Mapping[str, str]) -> str:
-    """How many rules these are, and how many of them require the object."""
-    wanting = sum(answer.startswith("requires it") for answer in said.values())
-    also = f", {wanting} of which {'requires' if wanting == 1 else 'require'} it, too"
-    return f"{count(len(said), 'other rule')}{also if wanting else ''} (--all)"
+def answers(asked: ExplainedObject, owner: str | None) -> list[RuleAnswer]:
+    """What each rule requires there, or why nothing; the rule that decides about it comes first."""
+    first = deciding_rule(asked, owner)
+    rules = sorted(asked.dry_run.context.rules, key=lambda one: (one.owner != first, one.owner))
+    return [RuleAnswer(one.owner, _of_rule(asked, one), one.owner == owner) for one in rules]
 
 
 def _of_rule(asked: ExplainedObject, rule: Rule) -> str:

@@ -31,6 +31,7 @@ from copyrator.cli.view.matrix import Matrix
 from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
 from copyrator.cli.view.promotion import PromotionGraph
 from copyrator.cli.view.rule import RuleView, describe_rule
+from copyrator.cli.view.why_copy import count_rules, group_answers
 
 FIRST: Final = 25
 """Rules and Bundles of a list of the overview."""
@@ -59,6 +60,9 @@ class Pages:
             "short": said,
             "printable": printable,
             "copy_page": rule_page.copy_page,
+            "rule_path": rule_page.rule_path,
+            "count_rules": count_rules,
+            "group_answers": group_answers,
             "place_on_line": rule_page.place_on_line,
         }
         self._templates.globals |= {

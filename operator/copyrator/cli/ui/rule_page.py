@@ -1,16 +1,20 @@
-"""A rule's page: where its copies come from and go, what fails and why, and the copies. Pure."""
+"""A rule's page: where its copies come from and go, what fails and why, and the copies. Pure.
+
+And that of a copy: why it is as it is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from copyrator.api import names
 from copyrator.api.globs import is_wild
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import RuleReason, shared_message
@@ -19,13 +23,15 @@ from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import Detail, printable
+from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
 from copyrator.cli.ui.parts import segment
 from copyrator.cli.view import rows
-from copyrator.cli.view.copies import CopyFilter, CopyGroup, CopyRow, RuleCopies
+from copyrator.cli.view.copies import CopyFilter, CopyRow, RuleCopies
 from copyrator.cli.view.overview import OverviewRow, Snapshot, rule_row
 from copyrator.cli.view.rule import (
     CertificateRow,
+    CopyGroup,
     RuleView,
     certificate_rows,
     describe_settings,
@@ -36,6 +42,7 @@ from copyrator.cli.view.rule import (
     rollout_progress,
     rule_kind,
 )
+from copyrator.cli.view.why_copy import CopyAnswer
 
 SOURCES: Final = 5
 """Sources that the drawing shows one by one."""
@@ -105,8 +112,8 @@ class FailureGroup:
     @property
     def summary(self) -> str:
         """``7 namespaces: team-a, team-b, …``."""
-        names = sorted({one.namespace for one in self.copies})
-        return f"{count(len(names), 'namespace')}: {_some(names)}"
+        places = sorted({one.namespace for one in self.copies})
+        return f"{count(len(places), 'namespace')}: {_some(places)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +195,7 @@ class RulePage:
     @cached_property
     def path(self) -> str:
         """The address of its page."""
-        return f"/rules/{segment(self.row.namespace)}/{segment(self.row.name)}"
+        return rule_path(self.row.shown)
 
     @cached_property
     def kind(self) -> str:
@@ -312,6 +319,83 @@ class RulePage:
         ]
 
 
+@dataclass(frozen=True)
+class CopyPage:
+    """A copy, or what takes its place, and why; nothing is known of the rules without an answer."""
+
+    answer: CopyAnswer
+    now: datetime
+    name: str = "copy"
+    """Part of identifiers."""
+
+    @property
+    def source(self) -> str:
+        """What it is made from."""
+        metadata = self.answer.metadata or {}
+        source = rows.annotation({"metadata": metadata}, names.ANN_SOURCE)
+        return self.answer.made_of if source == "-" else printable(source)
+
+    @property
+    def rule(self) -> str:
+        """The rule that made it, or would."""
+        return self.answer.owner or (self.answer.first.rule if self.answer.first else "")
+
+    @property
+    def drawing(self) -> Drawing | None:
+        """Its source, its rule and itself; None where it has no rule."""
+        if not self.rule:
+            return None
+        group, kind = self.answer.verdict.group, printable(self.answer.kind)
+        y, boxes = 0.0, []
+        for text, x, texts, tone, href in (
+            (self.source, INDENT, [f"{kind} {self.source}"], "", ""),
+            (self.rule, 0, [f"Rule {printable(self.rule)}"], "", rule_path(self.rule)),
+            (self.answer.name, INDENT, self._texts, LOOKS[group].tone if group else "", ""),
+        ):
+            if text:
+                boxes.append(Box(x, y, _WIDTH + INDENT - x, texts, tone, href))
+                y += boxes[-1].height + _GAP
+        arrows = [Arrow(*pair, is_angled=True) for pair in pairwise(boxes)]
+        return Drawing(self.name, f"Where {self.answer.shown} comes from", boxes, arrows)
+
+    @property
+    def _texts(self) -> list[str]:
+        group, answer = self.answer.verdict.group, self.answer
+        state = f"{LOOKS[group].sign} {LOOKS[group].text}" if group else ""
+        missing = "" if answer.metadata is not None else "doesn't exist"
+        texts = [f"{answer.kind} {answer.name}", f"in {answer.namespace}", missing, state]
+        return [printable(text) for text in texts if text]
+
+    @property
+    def certificates(self) -> list[CertificateMark]:
+        """Those in it on a line of time."""
+        return mark_certificates(self.answer.certificates, self.now)
+
+    @property
+    def details(self) -> list[Detail]:
+        """When it was written, and by whom else."""
+        metadata = self.answer.metadata
+        return list(describe_writes({"metadata": metadata}, self.now)) if metadata else []
+
+
+def rule_path(shown: str) -> str:
+    """The page of a rule (``namespace/name``)."""
+    namespace, _, name = shown.partition("/")
+    return f"/rules/{segment(namespace)}/{segment(name)}" if name else ""
+
+
+def mark_certificates(found: Iterable[CertificateRow], now: datetime) -> list[CertificateMark]:
+    """Certificates on a line of time."""
+
+    def place(moment: datetime) -> float:
+        return place_on_line((moment - now).total_seconds() / 86400)
+
+    return [
+        CertificateMark(row, place(row.certificate.not_before), place(row.certificate.not_after))
+        for row in found
+    ]
+
+
 def place_on_line(days: float) -> float:
     """Where so many days from now are on a line of time: logarithmic, at most 20 years ahead.
 
@@ -376,8 +460,8 @@ def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
     else:
         labels, where = _labels(spec.source.selector), f"in {_some(spec.source.namespaces)}"
         number = number_of(page.view, "sources")
-        if names := _names_of_sources(page, spec, number):
-            for name in names:
+        if known := _names_of_sources(page, spec, number):
+            for name in known:
                 yield [f"{spec.kind} {name}", f"{labels} {where}"]
         else:
             yield [count(number, spec.kind), labels, where]
@@ -388,8 +472,8 @@ def _names_of_sources(page: RulePage, spec: RuleSpec, number: int) -> list[str]:
     if spec.transform.name or number > SOURCES:
         return []
     some = islice(page.copies.found.values(), 100)
-    names = {name for found in some for _, name in islice(found, 100)}
-    return sorted(names) if len(names) == number else []
+    found = {name for place in some for _, name in islice(place, 100)}
+    return sorted(found) if len(found) == number else []
 
 
 def _groups(page: RulePage) -> Iterator[tuple[CopyGroup, list[str]]]:
@@ -407,9 +491,9 @@ def _groups(page: RulePage) -> Iterator[tuple[CopyGroup, list[str]]]:
         yield group, texts
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(members: Sequence[str]) -> str:
     """``team-a, team-b, …``."""
-    return ", ".join([*names[:NAMED], *(["…"] if len(names) > NAMED else [])])
+    return ", ".join([*members[:NAMED], *(["…"] if len(members) > NAMED else [])])
 
 
 def _labels(selector: Any) -> str:

@@ -30,17 +30,15 @@ from copyrator.cli.core import hints
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import RESOURCES, SINGULAR, one
-from copyrator.cli.core.output import detail_lines
+from copyrator.cli.core.objects import RESOURCES, SINGULAR, means, one
 from copyrator.cli.get import why
-from copyrator.cli.get.describe import describe_copy, find_copy, state_of
 from copyrator.cli.get.events import events_of
 from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import actions_of, event_rows, segment
-from copyrator.cli.ui.rule_page import RulePage, read_filter
+from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
 from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.lists import (
     CopySearch,
@@ -68,6 +66,10 @@ SETTLE: Final = 1.0
 """Seconds between two updates of a page, at least."""
 LOG_TIMEOUT: Final = 5.0
 """Seconds for which a page waits for a plan's log."""
+WHY_TIMEOUT: Final = 30.0
+"""Seconds for which a copy's page waits for its answer: a dry run, which lists all rules."""
+SHARED: Final = 10
+"""Rules with the same answer that a copy's page names."""
 _ASSETS: Final = Path(__file__).parent / "assets"
 _KEY: Final = "{namespace}/{name:[^/]+}"
 """Of an object in a path; by default aiohttp takes no braces."""
@@ -251,7 +253,7 @@ class Server:
 
     async def _rule(self, request: web.Request) -> web.Response:
         body = await self._object(request, "rules")
-        events = await self._events_of(names.RULE_KIND, body)
+        events, missing = await self._events_of(names.RULE_KIND, body)
         seen, view = self.live.now, RuleView(body, datetime.now(UTC))
         html = self.pages.page(
             "rule.html",
@@ -263,6 +265,7 @@ class Server:
             seen=seen,
             rule=RulePage(view, seen, read_filter(request.query)),
             events=event_rows(events, view.now),
+            missing=missing,
             actions=actions_of("rules", body),
         )
         return _html(html)
@@ -294,11 +297,17 @@ class Server:
             text=f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
         )
 
-    async def _events_of(self, kind: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The newest Events; none without the permission to list them, or without an answer."""
-        with suppress(errors.ApiError):
-            return (await events_of(self.client, kind, body))[-20:]
-        return []
+    async def _events_of(
+        self, kind: str, body: Mapping[str, Any]
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The newest Events, and why they are missing, if they are."""
+        try:
+            async with asyncio.timeout(self.log_timeout):
+                return (await events_of(self.client, kind, body))[-20:], ""
+        except errors.Forbidden:
+            return [], "Events aren't shown, because you have no permission to list them."
+        except (errors.ApiError, TimeoutError):
+            return [], "Events aren't shown: the API server didn't answer."
 
     async def _log(self, request: web.Request) -> web.Response:
         body = await self._object(request, "bundles")
@@ -309,15 +318,38 @@ class Server:
 
     async def _copy(self, request: web.Request) -> web.Response:
         (namespace, name), kind = _key(request), request.match_info["kind"]
-        parts = []
-        with suppress(Fault):  # there is no such copy, and the answer says why
-            resource, body = await find_copy(self.client, namespace, name, kind)
-            state = await state_of(self.client, self.target, resource, body, self.home)
-            lines = detail_lines(describe_copy(body, state, datetime.now(UTC)))
-            parts.append(("Copy", "\n".join(lines)))
-        answer = await why.answer(self.target, namespace, name, kind, self.home)
-        parts.append(("Why", "\n".join((*answer.lines, *answer.others))))
-        return _html(self.pages.texts(f"{kind} {namespace}/{name}", parts))
+        copy, remark = None, ""
+        events: tuple[list[dict[str, Any]], str] = [], ""
+        try:
+            async with asyncio.timeout(WHY_TIMEOUT):
+                found = await why.answer(self.target, namespace, name, kind, self.home)
+            remark = found.remark
+            if found.copy is None:  # it is a rule or a Bundle
+                what = "rules" if means(kind, "rules") else "bundles"
+                return web.Response(
+                    status=303,
+                    headers={"Location": f"/{what}/{segment(namespace)}/{segment(name)}"},
+                )
+            copy = CopyPage(found.copy, datetime.now(UTC))
+        except TimeoutError:
+            remark = f"It wasn't found out within {WHY_TIMEOUT:g} s why it is as it is."
+        except (errors.ApiError, Fault) as error:
+            fault = error if isinstance(error, Fault) else fault_of(error)
+            remark = f"It isn't known why it is as it is: {fault.format_message()}"
+        if copy is not None and copy.answer.metadata is not None:
+            events = await self._events_of(kind, {"metadata": copy.answer.metadata})
+        html = self.pages.page(
+            "copy.html",
+            title=f"{kind} {namespace}/{name}",
+            here="",
+            live=False,  # each answer takes many requests
+            copy=copy,
+            remark=remark,
+            events=event_rows(events[0], datetime.now(UTC)),
+            missing=events[1],
+            most=SHARED,
+        )
+        return _html(html)
 
     async def _ask(self, request: web.Request) -> web.Response:
         verb, what = _verb(request)

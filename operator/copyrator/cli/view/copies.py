@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
@@ -18,26 +17,13 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.api.times import format_time
 from copyrator.cli.core.output import printable
 from copyrator.cli.view.overview import Snapshot
-from copyrator.cli.view.rule import RuleView, Sample, number_of, rule_kind
+from copyrator.cli.view.rule import CopyGroup, RuleView, Sample, number_of, rule_kind
 from copyrator.copies.rollout.steps import TargetNamespace, in_order, share
 
 PAGE: Final = 100
 """Copies of a page of the list."""
 COSTLY: Final = 3_000_000
 """Steps of matching globs with namespaces that are made at most: about 0.3 s."""
-
-
-class CopyGroup(StrEnum):
-    """A state of copies."""
-
-    FAILED = "failed"
-    CONFLICT = "conflict"
-    LATER = "later"
-    """Its step of the rollout hasn't begun."""
-    PENDING = "pending"
-    SYNC = "sync"
-    UNKNOWN = "unknown"
-    """The copy exists, and the status doesn't tell its state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,19 @@ def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
             yield f"{where}: {first.reason}: {first.message}"
 
 
+class CopyGroup(StrEnum):
+    """A state of copies."""
+
+    FAILED = "failed"
+    CONFLICT = "conflict"
+    LATER = "later"
+    """Its step of the rollout hasn't begun."""
+    PENDING = "pending"
+    SYNC = "sync"
+    UNKNOWN = "unknown"
+    """The copy exists, and the status doesn't tell its state."""
+
+
 class Validity(StrEnum):
     """The state of a certificate in lists."""
 
@@ -135,6 +148,11 @@ class CertificateRow:
     def shown(self) -> str:
         """The rule as ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def line(self) -> str:
+        """``api.example.com (infra/tls, key tls.crt) expires … (in 12d)``."""
+        return f"{self.certificate.to_string()} {self.text}"
 
 
 @dataclass(frozen=True)
@@ -283,7 +301,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
         yield f"  They are made from {view.composed_of}."
     yield from (f"  Rollout: step {line}" for line in rollout_lines(view))
     yield from (f"  {line}" for line in failure_lines(view.failures))
-    yield from (f"  Certificate: {line}" for line in certificate_lines(view))
+    yield from (f"  Certificate: {row.line}" for row in certificate_rows(view))
 
 
 _STATES = {
@@ -309,8 +327,8 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
     synced = view.status.get("lastSyncTime")
     yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
     yield from describe_unused(view.status)
-    for line in certificate_lines(view):
-        yield Detail("Certificate", line)
+    for row in certificate_rows(view):
+        yield Detail("Certificate", row.line)
     for line in rollout_lines(view):
         yield Detail("Rollout step", line)
     if failures := view.failures:
@@ -398,16 +416,6 @@ def _validity_period(certificate: Certificate, now: datetime) -> str:
     return f"expires {stamp} (in {_time_left(certificate, now)})"
 
 
-def certificate_lines(view: RuleView, source: str | None = None) -> Iterator[str]:
-    """``api.example.com (infra/tls, key tls.crt) expires … (in 12d)``, the first to expire first.
-
-    Those of one ``source`` (``namespace/name``), or of all.
-    """
-    for one in view.certificates:
-        if source in (None, one.source):
-            yield f"{one.to_string()} {_validity_period(one, view.now)}"
-
-
 def is_expired(view: RuleView) -> bool:
     """Whether the operator has found that a certificate in its copies has expired."""
     condition = view.condition(ConditionType.CERTIFICATE_EXPIRING)
@@ -419,10 +427,15 @@ def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:
     return heapq.nsmallest(most, (row for view in views for row in certificate_rows(view)))
 
 
-def certificate_rows(view: RuleView) -> Iterator[CertificateRow]:
-    """The certificates in a rule's copies, the first to expire first."""
+def certificate_rows(view: RuleView, source: str | None = None) -> Iterator[CertificateRow]:
+    """The certificates in a rule's copies, the first to expire first.
+
+    Those of one ``source`` (``namespace/name``), or of all.
+    """
     due = warned(view.condition(ConditionType.CERTIFICATE_EXPIRING))
     for number, one in enumerate(view.certificates):
+        if source not in (None, one.source):
+            continue
         validity = Validity.VALID
         if one.not_after <= view.now:
             validity = Validity.EXPIRED

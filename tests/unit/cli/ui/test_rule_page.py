@@ -20,9 +20,9 @@ from copyrator.cli.ui.rule_page import (
     place_on_line,
     read_filter,
 )
-from copyrator.cli.view.copies import CopyFilter, CopyGroup
+from copyrator.cli.view.copies import CopyFilter
 from copyrator.cli.view.overview import SeenCopies, Snapshot
-from copyrator.cli.view.rule import RuleView
+from copyrator.cli.view.rule import CopyGroup, RuleView
 
 PAGES = Pages(cluster="c", user="ann")
 """Made once: its templates are compiled when they are used first."""
@@ -35,7 +35,14 @@ def page_of(body: dict[str, Any], known: Snapshot | None = None, **more: Any) ->
 
 
 def render(page: RulePage) -> str:
-    values = {"title": "t", "here": "", "seen": page.seen, "events": [], "actions": ()}
+    values = {
+        "title": "t",
+        "here": "",
+        "seen": page.seen,
+        "events": [],
+        "missing": "",
+        "actions": (),
+    }
     return PAGES.page("rule.html", fragment=True, rule=page, **values)
 
 

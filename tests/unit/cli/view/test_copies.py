@@ -10,9 +10,9 @@ from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_time
-from copyrator.cli.view.copies import PAGE, CopyFilter, CopyGroup, RuleCopies
+from copyrator.cli.view.copies import PAGE, CopyFilter, RuleCopies
 from copyrator.cli.view.overview import SeenCopies, SeenNamespace
-from copyrator.cli.view.rule import RuleView
+from copyrator.cli.view.rule import CopyGroup, RuleView
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 BEFORE = format_time(NOW - timedelta(days=9))

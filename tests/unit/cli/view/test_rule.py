@@ -13,7 +13,7 @@ from copyrator.cli.rules.why import waits_for_rollout
 from copyrator.cli.view.rule import (
     RuleView,
     Sample,
-    certificate_lines,
+    certificate_rows,
     describe_rollout,
     explain_rule,
     failure_lines,
@@ -199,7 +199,7 @@ def test_messages_that_name_their_own_namespace_are_the_same_failure():
 def test_the_certificates_of_one_source_are_those_that_its_copies_have():
     ends = {"key": "tls.crt", "commonName": "a.io", "notAfter": "2026-01-03T12:00:00Z"}
     view = view_of(certificates=[{**ends, "source": f"infra/{name}"} for name in ("tls", "old")])
-    assert len(list(certificate_lines(view))) == 2
-    assert list(certificate_lines(view, "infra/old")) == [
+    assert len(list(certificate_rows(view))) == 2
+    assert [row.line for row in certificate_rows(view, "infra/old")] == [
         "a.io (infra/old, key tls.crt) expires 2026-01-03T12:00:00Z (in 2d)"
     ]
