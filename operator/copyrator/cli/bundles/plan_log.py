@@ -10,7 +10,7 @@ quotes the API server's refusal of each dry run in the plan's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,14 @@ from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.bundles.deploy.outcome import is_owned
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
-from copyrator.bundles.plan.operations import Operation, OperationType, Plan, counts, effects
+from copyrator.bundles.plan.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    counts,
+    effects,
+    plan_id,
+)
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_lines, read_block
 from copyrator.cli.core.objects import listed
@@ -70,40 +77,72 @@ async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> Pl
         body: the Bundle.
         plan: of its status, with the outcome Planned.
     """
+    namespace = release_namespace(body)
+    expected = _Expected(plan.job, (JobKind.PLAN,), lambda found: agreed(found, plan, namespace))
+    return await _read_log(client, body, expected)
+
+
+async def read_drift_log(client: KubeClient, body: Body) -> PlanLog:
+    """The same of the check that found drift: its plan of what is deployed.
+
+    Args:
+        client: the user's.
+        body: the Bundle, with the verdict Drifted in its status.
+    """
+    status, namespace = parse_status(body), release_namespace(body)
+    expected = _Expected(
+        status.drift.found_job,
+        (JobKind.DRIFT, JobKind.PLAN),  # a plan of exactly what is deployed counts as a check
+        lambda found: agreed_drift(found, status, namespace),
+    )
+    return await _read_log(client, body, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What a status says of the plan that is to be read."""
+
+    job: str | None
+    kinds: Sequence[JobKind]
+    agree: Callable[[Plan], tuple[Operation, ...] | None]
+    """Its operations; None where the plan is another one."""
+
+
+async def _read_log(client: KubeClient, body: Body, expected: _Expected) -> PlanLog:
     try:
-        return await _read(client, body, plan)
+        return await _read(client, body, expected)
     except _UnreadableError as error:
         return PlanLog(fault=str(error))
     except errors.NotFound:
-        return PlanLog(fault=f"the Job {said(plan.job)} or its pod was deleted")
+        return PlanLog(fault=f"the Job {said(expected.job)} or its pod was deleted")
     except errors.Forbidden as error:
         return PlanLog(fault=f"{error.message}; ask an administrator for this permission")
     except errors.ApiError as error:
         return PlanLog(fault=error.message)
 
 
-async def _read(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
-    if not plan.job:
+async def _read(client: KubeClient, body: Body, expected: _Expected) -> PlanLog:
+    if not expected.job:
         raise _UnreadableError("the status names no Job")
-    namespace = name_of(body).namespace
-    job = await client.get(JOBS, namespace, plan.job)
-    nonce = nonce_of(job, body)
+    namespace, name = name_of(body).namespace, expected.job
+    job = await client.get(JOBS, namespace, name)
+    nonce = nonce_of(job, body, expected.kinds)
     pod = ended_pod(await _pods(client, job), job)
     last = await client.read_log(
         namespace, pod, DEPLOY_CONTAINER, tail_lines=1, limit_bytes=_LINE_BYTES
     )
     lines = block_lines(last, nonce)
     if isinstance(lines, BlockFault):
-        raise _fault(lines, plan)
+        raise _fault(lines, name)
     block = await client.read_log(
         namespace, pod, DEPLOY_CONTAINER, tail_lines=lines, limit_bytes=MAX_TEXT
     )
     found = read_block(block, nonce)
     if isinstance(found, BlockFault):
-        raise _fault(found, plan)
-    operations = agreed(found, plan, release_namespace(body))
+        raise _fault(found, name)
+    operations = expected.agree(found)
     if operations is None:
-        raise _UnreadableError(f"the log of the Job {said(plan.job)} has another plan")
+        raise _UnreadableError(f"the log of the Job {said(name)} has another plan")
     log = await client.read_log(namespace, pod, DEPLOY_CONTAINER, limit_bytes=DIFF_BYTES)
     diff = remove_no_errors(log.removesuffix(block)).strip("\n")
     return PlanLog(operations, diff, cut=not log.endswith(block))
@@ -120,20 +159,20 @@ async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:
     return await listed(client, PODS, namespace, selector=selector)
 
 
-def _fault(fault: BlockFault, plan: PlanSummary) -> _UnreadableError:
-    return _UnreadableError(f"the Job {said(plan.job)}: {fault.message}")
+def _fault(fault: BlockFault, job: str) -> _UnreadableError:
+    return _UnreadableError(f"the Job {said(job)}: {fault.message}")
 
 
-def nonce_of(job: Body, bundle: Body) -> str:
-    """The nonce of a Bundle's plan Job.
+def nonce_of(job: Body, bundle: Body, kinds: Sequence[JobKind] = (JobKind.PLAN,)) -> str:
+    """The nonce of a Bundle's plan Job of one of these kinds.
 
     Raises:
         _UnreadableError: the Job isn't one that plans this Bundle.
     """
     metadata, owner = job["metadata"], bundle["metadata"]
     labels = metadata.get("labels") or {}
-    ours = {names.LABEL_BUNDLE: owner["name"], names.LABEL_JOB_KIND: JobKind.PLAN}
-    if not (is_owned(job, owner["uid"]) and ours.items() <= labels.items()):
+    is_ours = is_owned(job, owner["uid"]) and labels.get(names.LABEL_BUNDLE) == owner["name"]
+    if not (is_ours and labels.get(names.LABEL_JOB_KIND) in kinds):
         raise _UnreadableError(
             f"the Job {said(metadata['name'])} isn't a plan Job of this Bundle, by its owner or "
             "labels"
@@ -187,6 +226,28 @@ def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, .
             and wanted == {type_: counted.get(type_, 0) for type_ in OperationType}
             and set(map(str, operations)).issuperset(plan.risky)
         ):
+            return operations
+    return None
+
+
+def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Operation, ...] | None:
+    """The operations, if the drifted objects of the status are among them; else None.
+
+    Those of the newest check also have to have its ID.
+    """
+    check, drift = status.drift.check, status.drift
+    is_newest = check.job == drift.found_job and check.id is not None
+    for missing in (None, namespace):
+        operations = effects(found, missing)
+        is_same = not is_newest or check.id == plan_id(
+            digest=check.digest or "",
+            values_hash=check.values_hash,
+            job={"hash": check.job_hash},
+            revision=found.revision,
+            operations=operations,
+            render=found.render,
+        )
+        if is_same and set(map(str, operations)).issuperset(drift.objects):
             return operations
     return None
 

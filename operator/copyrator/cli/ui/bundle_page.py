@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
@@ -26,10 +27,13 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Status
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.cli.bundles.permissions import explain_permissions
+from copyrator.cli.bundles.plan import PlanView, planned_changes
+from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead
 from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.get.events import events_of
 from copyrator.cli.get.tree import health_of, release_objects
+from copyrator.cli.ui.decision_page import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
 from copyrator.cli.ui.parts import actions_of, event_rows, fields, segment
 from copyrator.cli.view import rows
@@ -62,6 +66,8 @@ OBJECTS_AGE: Final = 60.0
 """Seconds for which objects that were read are shown by an open page."""
 KEPT: Final = 16
 """Bundles of which the objects that were read are kept."""
+DRIFT_LINES: Final = 1000
+"""Lines of all diffs of drift of a page."""
 TEXT: Final = 2000
 """Characters of a message that a page shows."""
 _BOX: Final = 264
@@ -122,7 +128,7 @@ def sign(state: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseObjects:
+class ReleaseReading:
     """The objects of a release, as they were at a time."""
 
     bodies: Sequence[Body] = ()
@@ -133,11 +139,23 @@ class ReleaseObjects:
 
 
 @dataclass(frozen=True, slots=True)
+class DriftReading:
+    """What drifted, object by object, from the log of the Job that found it."""
+
+    job: str = ""
+    diffs: Sequence[tuple[str, DiffView]] = ()
+    """Operations as the status names them, each with its diff."""
+    fault: str = ""
+    """Why there are none; empty where that isn't due to a fault."""
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """What was read for a page; a report has nothing of it."""
 
     events: Sequence[Body] = ()
-    objects: ReleaseObjects | None = None
+    objects: ReleaseReading | None = None
+    drift: DriftReading = DriftReading()
 
 
 @dataclass(slots=True)
@@ -145,19 +163,22 @@ class BundleReader:
     """Reads what no watch has, for the pages of one user."""
 
     client: KubeClient
-    _objects: dict[str, ReleaseObjects] = field(default_factory=dict)
+    _objects: dict[str, ReleaseReading] = field(default_factory=dict)
     """By the Bundle's uid; the last one that was read is at the end."""
+    _drifts: dict[str, DriftReading] = field(default_factory=dict)
+    """Likewise."""
 
     async def read(self, body: Body, seconds: float, *, is_opened: bool) -> Readings:
         """Read side by side what the page shows; what doesn't come in so many seconds is missing.
 
         ``is_opened``: the page is opened, not updated.
         """
-        objects, events = await asyncio.gather(
-            self._read_objects(body, seconds, is_opened=is_opened),
+        events, objects, drift = await asyncio.gather(
             self._read_events(body, seconds),
+            self._read_objects(body, seconds, is_opened=is_opened),
+            self._read_drift(body, seconds, is_opened=is_opened),
         )
-        return Readings(events, objects)
+        return Readings(events, objects, drift)
 
     async def _read_events(self, body: Body, seconds: float) -> Sequence[Body]:
         """The newest Events; none without the permission to list them, or without an answer."""
@@ -166,7 +187,7 @@ class BundleReader:
                 return (await events_of(self.client, names.BUNDLE_KIND, body))[-20:]
         return []
 
-    async def _read_objects(self, body: Body, seconds: float, *, is_opened: bool) -> ReleaseObjects:
+    async def _read_objects(self, body: Body, seconds: float, *, is_opened: bool) -> ReleaseReading:
         now, uid = asyncio.get_running_loop().time(), str(body["metadata"].get("uid"))
         known = self._objects.get(uid)
         if known is not None and not is_opened and now - known.read_at < OBJECTS_AGE:
@@ -177,11 +198,48 @@ class BundleReader:
             async with asyncio.timeout(seconds):
                 async with ahead(Discovery(self.client).find_listable()) as kinds:
                     bodies, note = await release_objects(self.client, body, kinds)
-        self._objects.pop(uid, None)
-        self._objects[uid] = ReleaseObjects(bodies, note, now)
-        if len(self._objects) > KEPT:
-            del self._objects[next(iter(self._objects))]
-        return self._objects[uid]
+        return _keep(self._objects, uid, ReleaseReading(bodies, note, now))
+
+    async def _read_drift(self, body: Body, seconds: float, *, is_opened: bool) -> DriftReading:
+        """The diff of what drifted; what an ended Job's log has is read once."""
+        drift, uid = parse_status(body).drift, str(body["metadata"].get("uid"))
+        if drift.verdict != DriftVerdict.DRIFTED or not drift.found_job:
+            return DriftReading()
+        known = self._drifts.get(uid)
+        is_known = known is not None and known.job == drift.found_job
+        if known is not None and is_known and not (known.fault and is_opened):
+            return known
+        log = PlanLog(fault=f"no answer within {format_duration(seconds)}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                log = await read_drift_log(self.client, body)
+        return _keep(self._drifts, uid, drift_reading(body, log))
+
+
+K = TypeVar("K", ReleaseReading, DriftReading)
+
+
+def _keep(known: dict[str, K], uid: str, found: K) -> K:
+    """Keep what was read, of at most KEPT Bundles."""
+    known.pop(uid, None)
+    known[uid] = found
+    if len(known) > KEPT:
+        del known[next(iter(known))]
+    return found
+
+
+def drift_reading(body: Body, log: PlanLog) -> DriftReading:
+    """The diffs of the drifted objects that the status names; pure."""
+    view = BundleView(body, datetime.min.replace(tzinfo=UTC))
+    drift, budget = view.status.drift, LineBudget(DRIFT_LINES)
+    changes = planned_changes(PlanView(view, log)) if log.operations is not None else None
+    named = {str(one.operation): one for one in changes.operations} if changes else {}
+    diffs = []
+    for text in drift.objects:
+        one = named.get(text)
+        if one is not None and one.diff is not None:
+            diffs.append((said(text), diff_view(one.diff, budget)))
+    return DriftReading(drift.found_job or "", diffs, printable(log.fault))
 
 
 def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str, Any]:
@@ -195,7 +253,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "path": f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
         "one": bundle_parts(view, PromotionGraph(seen.bundles)),
         "objects": found.objects and object_groups(view, found.objects),
-        "drift": drift_part(view),
+        "drift": drift_part(view, found.drift),
         "log_tail": _log_tail(view),
         "has_plan": view.status.plan.outcome is not None,
         "events": event_rows(found.events, view.now),
@@ -287,7 +345,7 @@ _ORDER: Final = (
 )
 
 
-def object_groups(view: BundleView, found: ReleaseObjects) -> dict[str, Any]:
+def object_groups(view: BundleView, found: ReleaseReading) -> dict[str, Any]:
     """The objects of the release by their health, the worst first, at most OBJECTS of them."""
     judged = []
     for body in found.bodies:
@@ -328,12 +386,12 @@ def _health(view: BundleView) -> str:
     return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"
 
 
-def drift_part(view: BundleView) -> dict[str, Any] | None:
+def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     """What the last check for drift found; None where none is made."""
     spec, drift = view.spec, view.status.drift
     if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
         return None
-    condition = view.status.condition(ConditionType.DRIFTED)
+    condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
     is_drifted = drift.verdict == DriftVerdict.DRIFTED
     at = drift.since if is_drifted else drift.checked_at
     return {
@@ -342,13 +400,15 @@ def drift_part(view: BundleView) -> dict[str, Any] | None:
         "at": moment(at, view.now),
         "is_drifted": is_drifted,
         "message": said(condition.get("message"), TEXT) if condition else "",
-        "objects": [said(one) for one in drift.objects],
+        "objects": [(said(one), diffs.get(said(one))) for one in drift.objects],
+        "fault": found.fault,
         "more": max((drift.count or 0) - len(drift.objects), 0),
         "corrections": drift.corrections or 0,
         "next": next_check(view, spec),
         "mode": str(spec.drift.mode),
         "every": format_duration(spec.drift.interval),
         "job": said(drift.found_job) if drift.found_job else "",
+        "command": f"kubectl logs -n {view.name.namespace} job/{said(drift.found_job)}",
     }
 
 

@@ -113,7 +113,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     changes = planned_changes(found) if is_made else PlannedChanges(())
     pages = max(-(-len(changes.operations) // OPERATIONS), 1)
     number = min(max(number, 1), pages)
-    budget = _Budget(ALL_LINES)
+    budget = LineBudget(ALL_LINES)
     start = (number - 1) * OPERATIONS
     shown = [
         _operation(at, one, budget)
@@ -137,7 +137,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "risky": max(plan.risky_operations or 0, len(plan.risky)),
         "number": number,
         "pages": pages,
-        "others": [(one.title, _diff(one, budget)) for one in changes.others[:OPERATIONS]],
+        "others": [(one.title, diff_view(one, budget)) for one in changes.others[:OPERATIONS]],
         "others_left": max(len(changes.others) - OPERATIONS, 0),
         "text": [printable(line[:LINE]) for line in changes.text[:LINES] if line],
         "folded": changes.folded,
@@ -246,7 +246,7 @@ def _kind(operation: Operation) -> str:
     return f"{operation.kind}.{operation.group}" if operation.group else operation.kind
 
 
-class _Budget:
+class LineBudget:
     """The lines that a page may still show."""
 
     def __init__(self, left: int) -> None:
@@ -259,8 +259,8 @@ class _Budget:
         return taken
 
 
-def _operation(number: int, one: PlannedOperation, budget: _Budget) -> OperationView:
-    diff = _diff(one.diff, budget) if one.diff else DiffView()
+def _operation(number: int, one: PlannedOperation, budget: LineBudget) -> OperationView:
+    diff = diff_view(one.diff, budget) if one.diff else DiffView()
     operation = one.operation
     return OperationView(
         number=number,
@@ -277,7 +277,8 @@ def _operation(number: int, one: PlannedOperation, budget: _Budget) -> Operation
     )
 
 
-def _diff(one: ObjectDiff, budget: _Budget) -> DiffView:
+def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
+    """What is shown of an object's diff, as far as there are lines left."""
     safe = one.without_values()
     taken = budget.take(len(safe.lines))
     return DiffView(

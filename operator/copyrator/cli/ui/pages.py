@@ -43,6 +43,11 @@ _HERE: Final = Path(__file__).parent
 Body = Mapping[str, Any]
 
 
+def _plain(value: Any) -> Any:
+    """A value as it is inserted: text without what hides or reorders it."""
+    return printable(value) if type(value) is str else value
+
+
 class Pages:
     """Renders the pages for one cluster and user."""
 
@@ -54,6 +59,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
+            finalize=_plain,
         )
         self._templates.filters |= {
             "segment": segment,

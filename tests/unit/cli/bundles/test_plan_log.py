@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.plan.operations import Plan, effects, read_operation
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
 from copyrator.cli.bundles.plan import PlanView, columns, document
 from copyrator.cli.bundles.plan_log import (
     PlanLog,
     _UnreadableError,
     agreed,
+    agreed_drift,
     ended_pod,
     nonce_of,
     remove_no_errors,
@@ -74,6 +77,45 @@ def test_a_job_of_another_purpose_isnt_read(found, message):
     with pytest.raises(_UnreadableError) as caught:
         nonce_of(found, BUNDLE)
     assert message in str(caught.value)
+
+
+def test_a_check_for_drift_is_read_only_where_it_is_asked_for():
+    check = job(job="drift")
+    assert nonce_of(check, BUNDLE, (JobKind.DRIFT, JobKind.PLAN)) == NONCE
+    assert nonce_of(job(), BUNDLE, (JobKind.DRIFT, JobKind.PLAN)) == NONCE
+    with pytest.raises(_UnreadableError):
+        nonce_of(check, BUNDLE)
+    with pytest.raises(_UnreadableError):
+        nonce_of(job(job="deploy"), BUNDLE, (JobKind.DRIFT, JobKind.PLAN))
+
+
+def drifted(objects, job="shop-drift-1", **check):
+    found = {"verdict": "Drifted", "foundJob": "shop-drift-1", "objects": objects}
+    return parse_status({"status": {"drift": found | {"check": {"job": job} | check}}})
+
+
+def test_the_log_of_a_check_for_drift_is_shown_if_it_names_what_the_status_names():
+    objects = ["delete :apps:StatefulSet:b"]
+    assert agreed_drift(PLAN, drifted(objects), "apps") == PLAN.operations
+    assert agreed_drift(PLAN, drifted([*objects, "create ::X:d"]), "apps") is None
+    missing = drifted(["create ::Namespace:apps"])
+    assert agreed_drift(PLAN, missing, "apps") == effects(PLAN, "apps")
+
+
+def test_the_log_of_the_newest_check_has_its_id():
+    known = {"digest": "sha256:1", "valuesHash": "v", "jobHash": "j"}
+    made = plan_id(
+        digest="sha256:1",
+        values_hash="v",
+        job={"hash": "j"},
+        revision=3,
+        operations=PLAN.operations,
+        render=None,
+    )
+    assert agreed_drift(PLAN, drifted([], id=made, **known), "apps") == PLAN.operations
+    assert agreed_drift(PLAN, drifted([], id="another", **known), "apps") is None
+    older = drifted([], job="shop-drift-2", id="another", **known)
+    assert agreed_drift(PLAN, older, "apps") == PLAN.operations
 
 
 def pod(code=0, owner="the-job", container="werf"):

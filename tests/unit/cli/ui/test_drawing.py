@@ -30,3 +30,10 @@ def test_an_arrow_goes_from_border_to_border(x: float, y: float, path: str) -> N
     assert Arrow(one, other).path == path
     drawing = Drawing("path", "The path", [one, other])
     assert (drawing.width, drawing.height) == (x + 102, y + 32)
+
+
+def test_an_angled_arrow_runs_along_the_left_of_what_is_indented() -> None:
+    above, below = Box(0, 0, 100, ["above"]), Box(28, 50, 100, ["below"])
+    assert Arrow(above, below, is_angled=True).path == "M14 30V65H28"
+    above, below = Box(28, 0, 100, ["above"]), Box(0, 50, 100, ["below"])
+    assert Arrow(above, below, is_angled=True).path == "M28 15H14V50"

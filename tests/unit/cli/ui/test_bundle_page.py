@@ -1,0 +1,146 @@
+"""The parts of a Bundle's page, however its status was forged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
+
+from copyrator.api.keys import ObjectName
+from copyrator.cli.core.output import printable
+from copyrator.cli.ui.bundle_page import (
+    DriftReading,
+    Readings,
+    ReleaseReading,
+    bundle_values,
+    draw_path,
+    moment,
+)
+from copyrator.cli.ui.pages import Pages
+from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.promotion import PromotionPath, Soak, Stage
+from copyrator.cli.view.rows import State
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def values(body: dict[str, Any], found: Readings = Readings()) -> dict[str, Any]:  # noqa: B008
+    return bundle_values(seen(body), BundleView(body, NOW), found)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "distance"),
+    [
+        ("2026-01-02T14:00:00Z", "in 2h"),
+        ("2026-01-02T12:00:00Z", "0s ago"),
+        ("2025-12-30T13:00:00+01:00", "3d ago"),
+    ],
+)
+def test_a_time_is_shown_with_its_distance(stamp: str, distance: str) -> None:
+    found = moment(stamp, NOW)
+    assert found is not None
+    assert found.distance == distance
+    assert found.stamp.endswith("Z")
+    assert moment("soon", NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (bundle("a", "False", "DeployFailed", message="no database"), "no database"),
+        (
+            bundle("a", deployed={"version": "1.0", "time": "2026-01-02T09:00:00Z"}),
+            "1.0 has been deployed for 3h.",
+        ),
+        (bundle("a"), "Nothing is deployed yet."),
+    ],
+)
+def test_the_first_sentence_is_the_fault_or_what_runs(body: dict[str, Any], sentence: str) -> None:
+    assert values(body)["one"]["sentence"] == sentence
+
+
+def test_the_plan_is_a_part_until_it_is_deployed() -> None:
+    body = bundle("a", plan=PLAN)
+    assert dict(values(body)["one"]["plan"])["Plan"] == "a" * 32
+    body = bundle("a", plan=PLAN, attempted={"planJob": PLAN["job"], "outcome": "Succeeded"})
+    assert values(body)["one"]["plan"] == []
+    assert values(body)["has_plan"]
+
+
+def test_a_paths_boxes_are_below_each_other_and_their_arrows_join_them() -> None:
+    names = [ObjectName("apps", name) for name in ("a", "b", "c")]
+    soak = Soak("1.1", 0.25, text="1.1 soaked 6h of 24h, 18h left")
+    stages = [
+        Stage(names[0], 0, State.READY, "Deployed", "1.1"),
+        Stage(names[1], 1, State.FAILING, "x", "1.0", is_subject=True, soak=soak, more=["q", "r"]),
+        Stage(names[2], 1, State.WAITING, "x", "-"),
+    ]
+    path = PromotionPath(stages, [(names[0], names[1]), (names[0], names[2])])
+    found = draw_path(path, "path")
+    assert found is not None
+    a, b, c = found.boxes
+    assert (b.x, b.done, b.tone, b.is_marked, b.href) == (28, 0.25, "fault", True, "")
+    assert list(b.texts) == [
+        "apps/b",
+        "1.0  ✕ Failing",
+        "1.1 soaked 6h of 24h, 18h left",
+        "also from q and 1 more",
+    ]
+    assert a.href == "/bundles/apps/a"
+    assert a.y + a.height < b.y
+    assert b.y + b.height < c.y
+    assert all(arrow.is_angled for arrow in found.arrows)
+    assert found.width <= 296  # a panel on a screen of 360 px
+    assert draw_path(PromotionPath(), "path") is None
+    static = draw_path(path, "path", static=True)
+    assert static is not None
+    assert not any(box.href for box in static.boxes)
+
+
+def member(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    api = "batch/v1" if kind == "Job" else "v1"
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, **more}
+
+
+def test_objects_that_failed_come_first_and_those_without_a_health_last() -> None:
+    failed = {"conditions": [{"type": "Failed", "status": "True", "message": "boom"}]}
+    bodies = [member("ConfigMap", "cm"), member("Job", "b"), member("Job", "a", status=failed)]
+    found = values(bundle("a"), Readings(objects=ReleaseReading(bodies)))["objects"]
+    assert [(one["state"], one["count"]) for one in found["groups"]] == [
+        ("Failed", 1),
+        ("InProgress", 1),
+        ("", 1),
+    ]
+    assert (found["count"], found["listed"]) == (3, 3)
+
+
+FORGED = JSON | st.sampled_from(
+    ["\x1b[2J" * 9, "<b>\u202e", ["x"] * 999, 2**62, "9999-12-31T23:59:59Z"]
+)
+PAGES = Pages(cluster="c", user="ann")
+
+
+@given(FORGED, FORGED)
+def test_any_status_has_a_page_and_a_report(part: Any, other: Any) -> None:
+    names = ("available", "deployed", "attempted", "gates", "soak", "plan", "preview", "pin")
+    more = ("history", "lastError", "verification", "nextPollAt", "consent")
+    forged = dict.fromkeys((*names, *more), part)
+    drift = {"verdict": "Drifted", "objects": other, "since": part, "count": other, "check": part}
+    spec = {"drift": {"mode": "Detect"}, "health": "Watch"}
+    for status in (forged, {"drift": drift, "gates": [{"name": part, "until": other}]}):
+        body = bundle("shop") | {"status": status}
+        body["spec"] = body["spec"] | spec
+        text = PAGES.bundle(
+            seen(body),
+            BundleView(body, NOW),
+            Readings([], ReleaseReading(), DriftReading(fault="gone")),
+            fragment=True,
+        )
+        assert "<b>" not in text
+        assert text.replace("\n", "") == printable(text.replace("\n", ""))
