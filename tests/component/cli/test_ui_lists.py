@@ -128,7 +128,7 @@ async def test_the_overview_is_of_a_namespace_or_kind(opened):
 async def test_a_freeze_is_said_with_who_why_where_and_until_when(opened):
     opened.server.live.now.freezes = [
         Freeze(namespace="infra", reason=HTML, who="ann", since=NOW - timedelta(hours=3)),
-        Freeze(reason="holidays", until=NOW + timedelta(hours=5, minutes=1)),
+        Freeze(reason="holidays", until=NOW + timedelta(hours=5, minutes=30)),
         Freeze(namespace="old", reason="gone", until=NOW - timedelta(hours=1)),
         Freeze(namespace="bad", fault="its annotation can't be read"),
     ]
