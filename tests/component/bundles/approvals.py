@@ -125,7 +125,7 @@ def operations(*plans: dict[str, Any]) -> set[str]:
 
 async def idle(operator: Any) -> None:
     """The operator has done all that it knows of."""
-    rounds, deadline = 0, asyncio.get_running_loop().time() + 60
+    rounds, deadline = 0, asyncio.get_running_loop().time() + 240
     while rounds < 3:  # an answer may be on its way between two looks
         assert asyncio.get_running_loop().time() < deadline, "the operator never comes to rest"
         busy = len(operator.queue) or operator.queue.working

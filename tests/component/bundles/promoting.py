@@ -47,7 +47,6 @@ async def deployed(cluster: BundleCluster, name: str, version: str) -> None:
             and cluster.status(name).get("deployed", {}).get("version") == version
         ),
         f"{name} runs {version}",
-        20,
     )
 
 

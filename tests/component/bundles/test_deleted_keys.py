@@ -162,7 +162,7 @@ async def test_a_deleted_bundle_leaves_its_key_nowhere(
     for job in [one for one in cluster.objects if one.startswith(path_of("jobs"))]:
         cluster.drop(job)  # as the garbage collector does
     try:
-        await eventually(lambda: not list(holders(operator.controller)), seconds=10)
+        await eventually(lambda: not list(holders(operator.controller)), seconds=60)
     except AssertionError:
         raise AssertionError("\n".join(holders(operator.controller))) from None
     assert operator.scheduler.due(SHOP) is None

@@ -69,7 +69,7 @@ async def test_half_of_the_places_are_for_checks(
         bundle(name, drift=DETECT)
     await run(max_plan_jobs=places)
     await eventually(lambda: len(running(cluster, "drift")) == checks)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         await finish_checks(cluster, werf, NAMES)
     assert cluster.most_running("drift") <= checks
     assert len(cluster.jobs("drift")) == len(NAMES)
@@ -96,7 +96,7 @@ async def test_plans_that_wait_go_first(
     assert running(cluster, "drift") == []
     for job in running(cluster, "plan"):
         werf.finish(job)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         await finish_checks(cluster, werf, NAMES)
     for name in ("planned1", "planned2", "planned3"):
         await eventually(lambda name=name: pending(cluster, name) == "AwaitingApproval")  # type: ignore[misc]
@@ -125,7 +125,7 @@ async def test_those_that_leave_hold_up_no_other(
     others = [name for name in names if name != checked]
     for name, leave in zip(others, LEAVES.values(), strict=False):
         leave(cluster, name)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         await finish_checks(cluster, werf, [checked, *others[len(LEAVES) :]])
 
 

@@ -52,7 +52,7 @@ class Namespaces:
 
     async def run(self, namespace: str, count: int) -> None:
         """So many of its plans come to run, and no more."""
-        await eventually(lambda: len(self.running(namespace)) >= count, f"{namespace}: {count}", 40)
+        await eventually(lambda: len(self.running(namespace)) >= count, f"{namespace}: {count}")
         await idle(self.operator)
         assert len(self.running(namespace)) == count
 

@@ -29,6 +29,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
+from copyrator.api.keys import BundleKey
+
 MANY = 1_000 if LONG else 30
 LATE = 600 if LONG else 120
 """Seconds in which they all have written on a loaded machine."""
@@ -68,22 +70,30 @@ async def test_a_chain_takes_a_version_from_one_to_the_next_when_each_soak_has_e
 async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_nothing(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, restart: bool
 ) -> None:
+    month, minutes = 30 * 86400.0, 2  # between two polls, and of the soak
     bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging"))
-    operator = await run()
+    bundle("production", promoteFrom=promoted_from("staging", soak=f"{minutes}m"))
+    operator = await run(timer_interval=month)
     await eventually(lambda: gate_of(cluster).get("until"), "the end is known")
     writes, asked = cluster.bundle_writes(), len(registry.asked)
     until = datetime.fromisoformat(gate_of(cluster)["until"])
     (record,) = soak_of(cluster, "staging")
-    assert until == datetime.fromisoformat(record["since"]) + timedelta(seconds=SOAK)
+    assert until == datetime.fromisoformat(record["since"]) + timedelta(minutes=minutes)
     assert cluster.reason("production") == "NotPromoted"
     assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")
     if restart:
         await operator.stop()
         assert cluster.bundle_writes() == writes
-        await run()
+        operator = await run(timer_interval=month)
+        await eventually(lambda: len(operator.scheduler) == 2, "both have a time")
+    await idle(operator)
+    due = operator.scheduler.due(BundleKey("team", "production"))
+    assert due is not None
+    left = (until - operator.now()).total_seconds()
+    assert abs(due - operator.monotonic() - left) < 1, "it waits for that second"
+    operator.let_pass(timedelta(seconds=left + 1))
     await eventually(lambda: cluster.jobs()[1:], "the Job of production")
-    assert until <= datetime.now(UTC) < until + timedelta(seconds=2)
+    assert started(cluster, "production") >= until
     if not restart:
         assert len(registry.asked) == asked, "the registry isn't asked for it"
     await deployed(cluster, "production", "1.0.0")
