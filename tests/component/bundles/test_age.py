@@ -27,7 +27,7 @@ def candidates(cluster: BundleCluster) -> list[str]:
 async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, restart: bool
 ) -> None:
-    bundle(version="1.*", minAge="3s")
+    bundle(version="1.*", minAge="1h")
     operator = await run(timer_interval=1.0)
     await eventually(lambda: cluster.reason() == "Deployed", "a first install doesn't wait")
     digest = registry.put("app", "1.1.0", "next")
@@ -37,12 +37,17 @@ async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     assert (found["version"], found["digest"]) == ("1.1.0", digest)
     (gate,) = cluster.status()["gates"]
     until = datetime.fromisoformat(gate["until"])
-    assert until == datetime.fromisoformat(found["firstSeen"]) + timedelta(seconds=3)
+    assert until == datetime.fromisoformat(found["firstSeen"]) + timedelta(hours=1)
     if restart:
         await operator.stop()
-        await run(timer_interval=1.0)
+        operator = await run(timer_interval=1.0)
+    operator.let_pass(timedelta(minutes=58))
+    asked = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 2, "polls")
+    assert len(cluster.runs) == 1
+    operator.let_pass(timedelta(minutes=2))
     await eventually(lambda: deployed(cluster) == digest)
-    assert datetime.now(UTC) >= until
+    assert operator.now() >= until
     await eventually(lambda: candidates(cluster) == [])
     assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
 
@@ -51,14 +56,15 @@ async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     first = registry.put("app", "latest", "0")
-    bundle(version="latest", minAge="3s")
-    await run(timer_interval=1.0)
+    bundle(version="latest", minAge="1h")
+    operator = await run(timer_interval=1.0)
     await eventually(lambda: deployed(cluster) == first)
     lost = registry.put("app", "latest", "1")
     await eventually(lambda: lost in candidates(cluster))
     last = registry.put("app", "latest", "2")
     del registry.untagged["app", lost]
     await eventually(lambda: last in candidates(cluster))
+    operator.let_pass(timedelta(hours=1))
     await eventually(lambda: deployed(cluster) == last)
     assert lost not in [one["digest"] for one in cluster.status()["history"]]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
@@ -47,8 +48,8 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
-    await run()
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    operator = await run()
     await eventually(lambda: gate_of(cluster).get("until"))
     annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
     message = await waits(cluster, "PromotionHeld")
@@ -63,9 +64,10 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun")
     (record,) = soak_of(cluster, "staging")
     assert "brokenBy" not in record
+    operator.let_pass(timedelta(hours=1))
     await deployed(cluster, "production", "1.0.0")
     since = datetime.fromisoformat(record["since"])
-    assert started(cluster, "production") >= since + timedelta(seconds=4)
+    assert started(cluster, "production") >= since + timedelta(hours=1)
 
 
 async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
@@ -89,7 +91,7 @@ async def test_time_that_no_operator_saw_does_not_count_and_is_said(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
     gaps: list[Gap] = []
     seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
     operator = await run(seen_time=seen)
@@ -97,12 +99,13 @@ async def test_time_that_no_operator_saw_does_not_count_and_is_said(
     writes = len(cluster.statuses["staging"])
     await operator.stop()
     since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
-    gaps.append(Gap(since + timedelta(seconds=1), since + timedelta(seconds=3)))
-    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3))
-    await run(seen_time=seen)
-    await waits_for_text(cluster, "(2s without an operator don't count)")
+    minute = timedelta(minutes=1)
+    gaps.append(Gap(since + minute, since + 3 * minute))
+    operator = await run(seen_time=seen, ahead=30 * minute)
+    await waits_for_text(cluster, "(2m without an operator don't count)")
+    operator.let_pass(33 * minute)
     await deployed(cluster, "production", "1.0.0")
-    assert started(cluster, "production") >= since + timedelta(seconds=6)
+    assert started(cluster, "production") >= since + 62 * minute
     assert len(cluster.statuses["staging"]) == writes, "a gap costs its source no write"
 
 
@@ -110,12 +113,16 @@ async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="3s"))
-    operator = await run(ahead=timedelta(seconds=3))
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    operator = await run(ahead=timedelta(hours=3))
     await eventually(lambda: gate_of(cluster).get("until"))
     since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
     operator.ahead = timedelta()
+    operator.let_pass(timedelta(hours=2))
+    await idle(operator)
+    assert not cluster.jobs()[1:]
+    operator.let_pass(timedelta(hours=2))
     await eventually(lambda: cluster.jobs()[1:], "the Job of production")
-    assert datetime.now(UTC) >= since + timedelta(seconds=3)
+    assert operator.now() >= since + timedelta(hours=1)
     await deployed(cluster, "production", "1.0.0")
     assert len(cluster.jobs()) == 2
