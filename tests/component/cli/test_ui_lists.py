@@ -273,10 +273,28 @@ def test_what_was_done_is_said_above_the_part_that_is_updated():
     assert "notice" not in pages.page("lines.html", title="t", here="", parts=())
 
 
-def test_a_report_has_freezes_and_no_address():
-    known = seen(rule("a", "False", "Conflict"), bundle("b"), rule("c", "Unknown", "Progressing"))
+def test_a_report_has_the_overview_and_leads_only_within_itself():
+    copies = SeenCopies()
+    copies.add("infra/d", "Secret", ObjectName("team-a", "s"))
+    known = seen(
+        *(rule("a", "False", "Conflict"), rule("c", "Unknown", "Progressing"), rule("d")),
+        bundle("b"),
+        copies=copies,
+    )
     known.freezes = [Freeze(reason="holidays", who="ann")]
     text = Pages(cluster="c", user="ann").report(known, overview(known, NOW), INSTALLATION, NOW)
-    assert "frozen in all namespaces" in text
-    assert "By ann" in text
-    assert not re.search(r'(?:href|src|action)="|<script|<form', text)
+    for said in (
+        "frozen in all namespaces",
+        "By ann",
+        "Other rules",
+        "In progress",
+        "Bundles</h2>",
+    ):
+        assert said in text
+    assert not re.search(r'(?:href|src|action)="(?!#)|<script|<form', text)
+    lists, _, _ = text.partition('<h2 id="rules-')
+    assert '<td class="good">1</td>' in lists
+    rows, _, _ = lists.partition("<h2>Rules and namespaces")
+    for one in ("rules-infra/a", "rules-infra/c", "rules-infra/d", "bundles-infra/b"):
+        assert rows.count(f'href="#{one}"') == 1
+        assert f'id="{one}"' in text

@@ -27,7 +27,7 @@ from copyrator.cli.ui.parts import address, fields, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Query, Search
-from copyrator.cli.view.matrix import Matrix
+from copyrator.cli.view.matrix import Matrix, View, matrix
 from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
 from copyrator.cli.view.promotion import PromotionGraph
 from copyrator.cli.view.rule import RuleView, describe_rule
@@ -176,6 +176,7 @@ class Pages:
         bundles = [seen.bundles[ObjectName(row.namespace, row.name)] for row in view.bundles]
         graph = PromotionGraph(seen.bundles)
         style = (_HERE / "assets" / "style.css").read_text()
+        listed = {(row.what, row.shown) for row in (*view.attention, *view.moving)}
         return self._templates.get_template(
             "report.html"
         ).render(
@@ -184,6 +185,9 @@ class Pages:
             style=Markup(style),  # noqa: S704 - our own file
             seen=seen,
             view=view,
+            table=matrix(seen, View(), now),
+            other_rules=[row for row in view.rules if (row.what, row.shown) not in listed],
+            other_bundles=[row for row in view.bundles if (row.what, row.shown) not in listed],
             rules=[_reported_rule(RuleView(body, now), seen) for body in rules[:DETAILED]],
             bundles=[
                 bundle_parts(BundleView(body, now, installation), graph, suffix=f"-{number}")
