@@ -17,20 +17,20 @@ from markupsafe import Markup
 
 from copyrator import __version__
 from copyrator.api.keys import ObjectName
-from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable, said
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
-from copyrator.cli.ui.parts import address, fields, segment
+from copyrator.cli.ui.parts import address, segment
+from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Query, Search
 from copyrator.cli.view.matrix import Matrix, View, matrix
 from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
 from copyrator.cli.view.promotion import PromotionGraph
-from copyrator.cli.view.rule import RuleView, describe_rule
+from copyrator.cli.view.rule import RuleView
 from copyrator.cli.view.why_copy import count_rules, group_answers
 
 FIRST: Final = 25
@@ -188,7 +188,10 @@ class Pages:
             table=matrix(seen, View(), now),
             other_rules=[row for row in view.rules if (row.what, row.shown) not in listed],
             other_bundles=[row for row in view.bundles if (row.what, row.shown) not in listed],
-            rules=[_reported_rule(RuleView(body, now), seen) for body in rules[:DETAILED]],
+            rules=[
+                RulePage(RuleView(body, now), seen, static=True, name=f"rule-{number}")
+                for number, body in enumerate(rules[:DETAILED])
+            ],
             bundles=[
                 bundle_parts(BundleView(body, now, installation), graph, suffix=f"-{number}")
                 for number, body in enumerate(bundles[:DETAILED])
@@ -234,21 +237,6 @@ class Pages:
             **plan,
             **values,
         )
-
-
-def _reported_rule(view: RuleView, seen: Snapshot) -> dict[str, Any]:
-    copies = seen.copies.of(str(view.name))
-    number = count(sum(map(len, copies.values())), "copy", "copies")
-    return {
-        "shown": str(view.name),
-        "fields": _rule_fields(view),
-        "copies": f"There are {number} in {count(len(copies), 'namespace')}.",
-    }
-
-
-def _rule_fields(view: RuleView) -> list[tuple[str, str]]:
-    conditions = rows.describe_conditions(view.body, view.now)
-    return fields([*describe_rule(view), *conditions])
 
 
 def _title(text: str, view: Overview) -> str:
