@@ -25,7 +25,11 @@ async def tab(context, served):
     for number in range(30):
         copies.add("infra/creds", "Secret", ObjectName(f"team-{number:02}", "creds"))
     served.server.live.now = seen(
-        rule(LONG, "False", "PartialFailure", message=f"{LONG}/{LONG}: Conflict: " + "x" * 500),
+        rule(
+            *(LONG, "False", "PartialFailure"),
+            message=f"{LONG}/{LONG}: Conflict: " + "x" * 500,
+            failures=[{"namespace": "team-29", "reason": "Conflict", "message": "x"}],
+        ),
         rule("creds", copies={"desired": 30, "ready": 30}),
         bundle("shop", "False", "DeployFailed", deployed={"version": "1.0.0-" + "r" * 80}),
         bundle(LONG, "Unknown", "Deploying"),

@@ -37,6 +37,8 @@ FIRST: Final = 25
 """Rules and Bundles of a list of the overview."""
 DETAILED: Final = 500
 """Rules, and Bundles, of which a report has the details."""
+LONGEST: Final = 2000
+"""Characters of a message in a report."""
 EVERYTHING: Final = Query()
 _HERE: Final = Path(__file__).parent
 
@@ -193,7 +195,7 @@ class Pages:
                 for number, body in enumerate(rules[:DETAILED])
             ],
             bundles=[
-                bundle_parts(BundleView(body, now, installation), graph, suffix=f"-{number}")
+                _reported_bundle(BundleView(body, now, installation), graph, number)
                 for number, body in enumerate(bundles[:DETAILED])
             ],
             left=max(len(rules) - DETAILED, 0) + max(len(bundles) - DETAILED, 0),
@@ -237,6 +239,12 @@ class Pages:
             **plan,
             **values,
         )
+
+
+def _reported_bundle(view: BundleView, graph: PromotionGraph, number: int) -> dict[str, Any]:
+    """What a report shows of a Bundle; a file has many, so its message is shortened."""
+    found = bundle_parts(view, graph, suffix=f"-{number}")
+    return found | {"sentence": said(found["sentence"], LONGEST)}
 
 
 def _title(text: str, view: Overview) -> str:
