@@ -379,7 +379,8 @@ async def test_a_plan_of_5000_operations_opens_with_a_part_of_them(opened, shown
 async def test_long_texts_and_lines_are_cut(opened, shown):
     line = "│ + " + "y" * 70_000
     many = "\n".join(["│ + z"] * 5000)
-    diff = f"┌ Update ConfigMap/cm\n{line}\n{many}\n└ Update ConfigMap/cm"
+    diff = f"┌ Update ConfigMap/cm\n{line}\n{many}\n└ Update ConfigMap/cm\n┌ {'t' * 70_000}\n│ a\n"
+    diff += "\n".join(["p" * 70_000] * 5)
     shown(waiting(changed=["c" * 70_000], unbound=["u" * 70_000], bound=False), diff=diff)
     _, text, _ = await opened.get(PATH)
     assert len(text) < 50_000

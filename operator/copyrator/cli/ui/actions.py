@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Verb:
     """One thing to do: what it means, and how it is done; it returns what was done."""
 
-    effect: str
+    effects: Mapping[str, str]
+    """By the kind of the object: ``rules``, ``bundles``."""
     act: Callable[[KubeClient, str, dict[str, Any]], Coroutine[Any, Any, str]]
-    """With the kind (``rules``, ``bundles``) and the object."""
+    """With the kind and the object."""
 
 
 async def _suspend(client: KubeClient, what: str, body: dict[str, Any]) -> str:
@@ -47,11 +48,26 @@ async def _reconcile(client: KubeClient, what: str, body: dict[str, Any]) -> str
 
 
 VERBS: Final[Mapping[str, Verb]] = {
-    "suspend": Verb("Nothing is written or deployed for it until it is resumed.", _suspend),
-    "resume": Verb("The operator writes and deploys for it again.", _resume),
+    "suspend": Verb(
+        {
+            "rules": "No copy is written or deleted for it until it is resumed.",
+            "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
+        },
+        _suspend,
+    ),
+    "resume": Verb(
+        {
+            "rules": "The operator writes and deletes its copies again.",
+            "bundles": "The operator deploys for it again.",
+        },
+        _resume,
+    ),
     "reconcile": Verb(
-        "A Bundle's registry is polled, and its version is deployed even if it is deployed "
-        "already; a rule's failed copies are retried.",
+        {
+            "rules": "The operator retries its failed copies at once.",
+            "bundles": "The operator polls its registry, and deploys its version even if that is "
+            "deployed already.",
+        },
         _reconcile,
     ),
 }

@@ -119,6 +119,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         _operation(at, one, budget)
         for at, one in enumerate(changes.operations[start : start + OPERATIONS], start + 1)
     ]
+    text = [line for line in changes.text if line]
     secrets = hidden_secrets(found.log.operations or ()) if is_judged(plan) else 0
     return {
         "bundle": str(view.name),
@@ -137,9 +138,12 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "risky": max(plan.risky_operations or 0, len(plan.risky)),
         "number": number,
         "pages": pages,
-        "others": [(one.title, diff_view(one, budget)) for one in changes.others[:OPERATIONS]],
+        "others": [
+            (said(one.title), diff_view(one, budget)) for one in changes.others[:OPERATIONS]
+        ],
         "others_left": max(len(changes.others) - OPERATIONS, 0),
-        "text": [printable(line[:LINE]) for line in changes.text[:LINES] if line],
+        "text": [printable(line[:LINE]) for line in text[:LINES]],
+        "text_left": max(len(text) - LINES, 0),
         "folded": changes.folded,
         "notes": [] if found.log.fault else list(explain_missing(found)),
         "command": view.hint("plan"),
@@ -262,14 +266,13 @@ class LineBudget:
 def _operation(number: int, one: PlannedOperation, budget: LineBudget) -> OperationView:
     diff = diff_view(one.diff, budget) if one.diff else DiffView()
     operation = one.operation
+    places = operation.group, operation.namespace and f"in {operation.namespace}"
     return OperationView(
         number=number,
         word=_WORDS[operation.type],
         type=operation.type,
-        what=f"{operation.kind}/{operation.name}",
-        where=", ".join(
-            filter(None, (operation.group, operation.namespace and f"in {operation.namespace}"))
-        ),
+        what=said(f"{operation.kind}/{operation.name}", LINE),
+        where=said(", ".join(filter(None, places)), LINE) if any(places) else "",
         is_risky=one.is_risky,
         is_hidden=one.is_hidden,
         diff=diff,
