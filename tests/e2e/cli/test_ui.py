@@ -97,7 +97,7 @@ async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(
         assert f"{apps}/shop" in overview
         cell = f'/rules/{home}/{word}?in={copied}">1</a>'
         await browser.until(f"/matrix?rules={home}/{word}&namespaces={word}-*", cell)
-        assert f">{word}</a>" in await browser.page(f"/rules/{home}/{word}?in={copied}")
+        assert f">{copied}/{word}</a>" in await browser.page(f"/rules/{home}/{word}?in={copied}")
         why = await browser.page(f"/copies/{copied}/Secret/{word}")
         assert f"up to date with the rule {home}/{word}" in why
         missing = await browser.page(f"/copies/{copied}/Secret/{word}-other")
@@ -116,7 +116,7 @@ async def test_a_change_is_shown_without_a_new_start_and_new_kinds_too(
         await browser.page("/")
         stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
         await browser.until(f"/rules/{stage.home}/{word}", "SourceNotFound")
-        await browser.until(f"/rules/{stage.home}/{word}?in={copied}", "None there")
+        await browser.until(f"/rules/{stage.home}/{word}?in={copied}", "why?</a>")
 
 
 async def test_a_write_comes_after_a_confirmation_with_the_users_permissions(

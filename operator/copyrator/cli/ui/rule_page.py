@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from heapq import nsmallest
 from itertools import islice, pairwise
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -485,7 +486,8 @@ def _groups(page: RulePage) -> Iterator[tuple[CopyGroup, list[str]]]:
         look = LOOKS[group]
         texts = [f"{look.sign} {number} {look.text[0].lower()}{look.text[1:]}"]
         if places := page.copies.namespaces(group):
-            texts.append(_some([printable(place) for place in sorted(places)]))
+            first = nsmallest(NAMED + 1, places)
+            texts.append(_some([printable(place) for place in first]))
         if group is CopyGroup.SYNC and satisfied:
             texts.append(f"{satisfied} not created by the operator")
         yield group, texts

@@ -22,6 +22,8 @@ from copyrator.copies.rollout.steps import TargetNamespace, in_order, share
 
 PAGE: Final = 100
 """Copies of a page of the list."""
+MANY: Final = 20_000
+"""Namespaces beyond which it isn't worked out which of them are targets."""
 COSTLY: Final = 3_000_000
 """Steps of matching globs with namespaces that are made at most: about 0.3 s."""
 
@@ -84,14 +86,15 @@ class RuleCopies:
     @cached_property
     def later(self) -> AbstractSet[str]:
         """Namespaces with copies whose step of the rollout hasn't begun, where these are known."""
-        spec, state, targets = self.view.spec, self.view.rollout, self._targets
-        if state is None or targets is None or not isinstance(spec, RuleSpec):
+        spec, state = self.view.spec, self.view.rollout
+        if state is None or state.started_at is None or not isinstance(spec, RuleSpec):
             return frozenset()
-        rollout, began = spec.rollout, state.started_at
-        if rollout is None or began is None or state.step > len(rollout.steps):
+        rollout, targets = spec.rollout, self._targets
+        if rollout is None or targets is None or state.step > len(rollout.steps):
             return frozenset()
-        begun = share(rollout, state.step, in_order(rollout, targets, began))
-        old = {one.name for one in targets if one.created < format_time(began)}
+        begun = share(rollout, state.step, in_order(rollout, targets, state.started_at))
+        since = format_time(state.started_at)
+        old = {one.name for one in targets if one.created < since}
         return (self.found.keys() & old).difference(begun, self.samples)
 
     @cached_property
@@ -113,7 +116,7 @@ class RuleCopies:
     def numbers(self) -> Mapping[CopyGroup, int]:
         """How many copies are in each state, by the status."""
         counts = self.view.counts
-        later = min(sum(len(self.found[name]) for name in self.later), counts.pending)
+        later = min(self._number_later, counts.pending)
         return {
             CopyGroup.FAILED: counts.failed,
             CopyGroup.CONFLICT: counts.conflicts,
@@ -140,7 +143,7 @@ class RuleCopies:
         for name in (*self.samples, *self.missing):
             for row in self._rows_in(name):
                 found[row.group] += 1
-        later = sum(len(self.found[name]) for name in self.later)
+        later = self._number_later
         sampled = sum(len(self.found.get(name, ())) for name in self.samples)
         found[CopyGroup.LATER] += later
         found[self._others] += sum(map(len, self.found.values())) - later - sampled
@@ -183,7 +186,8 @@ class RuleCopies:
         if not isinstance(spec, RuleSpec) or not places or "Namespace" in self.seen.loading:
             return None
         targets = spec.targets
-        if targets.namespaces.cost(places) + targets.exclude.cost(places) > COSTLY:
+        costs = (one.cost(places) for one in (targets.namespaces, targets.exclude))
+        if len(places) > MANY or sum(costs) > COSTLY:
             return None
         found = [
             TargetNamespace(name, place.labels, place.created)
@@ -191,6 +195,10 @@ class RuleCopies:
             if place.is_target and targets.matches(name, place.labels)
         ]
         return found if len(found) == number_of(self.view, "targets") else None
+
+    @cached_property
+    def _number_later(self) -> int:
+        return sum(len(self.found[name]) for name in self.later)
 
     @cached_property
     def _others(self) -> CopyGroup:
