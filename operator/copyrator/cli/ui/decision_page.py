@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.api.bundle_status import HistoryEntry
+from copyrator.api.bundle_status import HistoryEntry, parse_status
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus
 from copyrator.api.text import count
 from copyrator.bundles.plan.operations import Operation, OperationType
@@ -35,7 +35,12 @@ from copyrator.cli.bundles.plan_log import with_refusals_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, describe_version, is_expired
+from copyrator.cli.view.bundle import (
+    BundleView,
+    describe_version,
+    is_expired,
+    permission_summary,
+)
 
 OPERATIONS: Final = 100
 """Operations of a page."""
@@ -167,12 +172,15 @@ def describe_plan_effect(view: BundleView) -> str:
 def _state(view: BundleView, plan: PlanStatus) -> str:
     if plan.decision is not None:
         by = f" by {said(plan.by)}" if plan.by else ""
+        since = f" {rows.age(plan.at, view.now)} ago" if plan.at else ""
         done = ", and its deploy has begun" if is_spent(view.status) else ""
-        return f"it was {said(plan.decision).lower()}{by} {rows.age(plan.at, view.now)} ago{done}"
+        return f"it was {said(plan.decision).lower()}{by}{since}{done}"
     if is_expired(plan, view.now):
         return (
             f"it expired {rows.age(plan.expires_at, view.now)} ago, and the operator makes it again"
         )
+    if decided := ShownPlan.of(view.body).decision:
+        return f"it was {decided.lower()}, which the operator hasn't seen yet"
     if not view.is_decision_due:
         return "no deploy of it waits for a decision"
     ends = f", and expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
@@ -210,10 +218,10 @@ def _unbound(plan: PlanStatus) -> list[str]:
 
 
 def _missing_permissions(found: PlanView) -> Iterator[str]:
-    status = BundleView(with_refusals_of(found.view.body, found.log.diff), found.view.now).status
+    status = parse_status(with_refusals_of(found.view.body, found.log.diff))
     missing = missing_of(status)
     yield from (said(format_permission(one), 500) for one in missing)
-    if status.plan.unreviewed:
+    if missing and status.plan.unreviewed:
         yield f"{count(status.plan.unreviewed, 'kind')} not reviewed"
 
 
@@ -227,6 +235,8 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
     if plan.bound:
         yield Detail("Contents", "bound: what is deployed is what was planned")
+    if not missing_of(view.status) and (permissions := permission_summary(view.status)):
+        yield Detail("Permissions", permissions)
     yield from describe_origin(found)
     last = next((one for one in view.status.past if one.approved_by), None)
     yield Detail("Approved last", _approval(last, view) if last else "none of its last deploys")

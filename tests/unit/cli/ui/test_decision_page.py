@@ -8,6 +8,7 @@ from hypothesis import given
 from tests.unit.cli.view.objects_seen import PLAN, bundle
 
 from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.cli.bundles.approve import APPROVE
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.ui.decision_page import (
@@ -61,7 +62,7 @@ def test_the_sentence_says_what_the_deploy_would_do(plan, done):
         ({"expiresAt": "2026-01-02T11:00:00Z"}, {}, "it expired 60m ago, and the operator"),
         ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"}, {},
          "it was approved by ann 60s ago"),
-        ({"decision": "Rejected"}, {}, "it was rejected"),
+        ({"decision": "Rejected"}, {}, "it was rejected."),
         ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"},
          {"attempted": {"plan": "a" * 32, "planJob": "shop-plan-1", "outcome": "Succeeded"}},
          "it was approved by ann 60s ago, and its deploy has begun"),
@@ -69,6 +70,28 @@ def test_the_sentence_says_what_the_deploy_would_do(plan, done):
 )  # fmt: skip
 def test_the_sentence_says_what_the_plan_waits_for(plan, status, state):
     assert f"; {state}" in describe_plan_effect(view(plan, **status))
+
+
+def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again():
+    one = view()
+    one.body["metadata"]["annotations"] = {APPROVE.annotation: "a" * 32}
+    assert "; it was approved, which the operator hasn't seen yet." in describe_plan_effect(one)
+    assert [choice.verb for choice in choices(one)] == ["reject"]
+
+
+def test_permissions_are_a_fact_where_none_is_missing():
+    def shown(**plan: Any) -> tuple[list[str], str | None]:
+        found = decision_values(PlanView(view(plan), PlanLog()))
+        return found["missing"], dict(found["facts"]).get("Permissions")
+
+    one = {"verbs": ["get"], "resource": "pods", "namespace": "apps"}
+    assert shown() == ([], None)
+    assert shown(missingPermissions=0, unreviewed=2) == (
+        [],
+        "none is missing (2 kinds not reviewed)",
+    )
+    missing = ["get pods in apps", "2 kinds not reviewed"]
+    assert shown(missing=[one], missingPermissions=1, unreviewed=2) == (missing, None)
 
 
 def test_a_choice_says_what_happens_and_not_that_it_is_done():
