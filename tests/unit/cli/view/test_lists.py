@@ -102,6 +102,8 @@ def test_a_name_with_capitals_is_found_in_any_case():
         (Query(kind="configmap"), ["settings"]),
         (Query(kind="Rule"), ["broken", "settings", "creds"]),
         (Query(kind="Bundle"), []),
+        (Query(text="shop"), ["creds"]),
+        (Query(text="shop/cr"), ["creds"]),
         (Query(namespace="shop"), ["creds"]),
         (Query(namespace="sh*", text="creds"), ["creds"]),
         (Query(namespace="sh*", text="broken"), []),
@@ -290,11 +292,12 @@ def test_the_search_shows_the_first_and_counts_the_rest():
         ({"kind": "namespace"}, (0, 0, 1)),
         ({"kind": "BUNDLE"}, (0, 1, 0)),
         ({"state": State.READY}, (1, 1, 0)),
-        ({"namespace": "infra"}, (1, 1, 0)),
+        ({"state": State.FAILING}, (1, 0, 0)),
+        ({"namespace": "infra"}, (2, 1, 0)),
     ],
 )
 def test_the_search_is_limited_by_kind_and_state(query, kinds):
-    known = seen(rule("a"), bundle("b"))
+    known = seen(rule("a"), rule("broken", "False", "Forbidden"), bundle("b"))
     found = search(
         known, rule_rows(known, NOW), bundle_rows(known, NOW), CopySearch(Query(**query))
     )

@@ -1,6 +1,6 @@
 """All rules and Bundles in one view, what needs attention first."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
@@ -197,3 +197,68 @@ def test_a_freeze_is_seen_also_where_nothing_waits(freeze, reason, message):
     known.freezes = [freeze]
     (row,) = overview(known, NOW).all
     assert (row.state, row.reason, row.message) == (State.READY, reason, message)
+
+
+def test_what_the_operator_works_on_is_in_progress_and_needs_no_attention():
+    stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
+    known = seen(
+        rule("starts", "Unknown", "Progressing"),
+        rule("rolls", "Unknown", "RollingOut", rollout=rollout(2)),
+        rule("stopped", "False", "RolloutStopped", rollout=rollout(stopped=stopped)),
+        rule("planned", "Unknown", "Planned"),
+        bundle("deploys", "Unknown", "Deploying"),
+        bundle("waits", "Unknown", "AwaitingApproval"),
+    )
+    known.freezes = [Freeze(namespace="infra")]
+    view = overview(known, NOW)
+    assert [row.name for row in view.moving] == ["rolls", "deploys", "starts"]
+    assert [row.name for row in view.attention] == ["stopped", "waits", "planned"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "step", "done"),
+    [(4, 1, 0.0), (4, 3, 0.5), ("4", 2, None), (1, 2, None), (0, 1, None), (None, 1, None)],
+)
+def test_the_part_of_a_rollout_that_is_done_is_known_where_its_status_is_right(steps, step, done):
+    body = rule("a", rollout=rollout(step) | {"steps": steps})
+    (row,) = overview(seen(body), NOW).rules
+    assert row.done == done
+
+
+def test_the_newest_deploys_of_bundles_that_are_well_are_listed():
+    bodies = [
+        bundle(f"b{day:02}", deployed={"version": "1", "time": f"2026-01-{day:02}T00:00:00Z"})
+        for day in range(1, 13)
+    ]
+    failed = bundle("x", "False", "DeployFailed", deployed={"time": "2026-01-20T00:00:00Z"})
+    view = overview(seen(*bodies, failed, bundle("never")), NOW)
+    assert [row.name for row in view.deploys] == [f"b{day:02}" for day in range(12, 4, -1)]
+
+
+def test_the_overview_may_be_of_a_part_only():
+    ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2027-01-01T00:00:00Z"}
+    counts = {"desired": 3, "ready": 2}
+    bodies = (rule(name, copies=counts, certificates=[ends]) for name in ("a", "b"))
+    view = overview(seen(*bodies, bundle("a"), bundle("b")), NOW, lambda row: row.name == "a")
+    assert [row.shown for row in view.all] == ["infra/a", "infra/a"]
+    assert (view.ready, view.desired) == (2, 3)
+    assert [one.name for one in view.certificates] == ["a"]
+    assert view.kinds == ["Secret"]
+
+
+def test_a_freeze_has_its_parts_and_the_command_that_ends_it():
+    known = seen()
+    until = NOW + timedelta(hours=3)
+    known.freezes = [
+        Freeze(namespace="team-a", who="ann", since=NOW - timedelta(minutes=5)),
+        Freeze(reason="holidays", until=until),
+        Freeze(namespace="over", until=NOW),
+    ]
+    whole, one = overview(known, NOW).freezes
+    assert (whole.where, whole.reason, whole.until) == (
+        *("all namespaces", "holidays"),
+        "2026-01-02T15:00:00Z (in 3h)",
+    )
+    assert (whole.since, whole.who, whole.command) == ("", "", "copyrator thaw --all")
+    assert (one.where, one.who, one.until) == ("the namespace team-a", "ann", "")
+    assert (one.since, one.command) == ("2026-01-02T11:55:00Z (5m ago)", "copyrator thaw -n team-a")
