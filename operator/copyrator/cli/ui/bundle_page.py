@@ -9,17 +9,18 @@ check for drift, which doesn't change, once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import parse_status
-from copyrator.api.conditions import ConditionType
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
@@ -128,10 +129,30 @@ def sign(state: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseObject:
+    """An object of a release; its message says why it isn't current."""
+
+    kind: str
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGroup:
+    """The objects of a release with the same health."""
+
+    state: str
+    """Empty: of kinds that have none."""
+    count: int
+    rows: Sequence[ReleaseObject]
+    """The first of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseReading:
     """The objects of a release, as they were at a time."""
 
-    bodies: Sequence[Body] = ()
+    groups: Sequence[ObjectGroup] = ()
     note: str = ""
     """What couldn't be read."""
     read_at: float = 0.0
@@ -149,13 +170,16 @@ class DriftReading:
     """Why there are none; empty where that isn't due to a fault."""
 
 
+NO_DIFF: Final = DriftReading()
+
+
 @dataclass(frozen=True, slots=True)
 class Readings:
     """What was read for a page; a report has nothing of it."""
 
     events: Sequence[Body] = ()
     objects: ReleaseReading | None = None
-    drift: DriftReading = DriftReading()
+    drift: DriftReading = NO_DIFF
 
 
 @dataclass(slots=True)
@@ -198,13 +222,14 @@ class BundleReader:
             async with asyncio.timeout(seconds):
                 async with ahead(Discovery(self.client).find_listable()) as kinds:
                     bodies, note = await release_objects(self.client, body, kinds)
-        return _keep(self._objects, uid, ReleaseReading(bodies, note, now))
+        groups = await asyncio.to_thread(group_objects, bodies)
+        return _keep(self._objects, uid, ReleaseReading(groups, note, now))
 
     async def _read_drift(self, body: Body, seconds: float, *, is_opened: bool) -> DriftReading:
         """The diff of what drifted; what an ended Job's log has is read once."""
         drift, uid = parse_status(body).drift, str(body["metadata"].get("uid"))
         if drift.verdict != DriftVerdict.DRIFTED or not drift.found_job:
-            return DriftReading()
+            return NO_DIFF
         known = self._drifts.get(uid)
         is_known = known is not None and known.job == drift.found_job
         if known is not None and is_known and not (known.fault and is_opened):
@@ -213,7 +238,7 @@ class BundleReader:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 log = await read_drift_log(self.client, body)
-        return _keep(self._drifts, uid, drift_reading(body, log))
+        return _keep(self._drifts, uid, await asyncio.to_thread(drift_reading, body, log))
 
 
 K = TypeVar("K", ReleaseReading, DriftReading)
@@ -251,9 +276,9 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "within": "/bundles",
         "seen": seen,
         "path": f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
-        "one": bundle_parts(view, PromotionGraph(seen.bundles)),
-        "objects": found.objects and object_groups(view, found.objects),
-        "drift": drift_part(view, found.drift),
+        "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
+        "objects": found.objects,
+        "health": _health(view),
         "log_tail": _log_tail(view),
         "has_plan": view.status.plan.outcome is not None,
         "events": event_rows(found.events, view.now),
@@ -261,13 +286,15 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
     }
 
 
-def bundle_parts(view: BundleView, graph: PromotionGraph, *, suffix: str = "") -> dict[str, Any]:
+def bundle_parts(
+    view: BundleView, graph: PromotionGraph, drift: DriftReading = NO_DIFF, *, suffix: str = ""
+) -> dict[str, Any]:
     """What a page and a report show of a Bundle, for ``templates/bundle_parts.html``.
 
     ``suffix``: of identifiers, where several Bundles are in one document.
     """
     spec, now = view.spec, view.now
-    path = graph.path(view)
+    path = graph.path(view.name)
     return {
         "row": bundle_row(view),
         "suffix": suffix,
@@ -282,6 +309,7 @@ def bundle_parts(view: BundleView, graph: PromotionGraph, *, suffix: str = "") -
         "path": path,
         "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
         "plan": fields(_plan(view)),
+        "drift": drift_part(view, drift),
         "fields": fields(_details(view)),
         "conditions": conditions(view),
     }
@@ -301,7 +329,9 @@ def _sentence(view: BundleView) -> str:
     if row.message:
         return printable(row.message)
     if there.version:
-        return f"{said(there.version)} has been deployed for {rows.age(there.time, view.now)}."
+        since = rows.age(there.time, view.now)
+        how_long = f"has been deployed for {since}" if parse_time(there.time) else "is deployed"
+        return f"{said(there.version)} {how_long}."
     return "Nothing is deployed yet."
 
 
@@ -323,6 +353,12 @@ def _details(view: BundleView) -> Iterator[Detail]:
     yield from describe_soak(view)
     if not isinstance(spec, InvalidSpec) and (lines := list(explain_permissions(view, spec))):
         yield Detail("Permissions", below=lines)
+    error = view.status.last_error
+    if error.message and error.message not in view.trouble:
+        yield Detail("Last error", f"{said(error.reason)}: {said(error.message, TEXT)}")
+    withheld = view.status.condition(ConditionType.SETTINGS_WITHHELD)
+    if withheld.get("status") == ConditionStatus.TRUE:
+        yield Detail("Settings withheld", said(withheld.get("message"), TEXT))
     yield Detail("Age", rows.age(rows.created(view.body), view.now))
 
 
@@ -345,32 +381,22 @@ _ORDER: Final = (
 )
 
 
-def object_groups(view: BundleView, found: ReleaseReading) -> dict[str, Any]:
-    """The objects of the release by their health, the worst first, at most OBJECTS of them."""
-    judged = []
-    for body in found.bodies:
+def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
+    """Objects by their health, the worst first, with at most OBJECTS of them; pure."""
+    judged: list[tuple[int, str, str, str]] = []
+    for body in bodies:
         health = health_of(body)
-        judged.append(
-            {
-                "state": str(health.status) if health else "",
-                "kind": said(body.get("kind")),
-                "name": name_of(body).name,
-                "message": said(health.message, TEXT) if health and health.message else "",
-            }
-        )
-    judged.sort(key=lambda one: (_ORDER.index(one["state"]), one["kind"], one["name"]))
+        order = _ORDER.index(health.status if health else "")
+        message = said(health.message, TEXT) if health and health.message else ""
+        judged.append((order, said(body.get("kind")), name_of(body).name, message))
+    judged.sort()
     groups, left = [], OBJECTS
-    for state, members in groupby(judged, key=lambda one: one["state"]):
-        rows_ = list(members)
-        groups.append({"state": state, "count": len(rows_), "rows": rows_[:left]})
-        left -= len(rows_[:left])
-    return {
-        "health": _health(view),
-        "groups": groups,
-        "count": len(judged),
-        "listed": OBJECTS - left,
-        "note": found.note,
-    }
+    for order, members in groupby(judged, key=itemgetter(0)):
+        found = list(members)
+        listed = [ReleaseObject(*one[1:]) for one in found[:left]]
+        groups.append(ObjectGroup(_ORDER[order], len(found), listed))
+        left -= len(listed)
+    return groups
 
 
 def _health(view: BundleView) -> str:

@@ -176,7 +176,7 @@ class Pages:
         """All of it in one file, which needs no other and runs no code."""
         rules = [seen.rules[ObjectName(row.namespace, row.name)] for row in view.rules]
         bundles = [seen.bundles[ObjectName(row.namespace, row.name)] for row in view.bundles]
-        graph = PromotionGraph(seen.bundles)
+        graph = PromotionGraph(seen.bundles, now)
         style = (_HERE / "assets" / "style.css").read_text()
         listed = {(row.what, row.shown) for row in (*view.attention, *view.moving)}
         return self._templates.get_template(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -50,18 +50,18 @@ class Stage:
     """A Bundle of the path."""
 
     name: ObjectName
-    indent: int
-    """How many of the Bundles before it, or after it, have several beside each other."""
     state: rows.State
     reason: str
     version: str
     """What is deployed; a dash where nothing is."""
-    is_subject: bool = False
-    """Whether the path is around it."""
     soak: Soak | None = None
     """Of the version that waits for it."""
+    indent: int = 0
+    """How many of the Bundles before it, or after it, have several beside each other."""
+    is_subject: bool = False
+    """Whether the path is around it."""
     more: Sequence[str] = ()
-    """What isn't drawn: further sources, and how many there are besides."""
+    """Visible sources that aren't drawn above it."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,9 @@ def promotes_from(body: Body) -> PromoteFrom:
 class PromotionGraph:
     """Which of the Bundles are promoted from which."""
 
-    def __init__(self, bundles: Bodies) -> None:
-        self.bodies = bundles
+    def __init__(self, bundles: Bodies, now: datetime) -> None:
+        self.bodies, self._now = bundles, now
+        self._stages: dict[ObjectName, Stage] = {}
         self.sources: dict[ObjectName, list[ObjectName]] = {}
         """By Bundle, those of its ``spec.promoteFrom``; `targets` is the reverse."""
         self.targets: dict[ObjectName, list[ObjectName]] = {}
@@ -108,21 +109,32 @@ class PromotionGraph:
         named = self.sources.get(name, ())
         return [self.bodies[one] for one in named if one in self.bodies]
 
-    def path(self, view: BundleView) -> PromotionPath:
+    def stage(self, name: ObjectName) -> Stage:
+        """One of the Bundles, as it is on every path."""
+        if name not in self._stages:
+            view = BundleView(self.bodies[name], self._now)
+            self._stages[name] = Stage(
+                name,
+                view.state,
+                view.reason,
+                said(view.summary.deployed.version),
+                waiting_soak(view, self.sources_of(name)),
+            )
+        return self._stages[name]
+
+    def path(self, name: ObjectName) -> PromotionPath:
         """The path around a Bundle; without stages where it has neither sources nor targets."""
-        name = view.name
         if name not in self.bodies or (name not in self.sources and name not in self.targets):
             return PromotionPath()
-        return _Search(self, view).path()
+        return _Search(self, name).path()
 
 
 class _Search:
     """Finds the Bundles around one, each once."""
 
-    def __init__(self, graph: PromotionGraph, view: BundleView) -> None:
-        self._graph, self._bodies = graph, graph.bodies
-        self._subject, self._now = view.name, view.now
-        self._placed = {view.name}
+    def __init__(self, graph: PromotionGraph, subject: ObjectName) -> None:
+        self._graph, self._bodies, self._subject = graph, graph.bodies, subject
+        self._placed = {subject}
         self._path = PromotionPath()
 
     def path(self) -> PromotionPath:
@@ -159,17 +171,12 @@ class _Search:
         return found
 
     def _place(self, name: ObjectName, indent: int) -> None:
-        view = BundleView(self._bodies[name], self._now)
         drawn = {source for source, target in self._path.links if target == name}
         sources = self._graph.sources.get(name, ())
-        stage = Stage(
-            name,
-            indent,
-            view.state,
-            view.reason,
-            said(view.summary.deployed.version),
+        stage = replace(
+            self._graph.stage(name),
+            indent=indent,
             is_subject=name == self._subject,
-            soak=waiting_soak(view, self._graph.sources_of(name)),
             more=[str(one) for one in sources if one in self._bodies and one not in drawn],
         )
         self._path.stages.append(stage)

@@ -13,11 +13,13 @@ from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 from copyrator.api.keys import ObjectName
 from copyrator.cli.core.output import printable
 from copyrator.cli.ui.bundle_page import (
+    OBJECTS,
     DriftReading,
     Readings,
     ReleaseReading,
     bundle_values,
     draw_path,
+    group_objects,
     moment,
 )
 from copyrator.cli.ui.pages import Pages
@@ -77,9 +79,9 @@ def test_a_paths_boxes_are_below_each_other_and_their_arrows_join_them() -> None
     names = [ObjectName("apps", name) for name in ("a", "b", "c")]
     soak = Soak("1.1", 0.25, text="1.1 soaked 6h of 24h, 18h left")
     stages = [
-        Stage(names[0], 0, State.READY, "Deployed", "1.1"),
-        Stage(names[1], 1, State.FAILING, "x", "1.0", is_subject=True, soak=soak, more=["q", "r"]),
-        Stage(names[2], 1, State.WAITING, "x", "-"),
+        Stage(names[0], State.READY, "Deployed", "1.1"),
+        Stage(names[1], State.FAILING, "x", "1.0", soak, 1, is_subject=True, more=["q", "r"]),
+        Stage(names[2], State.WAITING, "x", "-", indent=1),
     ]
     path = PromotionPath(stages, [(names[0], names[1]), (names[0], names[2])])
     found = draw_path(path, "path")
@@ -111,13 +113,10 @@ def member(kind: str, name: str, **more: Any) -> dict[str, Any]:
 def test_objects_that_failed_come_first_and_those_without_a_health_last() -> None:
     failed = {"conditions": [{"type": "Failed", "status": "True", "message": "boom"}]}
     bodies = [member("ConfigMap", "cm"), member("Job", "b"), member("Job", "a", status=failed)]
-    found = values(bundle("a"), Readings(objects=ReleaseReading(bodies)))["objects"]
-    assert [(one["state"], one["count"]) for one in found["groups"]] == [
-        ("Failed", 1),
-        ("InProgress", 1),
-        ("", 1),
-    ]
-    assert (found["count"], found["listed"]) == (3, 3)
+    found = group_objects(bodies)
+    assert [(one.state, one.count) for one in found] == [("Failed", 1), ("InProgress", 1), ("", 1)]
+    many = group_objects([*bodies, *(member("ConfigMap", f"m{n}") for n in range(OBJECTS))])
+    assert [(one.count, len(one.rows)) for one in many] == [(1, 1), (1, 1), (201, OBJECTS - 2)]
 
 
 FORGED = JSON | st.sampled_from(

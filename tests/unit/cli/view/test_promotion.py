@@ -41,7 +41,7 @@ def bundle(name: str, *sources: str, **status: Any) -> dict[str, Any]:
 
 def path(name: str, *bodies: dict[str, Any]) -> PromotionPath:
     found = {name_of(one): one for one in bodies}
-    return PromotionGraph(found).path(BundleView(found[ObjectName("apps", name)], NOW))
+    return PromotionGraph(found, NOW).path(ObjectName("apps", name))
 
 
 def drawn(found: PromotionPath) -> list[str]:
