@@ -138,6 +138,7 @@ async def test_search_filters_and_sorting_work_without_the_script(served, contex
     plain = await context.browser.new_context(java_script_enabled=False)
     page = await plain.new_page()
     await page.goto(served.server.url)
+    await page.wait_for_url(f"{served.base}/")
     await page.goto(f"{served.base}/rules")
     await page.locator("#sort-name").click()
     assert page.url.endswith("/rules?sort=name")
