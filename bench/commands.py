@@ -85,10 +85,7 @@ def commands(rig: Rig, size: int) -> Iterator[Run]:
     try:
         yield run
     finally:
-        with rig.operator():
-            for name in names:
-                rig.end_rule(name)
-            rig.end_bundle("commands")
+        rig.end(names, ("commands",))
 
 
 def _run(rig: Rig, command: str) -> tuple[float, float]:

@@ -163,6 +163,14 @@ class Rig:
         self.api.delete(path)
         until(lambda: self.found(path) is None, f"the Bundle {name} is gone")
 
+    def end(self, rules: Iterable[str], bundles: Iterable[str] = ()) -> None:
+        """Start the operator for as long as it takes to delete these and what was made of them."""
+        with self.operator():
+            for name in rules:
+                self.end_rule(name)
+            for name in bundles:
+                self.end_bundle(name)
+
     def copies(self, rule: str) -> int:
         """How many copies are right, as the rule's status says."""
         status = (self.found(f"{RULES}/{rule}") or {}).get("status") or {}

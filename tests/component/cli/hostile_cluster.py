@@ -315,17 +315,17 @@ def fill_bundles(cluster: HostileCluster) -> None:
         )
     chain = ["dev", "stage", "prod", LONGEST]
     for number, name in enumerate(chain):
-        before = {"name": chain[number - 1], "namespace": HOME, "soak": "2h"}
+        before = {"bundles": [{"name": chain[number - 1], "namespace": HOME}], "soak": "2h"}
         cluster.bundle(
             name,
-            spec={"promoteFrom": [before]} if number else {},
+            spec={"promoteFrom": before} if number else {},
             annotations={"operator.werf.dev/promote-to": "*"},
             conditions=[condition("True", "Deployed")],
             deployed={"version": f"1.{9 - number}.0", "digest": "sha256:" + f"{number}" * 64},
             soak=[{"version": f"1.{9 - number}.0", "since": stamp(-3600)}],
         )
     for one, other in (("ring-a", "ring-b"), ("ring-b", "ring-a"), ("alone", "alone")):
-        cluster.bundle(one, spec={"promoteFrom": [{"name": other, "soak": "1h"}]})
+        cluster.bundle(one, spec={"promoteFrom": {"bundles": [{"name": other}], "soak": "1h"}})
     cluster.bundle("frozen", "frozen", conditions=[condition("True", "Deployed")])
     cluster.bundle("new", PLACE)
     for seed in range(6):

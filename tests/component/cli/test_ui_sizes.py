@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.component.cli.hostile_cluster import stamp
 from tests.component.cli.test_ui_server import Page, opened, page
-from tests.steps import least_cpu_seconds, measured_steps
+from tests.steps import cpu_seconds, measured_steps
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
@@ -71,7 +71,8 @@ def large(number: int, message: str) -> dict:
         },
     )
     if number:
-        body["spec"] |= {"promoteFrom": [{"name": f"bundle-{number - 1:03}", "soak": "1h"}]}
+        before = [{"name": f"bundle-{number - 1:03}"}]
+        body["spec"] |= {"promoteFrom": {"bundles": before, "soak": "1h"}}
     body["metadata"]["annotations"] = {"operator.werf.dev/promote-to": "*"}
     return body
 
@@ -137,12 +138,12 @@ async def test_a_page_takes_less_than_a_few_times_as_long_as_sorting_the_copies(
     refusing.server.live.now = known
     copies = [(place, *one) for place, all_ in known.copies.of("infra/one").items() for one in all_]
     assert len(copies) == 100_000
-    sorting = least_cpu_seconds(lambda: sorted(copies, key=str))
+    sorting = min(cpu_seconds(lambda: sorted(copies, key=str)) for _ in range(3))
     for path in PAGES:
         await refusing.get(path)
         with measured_steps() as steps:
             began = time.process_time()
             await refusing.get(path)
             taken = time.process_time() - began
-        assert taken < 5 * max(sorting, 0.05), path
+        assert taken < 10 * sorting, path
         assert steps.longest < 0.25, (path, steps.where)
