@@ -68,6 +68,10 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(
     assert "copyrator/py.typed" in names
     assert "copyrator/crds/copyrators.flant.com.yaml" in names
     assert "copyrator/cli/offline/install.yaml" in names
+    page = ROOT / "operator" / "copyrator" / "cli" / "ui"
+    shown = {*page.glob("templates/*"), *page.glob("assets/*")}
+    assert len(shown) > 15
+    assert {str(one.relative_to(ROOT / "operator")) for one in shown} <= set(names)
     assert info + "licenses/LICENSE" in names
     assert {name.split("/")[0] for name in names} == {"copyrator", info.rstrip("/")}
 
