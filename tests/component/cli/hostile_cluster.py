@@ -46,7 +46,16 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 class HostileCluster(BundleCluster):
     """It answers what a command asks at its start, and Events by their object."""
 
+    is_away = False
+    """Whether it breaks all connections."""
+
+    def go_away(self) -> None:
+        self.is_away = True
+        self.cut_watches()
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.is_away and request.transport:
+            request.transport.abort()
         if request.path.endswith("/selfsubjectreviews"):
             return json_response({"status": {"userInfo": {"username": f"ann {HTML}"}}}, status=201)
         uid = request.query.get("fieldSelector", "").partition("involvedObject.uid=")[2]

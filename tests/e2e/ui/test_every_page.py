@@ -4,6 +4,7 @@ It needs no control plane: the API server is a fake one. test_pages has what nee
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.component.cli.hostile_cluster import (
 )
 from tests.component.cli.page_walk import Walk, serving_pages, shape
 from tests.component.copies.conftest import serving
-from tests.e2e.ui.conftest import Tab, opened
+from tests.e2e.ui.conftest import SHOWN, Tab, opened
 from tests.long import LONG
 
 MOST = 40 if LONG else 3
@@ -38,7 +39,6 @@ FIRST = (
     f"/rules/{PLACE}/{LONGEST}",
 )
 """Pages that are opened first, and always judged."""
-SECRET = (SENTINEL, b64encode(SENTINEL.encode()).decode().rstrip("="))
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 JUDGED_AT = {"light": 1280, "dark": 360}
 """Width at which axe judges a page: rows are cards below 720."""
@@ -78,6 +78,49 @@ FOCUSED = """() => {
 NAMED = "(number) => document.querySelector(`[data-number='${number}']`).outerHTML.slice(0, 120)"
 
 
+OPEN = ("/", "/bundles", "/rules/home/rolls", "/bundles/home/prod")
+"""Pages that are open meanwhile: browsers have six connections to a server, one for each."""
+OTHERS = ("/rules", "/search?q=prod", "/matrix?rules=rolls")
+"""Pages that are opened meanwhile."""
+
+
+async def test_each_page_says_that_the_api_server_is_away_and_continues(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    async with serving(HostileCluster()) as cluster:
+        fill(cluster)
+        async with serving_pages(cluster.url, tmp_path) as server:
+            first = await opened(context, server.url)
+            tabs = {path: Tab(await context.new_page(), first.base, "", []) for path in OPEN}
+            for path, tab in tabs.items():
+                await tab.go(path)
+            await first.go("/do/suspend/bundles/home/prod")
+            cluster.go_away()
+            for path, tab in tabs.items():
+                await tab.page.bring_to_front()  # a hidden one isn't connected
+                await tab.shows("This may be out of date")
+                await tab.go(path)  # opened anew
+                await tab.shows("This may be out of date")
+                assert await tab.page.locator("h1").count() == 1
+            for path in OTHERS:
+                await tabs["/"].go(path)
+                await tabs["/"].shows("This may be out of date")
+            await first.page.locator("#confirm").click()
+            await first.shows("Request failed")
+            cluster.is_away = False
+            for tab in tabs.values():
+                await tab.page.bring_to_front()
+                alert = tab.page.get_by_role("alert")
+                await alert.wait_for(state="detached", timeout=2 * SHOWN)
+            cluster.rule("begins", conditions=[])
+            await tabs["/"].page.bring_to_front()
+            await tabs["/"].go("/rules?q=begins")
+            await tabs["/"].shows("home/begins")
+            await first.go("/do/suspend/bundles/home/prod")
+            await first.page.locator("#confirm").click()
+            await first.shows("Resume")
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_page(context: BrowserContext, scheme: str, tmp_path: Path) -> None:
@@ -87,20 +130,22 @@ async def test_every_page(context: BrowserContext, scheme: str, tmp_path: Path) 
         async with serving_pages(cluster.url, tmp_path) as server:
             tab = await opened(context, server.url)
             await tab.page.emulate_media(color_scheme=scheme)
-            faults = await look_at_all(tab, scheme)
-    faults = [one for one in faults if not one.startswith(f"/rules/{PLACE}")]
+            faults = await look_at_all(tab, scheme, SENTINEL, FIRST)
     assert not faults, "\n".join(faults)
 
 
-async def look_at_all(tab: Tab, scheme: str) -> list[str]:
-    """The faults of all pages."""
-    walk, faults = Walk(MOST, FIRST), []
+async def look_at_all(
+    tab: Tab, scheme: str, sentinel: str, first: Sequence[str] = ("/",)
+) -> list[str]:
+    """The faults of all pages: of each shape some are opened, beside the ``first``."""
+    walk, faults = Walk(MOST, first), []
+    secret = (sentinel, b64encode(sentinel.encode()).decode().rstrip("="))
     for path in walk:
         tab.faults.clear()
         await tab.page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
         await tab.go(path)
         found = [f"the console says: {one[:300]}" for one in tab.faults]
-        is_first = path in FIRST or ("?" not in path and walk.seen[shape(path)] <= JUDGED)
+        is_first = path in first or ("?" not in path and walk.seen[shape(path)] <= JUDGED)
         if scheme == "light" and is_first:
             found += await walk_by_keyboard(tab.page)
         for width, height in SIZES:
@@ -109,7 +154,7 @@ async def look_at_all(tab: Tab, scheme: str) -> list[str]:
             if is_first and width == JUDGED_AT[scheme]:
                 found += [f"at {width}: {one}" for one in await judge(tab.page)]
         content = await tab.page.content()
-        found += ["it has the value of a Secret" for one in SECRET if one in content]
+        found += ["it has the value of a Secret" for one in secret if one in content]
         faults += [f"{path[:100]}: {one}" for one in dict.fromkeys(found)]
         walk.add(await links(tab.page))
     return faults
