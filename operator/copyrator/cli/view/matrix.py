@@ -41,6 +41,8 @@ class Cell:
     copies: int = 0
     fault: str = ""
     """Reason and message of a failure that the status has."""
+    namespace: str = ""
+    """Where there is something."""
 
 
 NOTHING: Final = Cell()
@@ -99,7 +101,7 @@ def matrix(seen: Snapshot, view: View, now: datetime) -> Matrix:
 def _line(row: OverviewRow, rule: RuleView, seen: Snapshot, columns: Sequence[str]) -> Line:
     copies, failures = seen.copies.of(row.shown), _failures(rule)
     cells = [
-        Cell(len(copies.get(place, ())), failures.get(place, ""))
+        Cell(len(copies.get(place, ())), failures.get(place, ""), place)
         if place in copies or place in failures
         else NOTHING
         for place in columns
