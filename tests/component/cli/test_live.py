@@ -73,6 +73,16 @@ async def test_copies_are_counted_when_they_are_listed_and_rules_are_shown_befor
         assert live.version > seen
 
 
+async def test_which_namespaces_may_get_copies_is_seen_with_their_labels(cluster):
+    async with watching(Connection(Endpoint(host=cluster.url))) as live:
+        cluster.namespace("team", tier="canary")
+        cluster.namespace("out", **{"copyrator.flant.com/ignore": "true"})
+        await until(lambda: {"team", "out"} <= live.now.places.keys(), "both are seen")
+        team, out = (live.now.places[name] for name in ("team", "out"))
+        assert (team.labels, team.created) == ({"tier": "canary"}, cluster.created)
+        assert (team.is_target, out.is_target) == (True, False)
+
+
 async def test_freezes_of_namespaces_are_seen_as_they_begin_and_end(cluster):
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
         assert live.now.freezes == []

@@ -181,7 +181,11 @@ class RuleCopies:
 
     @cached_property
     def _targets(self) -> Sequence[TargetNamespace] | None:
-        """The namespaces that get copies; None where the watches don't tell that exactly."""
+        """The namespaces that get copies; None where the watches don't tell that exactly.
+
+        The number of copies tells it, too: tenants' rules and annotations of sources exclude some.
+        A source isn't copied into its own namespace.
+        """
         spec, places = self.view.spec, self.seen.places
         if not isinstance(spec, RuleSpec) or not places or "Namespace" in self.seen.loading:
             return None
@@ -189,12 +193,24 @@ class RuleCopies:
         costs = (one.cost(places) for one in (targets.namespaces, targets.exclude))
         if len(places) > MANY or sum(costs) > COSTLY:
             return None
-        found = [
+        matched = [
             TargetNamespace(name, place.labels, place.created)
             for name, place in places.items()
             if place.is_target and targets.matches(name, place.labels)
         ]
-        return found if len(found) == number_of(self.view, "targets") else None
+        homes = set(spec.source.namespaces) if spec.source is not None else set()
+        home = homes if len(homes) == 1 else ()
+        found = [one for one in matched if one.name not in home]
+        is_exact = len(matched) == number_of(self.view, "targets")
+        is_exact &= len(found) * self._each == self.view.counts.desired
+        return found if is_exact else None
+
+    @property
+    def _each(self) -> int:
+        """Copies in each target namespace."""
+        spec = self.view.spec
+        is_copied = isinstance(spec, RuleSpec) and spec.source is not None
+        return max(number_of(self.view, "sources"), 1) if is_copied else 1
 
     @cached_property
     def _number_later(self) -> int:
@@ -204,10 +220,7 @@ class RuleCopies:
     def _others(self) -> CopyGroup:
         """The state of copies of which only their existence is known."""
         counts, condition = self.view.counts, self.view.condition()
-        spec = self.view.spec
-        is_copied = isinstance(spec, RuleSpec) and spec.source is not None
-        each = max(number_of(self.view, "sources"), 1) if is_copied else 1
-        due = self.numbers[CopyGroup.PENDING] - len(self.missing) * each
+        due = self.numbers[CopyGroup.PENDING] - len(self.missing) * self._each
         named = len(self.view.failures)
         is_known = counts.failed + counts.conflicts <= named and due <= 0 and bool(condition)
         return CopyGroup.SYNC if is_known else CopyGroup.UNKNOWN

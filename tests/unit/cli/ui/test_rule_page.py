@@ -107,6 +107,8 @@ def test_what_a_selector_found_is_named_where_the_copies_tell_it() -> None:
         ["Secret a", labels],
         ["Secret b", labels],
     ]
+    body["status"]["sources"] = 3
+    assert texts_of(page_of(body, seen(body, copies=found)))[0][0] == "3 Secrets"
     body["status"]["sources"] = 700
     assert texts_of(page_of(body, seen(body, copies=found)))[0] == [
         "700 Secrets",

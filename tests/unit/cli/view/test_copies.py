@@ -118,6 +118,15 @@ def test_where_the_targets_arent_known_exactly_no_namespace_is_named() -> None:
     assert copies.numbers[CopyGroup.PENDING] == 4
 
 
+def test_a_source_isnt_missing_in_its_own_namespace() -> None:
+    counts = {"desired": 7, "ready": 6, "pending": 1}
+    body = rule("r", "Unknown", "Progressing", targets=8, sources=1, copies=counts)
+    body["spec"] = {"source": {**SOURCE, "namespace": "team-a"}}
+    assert copies_of(body, TEAMS[1:7]).missing == {"team-h"}
+    body["status"]["copies"]["desired"] = 6  # its annotation doesn't name one of them
+    assert copies_of(body, TEAMS[1:7]).missing == set()
+
+
 def test_a_target_without_its_copy_is_listed_as_pending() -> None:
     counts = {"desired": 8, "ready": 6, "pending": 2}
     body = rule("r", "Unknown", "Progressing", targets=8, sources=1, copies=counts)
