@@ -25,12 +25,12 @@ export COPYRATOR_DOWNLOAD ?= $(DOWNLOAD)
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
+# Types, which take one core half a minute in a new clone, beside the rest.
+CHECKS := mypy & types=$$!; ruff check . && ruff format --check --quiet . && \
+	lint-imports --no-logo && python -m places; failed=$$?; wait $$types || failed=1; wait; exit $$failed
+
 check: ## Lint, formatting, types and layers, and the budgets' figures; takes seconds.
-	@$(RUN) ruff check .
-	@$(RUN) ruff format --check --quiet .
-	@$(RUN) mypy
-	@$(RUN) lint-imports --no-logo
-	@$(RUN) python -m places
+	@$(RUN) sh -c '$(CHECKS)'
 
 format: ## Format the code and apply ruff's fixes.
 	@$(RUN) ruff check --fix .
@@ -39,7 +39,9 @@ format: ## Format the code and apply ruff's fixes.
 # A tenth of the processor time of the control planes would be collecting garbage, and another one
 # waking threads: with several control planes on each core, none gains by using two (GOMAXPROCS).
 test: export GOGC := 400
-test: check ## Run check, then all tests but those of test-node and test-ui (first time: builds, minutes).
+# In a new clone each worker would compile the tests for itself: that is done beside the check.
+test: ## Run check, then all tests but those of test-node and test-ui (first time: builds, minutes).
+	@$(RUN) sh -c '[ -d tests/e2e/__pycache__ ] || pytest --collect-only -qq $(TESTS) >/dev/null & $(CHECKS)'
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql referrers
 	@GOMAXPROCS=1 $(RUN) pytest -n auto --parts $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)

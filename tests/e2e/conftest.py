@@ -36,6 +36,8 @@ _OPERATORS = "system:serviceaccount:*:copyrator"
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is missing before any test's time limit runs."""
     here = Path(__file__).parent
+    if session.config.option.collectonly:
+        return
     if any(here in item.path.parents for item in session.items):
         Programs.default().find(CLUSTER_PROGRAMS)
 
