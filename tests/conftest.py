@@ -34,21 +34,37 @@ gc.disable()  # until all tests are collected: none of what that makes is garbag
 HERE = Path(__file__).parent
 SLOWEST = (
     "e2e/test_demo.py",
-    "component/copies/test_rollouts.py",
-    "e2e/test_operator_process.py",
-    "component/bundles/test_promotion.py",
-    "e2e/test_localcluster.py",
     "e2e/cli/test_bundle_commands.py",
+    "e2e/test_localcluster.py",
+    "e2e/test_chart.py",
+    "e2e/test_operator_process.py",
+    "e2e/test_readme.py",
+    "e2e/upgrade/test_moving.py",
+    "e2e/standin/test_plan_text.py",
+    "e2e/cli/test_rule_commands.py",
     "e2e/rights/test_missing_rights.py",
-    "component/bundles/test_drift.py",
+    "e2e/test_chart_rights.py",
+    "e2e/test_crds.py",
+    "e2e/approval_policy/test_approval_policy.py",
     "e2e/copies/test_rollouts.py",
+    "component/bundles/test_failed_polls.py",
+    "component/bundles/test_plan_script.py",
+    "component/bundles/test_plan_deploy_script.py",
+    "component/test_imports.py",
+    "component/bundles/test_rollback.py",
+    "component/copies/test_rollouts.py",
+    "component/oci/test_signature_faults.py",
+    "component/oci/test_client.py",
+    "component/test_environment.py",
+    "component/bundles/test_promotion.py",
+    "component/bundles/test_drift.py",
 )
-"""Over a minute each, eleven side by side."""
+"""What takes longest of each part, measured side by side: over a minute each."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of tests/spread.py."""
-    about = "workers for tests/e2e, tests/component and tests/unit: 5,4,2; use with -n auto"
+    about = "workers for tests/e2e, tests/component and tests/unit: 7,4,1; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
 
 
