@@ -108,6 +108,8 @@ class FailureGroup:
     reason: str
     message: str
     remedy: str
+    command: str
+    """The command that the remedy names; empty where there is none."""
     copies: Sequence[CopyRow]
 
     @property
@@ -224,7 +226,7 @@ class RulePage:
             FailureGroup(
                 printable(group[0].reason),
                 printable(shared_message(group[0].namespace, group[0].message)),
-                remedy_of(group[0].reason),
+                *remedy_of(group[0].reason),
                 [self.copies.row_of(one) for one in group],
             )
             for group in group_failures(self.view.failures)
@@ -450,8 +452,9 @@ def _sources(page: RulePage) -> Iterator[list[str]]:
 def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
     for entry in spec.sources:
         one, optional = entry.source, ", optional" if entry.optional else ""
-        which = one.name or _labels(one.selector)
-        yield [f"{entry.alias}: {one.kind} {which}", f"in {entry.namespace}{optional}"]
+        which, where = f" {one.name}" if one.name else "", f"in {entry.namespace}{optional}"
+        texts = [where] if one.name else [_labels(one.selector), where]
+        yield [f"{entry.alias}: {one.kind}{which}", *texts]
     if spec.source is None:
         if not spec.sources:
             yield ["Template", "without sources"]

@@ -81,7 +81,7 @@ def group_failures(failures: Iterable[F]) -> Iterator[Sequence[F]]:
 
 
 _REMEDIES: Mapping[str, str] = {
-    FailureReason.FORBIDDEN: "The permissions that the operator lacks are listed by: {doctor}",
+    FailureReason.FORBIDDEN: "To list the permissions that the operator lacks:",
     FailureReason.QUOTA_EXCEEDED: (
         "Raise the namespace's quota, or leave the namespace out by spec.targets.exclude."
     ),
@@ -93,9 +93,10 @@ _REMEDIES: Mapping[str, str] = {
 """Where a failure's message has none."""
 
 
-def remedy_of(reason: str) -> str:
-    """What a user can do about a failure, where its message doesn't say that; else empty."""
-    return _REMEDIES.get(reason, "").format(doctor=hint("doctor"))
+def remedy_of(reason: str) -> tuple[str, str]:
+    """What a user can do about a failure, where its message doesn't say that, and a command."""
+    command = hint("doctor") if reason == FailureReason.FORBIDDEN else ""
+    return _REMEDIES.get(reason, ""), command
 
 
 def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:

@@ -117,6 +117,18 @@ def test_what_a_selector_found_is_named_where_the_copies_tell_it() -> None:
     ]
 
 
+def test_a_source_of_a_template_by_labels_has_them_on_a_line_of_their_own() -> None:
+    entry = {"as": "private", "kind": "Secret", "namespace": "infra", "optional": True}
+    body = rule("r")
+    template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
+    sources = [entry | {"selector": {"matchLabels": {"registry": "yes"}}}]
+    body["spec"] = {"template": template, "sources": sources}
+    assert texts_of(page_of(body))[:2] == [
+        ["private: Secret", "with registry=yes", "in infra, optional"],
+        ["Rule r", "renders Secret"],
+    ]
+
+
 def test_a_rule_without_copies_says_so() -> None:
     assert texts_of(page_of(rule("r")))[-1] == ["No copies"]
 
@@ -190,8 +202,8 @@ def test_failures_are_grouped_with_their_remedy_and_lead_to_their_copies() -> No
     page = page_of(body)
     many, one = page.failures
     assert many.summary == "3 namespaces: team-a, team-b, …"
-    assert "copyrator doctor" in many.remedy
-    assert one.remedy == ""
+    assert many.command == "copyrator doctor"
+    assert (one.remedy, one.command) == ("", "")
     text = render(page)
     assert '<details id="flow-failure-1"><summary>3 namespaces: team-a, team-b, …' in text
     assert 'href="/copies/team-h/Secret/s">team-h/s</a>' in text
