@@ -4,15 +4,18 @@ from base64 import b64encode
 
 import aiohttp
 import pytest
-from tests.component.cli.hostile_cluster import PLANNED, SENTINEL, HostileCluster, fill
+from tests.component.cli.hostile_cluster import LONGEST, PLANNED, SENTINEL, HostileCluster, fill
 from tests.component.cli.page_walk import PageReader, Walk, serving_pages
 from tests.component.copies.conftest import serving
 from tests.long import LONG
 
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.get import report
+
 MOST = 200 if LONG else 12
 """Pages of one shape."""
 SECRET = (SENTINEL, b64encode(SENTINEL.encode()).decode().rstrip("="))
-FIRST = ("/", *(f"/bundles/home/{name}" for name in PLANNED))
+FIRST = ("/", *(f"/bundles/home/{name}" for name in (*PLANNED, LONGEST)))
 KNOWN = {"/", "/matrix", "/rules/*/*", "/bundles/*/*", "/copies/*/*/*", "/bundles/*/*/log"}
 
 
@@ -42,5 +45,11 @@ async def test_every_page_is_well_formed_and_shows_no_value(hostile, tmp_path):
             faults += reader.finish()
             faults += [f"{path}: has the value of a Secret" for one in SECRET if one in text]
             walk.add(reader.links)
+        text = await report._report(Target(kubeconfig=tmp_path / "kubeconfig"), None)
+    for one in SECRET:
+        assert one not in text
+    reader = PageReader("the report")
+    reader.feed(text.replace("<style>", "", 1).replace("</style>", "", 1))
+    faults += [one for one in reader.finish() if "<nav>" not in one]  # it is one page
     assert walk.seen.keys() >= KNOWN
     assert not faults, "\n".join(faults)

@@ -18,7 +18,7 @@ from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import listed, object_arguments, one
+from copyrator.cli.core.objects import jobs_of, listed, object_arguments, one
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.store import name_of
@@ -58,8 +58,7 @@ async def _logs(
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
-        selector = f"{names.LABEL_BUNDLE}={name},{of_kind}"
-        jobs = await listed(client, JOBS, namespace, selector=selector)
+        jobs = await jobs_of(client, namespace, name, of_kind)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
         if follow and jobs and not _has_ended(jobs[0]):
             await _follow(client, jobs[0], tail)
@@ -126,8 +125,7 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     of the last failed Job's log, which the operator has redacted, is in the status.
     """
     namespace, name = name_of(body)
-    selector = f"{names.LABEL_BUNDLE}={name}"
-    jobs = await listed(client, JOBS, namespace, selector=f"{selector},{_OF_DEPLOYS}")
+    jobs = await jobs_of(client, namespace, name, _OF_DEPLOYS)
     jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
     redaction = Redactor(client)
     found: list[tuple[str, str]] = []

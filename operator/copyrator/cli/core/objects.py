@@ -16,7 +16,7 @@ from copyrator.cli.core.cluster import Target, add_options, all_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.kube.resources import BUNDLES, JOBS, RULES, Discovery, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS
 
@@ -273,6 +273,19 @@ async def listed(
             found.append({**body, "apiVersion": resource.api_version, "kind": resource.kind})  # noqa: PERF401
     found.sort(key=name_of)
     return found
+
+
+async def jobs_of(
+    client: KubeClient, namespace: str, bundle: str, more: str = ""
+) -> list[dict[str, Any]]:
+    """A Bundle's Jobs that match ``more``, a selector, by name.
+
+    One with a name that is too long for a release has none, and no selector may have that name.
+    """
+    if len(bundle) > names.MAX_RELEASE_NAME:
+        return []
+    selector = ",".join(filter(None, (f"{names.LABEL_BUNDLE}={bundle}", more)))
+    return await listed(client, JOBS, namespace, selector=selector)
 
 
 async def listed_in(

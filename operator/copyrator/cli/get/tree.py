@@ -18,7 +18,14 @@ import click
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
-from copyrator.cli.core.objects import find_copies, listed, object_arguments, one, skipped
+from copyrator.cli.core.objects import (
+    find_copies,
+    jobs_of,
+    listed,
+    object_arguments,
+    one,
+    skipped,
+)
 from copyrator.cli.core.output import (
     Format,
     Kind,
@@ -156,9 +163,8 @@ def _source_node(rule: RuleView, kind: str, source: str, copies: Sequence[Node])
 
 
 async def _bundle(client: KubeClient, namespace: str, name: str) -> tuple[Node, str]:
-    selector = f"{names.LABEL_BUNDLE}={name}"
     async with (
-        ahead(listed(client, JOBS, namespace, selector=selector)) as jobs,
+        ahead(jobs_of(client, namespace, name)) as jobs,
         ahead(Discovery(client).find_listable()) as kinds,
     ):
         body = await one(client, "bundles", namespace, name)
