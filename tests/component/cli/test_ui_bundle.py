@@ -118,7 +118,7 @@ async def test_objects_are_grouped_by_their_health_with_the_worst_first(shop):
     web = member("Deployment", "web", spec={}, status={})
     many = [member("ConfigMap", f"{number:04}") for number in range(500)]
     text = await shop(Cluster(deployments=[web], configmaps=many))
-    assert plain(text).index("InProgress") < plain(text).index("without a health")
+    assert plain(text).index("InProgress") < plain(text).index("No health status")
     assert "Replicas: 0/1" in text
     assert text.count('<td data-label="Name">') == OBJECTS
     assert f"{501 - OBJECTS} more aren" in text

@@ -36,7 +36,7 @@ from copyrator.cli.get.events import events_of
 from copyrator.cli.get.tree import health_of, release_objects
 from copyrator.cli.ui.decision_page import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
-from copyrator.cli.ui.parts import actions_of, event_rows, fields, segment
+from copyrator.cli.ui.parts import actions_of, condition_rows, event_rows, fields, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -47,6 +47,7 @@ from copyrator.cli.view.bundle import (
     describe_soak,
     describe_source,
     next_check,
+    operation_counts,
 )
 from copyrator.cli.view.overview import Snapshot, bundle_row
 from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
@@ -311,7 +312,7 @@ def bundle_parts(
         "plan": fields(_plan(view)),
         "drift": drift_part(view, drift),
         "fields": fields(_details(view)),
-        "conditions": conditions(view),
+        "conditions": condition_rows(view.body, view.now),
     }
 
 
@@ -325,7 +326,11 @@ def _earliest(view: BundleView) -> str:
 
 def _sentence(view: BundleView) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
-    row, there = bundle_row(view), view.status.deployed
+    row, there, plan = bundle_row(view), view.status.deployed, view.status.plan
+    if row.state is rows.State.WAITING and view.awaits_decision:
+        ends = f"; it expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
+        version, counts = said(plan.version), operation_counts(plan)
+        return f"{version} waits for a decision about its plan ({counts}){ends}."
     if row.message:
         return printable(row.message)
     if there.version:
@@ -360,20 +365,6 @@ def _details(view: BundleView) -> Iterator[Detail]:
     if withheld.get("status") == ConditionStatus.TRUE:
         yield Detail("Settings withheld", said(withheld.get("message"), TEXT))
     yield Detail("Age", rows.age(rows.created(view.body), view.now))
-
-
-def conditions(view: BundleView) -> list[dict[str, Any]]:
-    """The conditions as a table."""
-    return [
-        {
-            "type": str(one["type"]),
-            "status": said(one.get("status")),
-            "reason": said(one.get("reason")),
-            "since": rows.age(one.get("lastTransitionTime"), view.now),
-            "message": said(one.get("message"), TEXT) if one.get("message") else "",
-        }
-        for one in rows.conditions_of(view.body).values()
-    ]
 
 
 _ORDER: Final = (

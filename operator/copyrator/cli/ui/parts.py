@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from copyrator.api.conditions import ConditionType
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.lists import Query
+
+CONDITIONS: Final = 20
+"""Conditions of an object that a page shows; the operator writes fewer."""
 
 Body = Mapping[str, Any]
 
@@ -39,6 +44,38 @@ class PageAction:
 def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
     """The parts of a description as labels and texts."""
     return [(part.label, part.text) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRow:
+    """A condition."""
+
+    type: str
+    status: str
+    reason: str
+    since: str
+    message: str
+    """Empty where Ready has the same: it is the page's first sentence."""
+
+
+def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
+    """The conditions of a rule or Bundle, at most CONDITIONS."""
+    found = rows.conditions_of(body)
+    told = found.get(ConditionType.READY, {}).get("message")
+
+    def text(one: Mapping[str, Any], part: str) -> str:
+        return printable(str(one.get(part) or ""))
+
+    return [
+        ConditionRow(
+            text(one, "type"),
+            text(one, "status"),
+            text(one, "reason"),
+            rows.age(one.get("lastTransitionTime"), now),
+            text(one, "message") if one.get("message") != told else "",
+        )
+        for one in islice(found.values(), CONDITIONS)
+    ]
 
 
 def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:

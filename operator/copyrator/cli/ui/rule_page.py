@@ -26,7 +26,7 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
-from copyrator.cli.ui.parts import segment
+from copyrator.cli.ui.parts import ConditionRow, condition_rows, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.copies import CopyFilter, CopyRow, RuleCopies
 from copyrator.cli.view.overview import OverviewRow, Snapshot, rule_row
@@ -47,8 +47,6 @@ from copyrator.cli.view.why_copy import CopyAnswer
 
 SOURCES: Final = 5
 """Sources that the drawing shows one by one."""
-CONDITIONS: Final = 20
-"""Conditions that are shown: the operator writes fewer."""
 TIME_WIDTH: Final = 280
 """Pixels of a line of time."""
 TICKS: Final = (("now", 0.0), ("30d", 30.0), ("90d", 90.0), ("1y", 365.0), ("5y", 1825.0))
@@ -165,18 +163,6 @@ class CertificateMark:
     def sign(self) -> str:
         """Before its validity."""
         return {"fault": "✕", "good": "✓"}.get(self.tone, "…")
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionRow:
-    """A condition."""
-
-    type: str
-    status: str
-    reason: str
-    since: str
-    message: str
-    """Empty for Ready: that is the page's first sentence."""
 
 
 @dataclass(frozen=True)
@@ -306,20 +292,7 @@ class RulePage:
     @property
     def conditions(self) -> list[ConditionRow]:
         """Its conditions."""
-
-        def text(one: Mapping[str, Any], part: str) -> str:
-            return printable(str(one.get(part) or ""))
-
-        return [
-            ConditionRow(
-                text(one, "type"),
-                text(one, "status"),
-                text(one, "reason"),
-                rows.age(one.get("lastTransitionTime"), self.view.now),
-                text(one, "message") if one["type"] != "Ready" else "",
-            )
-            for one in islice(rows.conditions_of(self.view.body).values(), CONDITIONS)
-        ]
+        return condition_rows(self.view.body, self.view.now)
 
 
 @dataclass(frozen=True)
