@@ -29,6 +29,7 @@ from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
 from copyrator.cli.ui.parts import ConditionRow, condition_rows, segment
 from copyrator.cli.view import rows
 from copyrator.cli.view.copies import CopyFilter, CopyRow, RuleCopies
+from copyrator.cli.view.lists import read_number
 from copyrator.cli.view.overview import OverviewRow, Snapshot, rule_row
 from copyrator.cli.view.rule import (
     CertificateRow,
@@ -78,11 +79,11 @@ LOOKS: Final = {
 
 def read_filter(query: Mapping[str, str]) -> CopyFilter:
     """The filter of an address; what isn't one of its words counts as absent."""
-    group, page = query.get("state", ""), query.get("page", "")
+    group = query.get("state", "")
     return CopyFilter(
         query.get("in", "").strip()[:253],
         CopyGroup(group) if group in set(CopyGroup) else None,
-        int(page) if page.isdecimal() and len(page) < 7 else 1,
+        read_number(query.get("page")),
     )
 
 
