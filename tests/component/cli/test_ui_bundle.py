@@ -100,7 +100,7 @@ def shop(opened):
         body["spec"] |= spec or {}
         opened.server.live.now = seen(body, *others)
         if opened.server._reader.client is not cluster:
-            opened.server._reader = BundleReader(cluster)
+            opened.server.client, opened.server._reader = cluster, BundleReader(cluster)
         headers = {"X-Fragment": "main"} if fragment else {}
         status, text, _ = await opened.get("/bundles/infra/shop", headers=headers)
         assert status == 200, text
@@ -150,7 +150,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(shop):
     found = plain(await shop(cluster))
     assert "you have no permission to list them: secrets in infra." in found
     assert "ConfigMap" in found
-    assert "No Events" in found
+    assert "Events aren't shown, because you have no permission to list them." in found
 
 
 async def test_an_answer_that_doesnt_come_isnt_waited_for(shop, opened):

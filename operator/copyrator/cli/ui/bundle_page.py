@@ -9,6 +9,7 @@ check for drift, which doesn't change, once.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -32,7 +32,6 @@ from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead
 from copyrator.cli.core.output import Detail, printable, said
-from copyrator.cli.get.events import events_of
 from copyrator.cli.get.tree import health_of, release_objects
 from copyrator.cli.ui.decision_page import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
@@ -53,7 +52,6 @@ from copyrator.cli.view.overview import Snapshot, bundle_row
 from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
 from copyrator.cli.view.timeline import VersionChange, timeline
 from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps
-from copyrator.kube import errors
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.store import name_of
 
@@ -178,9 +176,11 @@ NO_DIFF: Final = DriftReading()
 class Readings:
     """What was read for a page; a report has nothing of it."""
 
-    events: Sequence[Body] = ()
     objects: ReleaseReading | None = None
     drift: DriftReading = NO_DIFF
+    events: Sequence[Body] = ()
+    missing: str = ""
+    """Why Events are missing, if they are."""
 
 
 @dataclass(slots=True)
@@ -196,21 +196,15 @@ class BundleReader:
     async def read(self, body: Body, seconds: float, *, is_opened: bool) -> Readings:
         """Read side by side what the page shows; what doesn't come in so many seconds is missing.
 
+        Events, which every page has, aren't among it.
+
         ``is_opened``: the page is opened, not updated.
         """
-        events, objects, drift = await asyncio.gather(
-            self._read_events(body, seconds),
+        objects, drift = await asyncio.gather(
             self._read_objects(body, seconds, is_opened=is_opened),
             self._read_drift(body, seconds, is_opened=is_opened),
         )
-        return Readings(events, objects, drift)
-
-    async def _read_events(self, body: Body, seconds: float) -> Sequence[Body]:
-        """The newest Events; none without the permission to list them, or without an answer."""
-        with suppress(errors.ApiError, TimeoutError):
-            async with asyncio.timeout(seconds):
-                return (await events_of(self.client, names.BUNDLE_KIND, body))[-20:]
-        return []
+        return Readings(objects, drift)
 
     async def _read_objects(self, body: Body, seconds: float, *, is_opened: bool) -> ReleaseReading:
         now, uid = asyncio.get_running_loop().time(), str(body["metadata"].get("uid"))
@@ -283,6 +277,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "log_tail": _log_tail(view),
         "has_plan": view.status.plan.outcome is not None,
         "events": event_rows(found.events, view.now),
+        "missing": found.missing,
         "actions": actions_of("bundles", view.body, decides=view.awaits_decision),
     }
 
@@ -425,7 +420,9 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
         "mode": str(spec.drift.mode),
         "every": format_duration(spec.drift.interval),
         "job": said(drift.found_job) if drift.found_job else "",
-        "command": f"kubectl logs -n {view.name.namespace} job/{said(drift.found_job)}",
+        "command": shlex.join(
+            ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
+        ),
     }
 
 

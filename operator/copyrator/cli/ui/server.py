@@ -13,7 +13,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -272,7 +272,11 @@ class Server:
 
     async def _bundle(self, request: web.Request) -> web.Response:
         body, fragment = await self._object(request, "bundles"), _is_fragment(request)
-        found = await self._reader.read(body, self.log_timeout, is_opened=not fragment)
+        found, (events, missing) = await asyncio.gather(
+            self._reader.read(body, self.log_timeout, is_opened=not fragment),
+            self._events_of(names.BUNDLE_KIND, body),
+        )
+        found = replace(found, events=events, missing=missing)
         now = datetime.now(UTC)
         freezes = freezes_of(body, self.live.now.freezes, now)
         view = BundleView(body, now, self.installation, freezes)

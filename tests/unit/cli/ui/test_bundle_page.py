@@ -138,7 +138,7 @@ def test_any_status_has_a_page_and_a_report(part: Any, other: Any) -> None:
         text = PAGES.bundle(
             seen(body),
             BundleView(body, NOW),
-            Readings([], ReleaseReading(), DriftReading(fault="gone")),
+            Readings(ReleaseReading(), DriftReading(fault="gone")),
             fragment=True,
         )
         assert "<b>" not in text
