@@ -3,7 +3,7 @@
 import json
 import math
 import secrets
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team
@@ -148,8 +148,13 @@ def test_detect_names_what_drifted_and_changes_nothing(release: Team) -> None:
     assert f"copyrator reconcile bundle -n {team.namespace} shop --force" in message
     assert team.condition("shop")["status"] == "True"
     assert (team.release("shop") or {})["text"] == "edited"
-    events = team.api.get(team.path("events"), fieldSelector="reason=Drifted")["items"]
-    assert len(events) == 1
+
+    def events() -> list[dict[str, Any]]:
+        found = team.api.get(team.path("events"), fieldSelector="reason=Drifted")
+        return cast("list[dict[str, Any]]", found["items"])
+
+    until(events, "an Event")
+    assert len(events()) == 1
     assert len(team.jobs("shop")) == jobs
 
 

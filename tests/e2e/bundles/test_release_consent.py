@@ -118,8 +118,11 @@ def test_an_author_elsewhere_with_a_faked_outcome_keeps_no_namespace_from_its_ow
     message = author.wait_reason("shop", "ReleaseNotAccepted")["message"]
     assert f"Bundle {team.namespace}/shop" in message
     assert (team.release("shop") or {})["text"] == "ours"
-    reasons = [one["reason"] for one in team.api.get(team.path("events"))["items"]]
-    assert "ReleaseTakenOver" in reasons
+
+    def reasons() -> list[str]:
+        return [one["reason"] for one in team.api.get(team.path("events"))["items"]]
+
+    until(lambda: "ReleaseTakenOver" in reasons(), lambda: str(reasons()))
 
     author.delete("bundles", "shop")
     author.wait_gone("bundles", "shop")
