@@ -27,6 +27,8 @@ _ALWAYS: Final = re.compile(
 _UPDATED: Final = "    werf.io/version: "
 _MANAGED: Final = "  managedFields:"
 _KEY: Final = re.compile(r"( *)([^\s].*?):(\s.*)?")
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
+"""A field of a Secret; YAML writes a key of over 128 characters on a line of its own."""
 _FETCH: Final = re.compile(r'(Pulling|Exporting) bundle ".{1,600}"')
 """Frames of werf about the bundle itself, which stand before its plan."""
 
@@ -190,11 +192,13 @@ def _without_value(line: str, name: str) -> str:
     sign, text = line[:2], line[2:]
     found = _KEY.fullmatch(text)
     indent, key, value = found.groups() if found else ("", "", "")
+    if not _PLAIN_KEY.fullmatch(key):
+        found = None
     value = (value or "").strip()
     is_kept = not value or (key == "name" and value == name)
     if found and not indent and (is_kept or key in _IN_CLEAR):
         return line
-    if found and len(indent) == 2 and not key.startswith("- "):
+    if found and len(indent) == 2:
         return line if is_kept else f"{sign}{indent}{key}: <hidden>"
     return f"{sign}{' ' * (len(text) - len(text.lstrip()))}<hidden>" if text.strip() else line
 

@@ -245,7 +245,7 @@ def test_a_secrets_values_are_left_out_where_werf_prints_them(version, name):
 @given(st.dictionaries(
     st.sampled_from(["data", "stringData", "metadata", "type", "apiVersion"]),
     st.dictionaries(
-        st.sampled_from(["a", "name", "kind", "type", "x.y", "- b"]),
+        st.sampled_from(["a", "name", "kind", "type", "x.y", "- b", "long" * 40]),
         st.sampled_from(
             ["VALUE", "VALUE: VALUE", "a: VALUE\n  VALUE:\nVALUE", "- VALUE\n-  a: VALUE"]
         ) | st.dictionaries(st.just("VALUE"), st.just("VALUE"), min_size=1),
