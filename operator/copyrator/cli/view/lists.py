@@ -285,7 +285,10 @@ class CopySearch:
                 wanted = tuple(names) if places(place) else ()
                 for found, name in sorted(wanted) if len(wanted) < SLICE else wanted:
                     if kind in ("", found.lower()) and full(place, name):
-                        self._add(CopyHit(found, place, name, rule), by_name=own(name))
+                        self.found += 1
+                        hits = self._named if own(name) else self._others
+                        if len(hits) < HITS:
+                            hits.append(CopyHit(found, place, name, rule))
                     left -= 1
                     if left <= 0:
                         left = SLICE
@@ -294,12 +297,6 @@ class CopySearch:
                 if left <= 0:
                     left = SLICE
                     yield
-
-    def _add(self, hit: CopyHit, *, by_name: bool) -> None:
-        self.found += 1
-        hits = self._named if by_name else self._others
-        if len(hits) < HITS:
-            hits.append(hit)
 
 
 def search(
