@@ -185,7 +185,7 @@ async def test_drift_is_shown_as_a_diff_of_what_drifted_without_values_of_secret
     assert '<span class="added">+   text: good</span>' in text
     assert "SENTINEL" not in text
     assert "hook" not in text
-    assert "1 more aren't listed; all are in the log of the Job shop-drift-3" in plain(text)
+    assert "1 more isn't listed; all are in the log of the Job shop-drift-3" in plain(text)
     for fragment in (True, False):
         assert "text: good" in await shop(cluster, spec=DETECT, drift=DRIFTED, fragment=fragment)
     assert len(drift_log.read) == 1

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from copyrator import __version__
 from copyrator.api.keys import ObjectName
+from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable, said
@@ -66,6 +67,7 @@ class Pages:
         self._templates.filters |= {
             "segment": segment,
             "short": said,
+            "counted": count,
             "printable": printable,
             "copy_page": rule_page.copy_page,
             "rule_path": rule_page.rule_path,

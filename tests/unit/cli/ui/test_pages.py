@@ -5,12 +5,14 @@ from typing import Any
 
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
+from copyrator.api.keys import ObjectName
 from copyrator.cli.core.output import Detail
 from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.overview import overview
+from copyrator.cli.view.matrix import View, matrix
+from copyrator.cli.view.overview import SeenCopies, overview
 from copyrator.cli.view.rows import describe_conditions
 
 AT = "2026-01-05T00:00:00Z"
@@ -67,3 +69,17 @@ def test_a_plan_is_decided_on_its_page_only_while_it_waits() -> None:
         view = BundleView(body, datetime(2026, 1, 5, tzinfo=UTC))
         text = Pages(cluster="c", user="ann").bundle(seen(body), view, Readings(), fragment=True)
         assert ("/do/approve/bundles/infra/b" in text) is decides
+
+
+def test_one_is_in_the_singular() -> None:
+    known = seen(rule("a"), copies=one_copy())
+    pages, now = Pages(cluster="c", user="ann"), datetime(2026, 1, 5, tzinfo=UTC)
+    text = pages.matrix(known, matrix(known, View(), now), fragment=True)
+    assert "1 rule and 1 namespace; 1 copy in all" in text
+    assert 'title="copies in 1 namespace"' in text
+
+
+def one_copy() -> SeenCopies:
+    found = SeenCopies()
+    found.add("infra/a", "Secret", ObjectName("team-a", "s"))
+    return found
