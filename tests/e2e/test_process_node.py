@@ -418,7 +418,7 @@ def test_a_job_past_its_deadline_takes_its_processes_along(place: Place, cluster
     failed = eventually(lambda: job_condition(place, "Failed"), "the Job's failure")
 
     assert failed["reason"] == "DeadlineExceeded"
-    eventually(lambda: not pids(cluster, place), "the end of its processes", 5)
+    eventually(lambda: not pids(cluster, place), "the end of its processes")
 
 
 # Credentials
@@ -476,7 +476,7 @@ def test_after_a_restart_of_the_node_nothing_runs_twice(
     before = pids(cluster, place)
 
     cluster.signal("node", number)
-    eventually(lambda: not cluster.status()["node"], "the node's end", 15)
+    eventually(lambda: not cluster.status()["node"], "the node's end")
     if number == signal.SIGTERM:
         assert pids(cluster, place) == set()
     cluster.restart("node")
