@@ -51,7 +51,7 @@ from copyrator.cli.view.bundle import (
 from copyrator.cli.view.overview import Snapshot, bundle_row
 from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
 from copyrator.cli.view.timeline import VersionChange, timeline
-from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps
+from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.store import name_of
 
@@ -299,6 +299,7 @@ def bundle_parts(
         "sign": sign,
         "digest": rows.digest,
         "sentence": _sentence(view),
+        "next": _next_version(view),
         "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
         "earliest": _earliest(view),
         "timeline": timeline(view, graph.sources_of(view.name)),
@@ -309,6 +310,12 @@ def bundle_parts(
         "fields": fields(_details(view)),
         "conditions": condition_rows(view.body, view.now),
     }
+
+
+def _next_version(view: BundleView) -> str:
+    """The version that waits, or could be deployed; empty where that is the deployed one."""
+    found = waiting_version(view.status) or ""
+    return found if found != said(view.status.deployed.version) else ""
 
 
 def _earliest(view: BundleView) -> str:

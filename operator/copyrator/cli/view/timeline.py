@@ -181,7 +181,7 @@ def _event(
         entry.digest or "",
         stamp or "",
         notes,
-        reason=said(entry.reason) if entry.reason else "",
+        reason=said(entry.reason) if entry.reason and entry.outcome != Outcome.SUCCEEDED else "",
         message=said(message, MESSAGE) if message else "",
         command=command,
     )

@@ -93,7 +93,7 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     if zone and windows.GATE.name not in names:
         names.append(windows.GATE.name)
     when = " and ".join(_passes(name, spec) for name in names)
-    version = _waiting_version(status)
+    version = waiting_version(status)
     what = f" of {version}" if version else ""
     yield f"The earliest deploy{what} is at {stamp}{local}, {rows.until(stamp, now)}, when {when}."
 
@@ -104,7 +104,7 @@ def _passes(name: str, spec: BundleSpec) -> str:
     return gate.ends(spec) if gate and gate.ends else f"gate {name} passes"
 
 
-def _waiting_version(status: BundleStatus) -> str | None:
+def waiting_version(status: BundleStatus) -> str | None:
     """The version that waits: the newest one that a gate refused, or the resolved one."""
     reasons = {one.reason for one in status.gates if one.state != GateState.PASSED}
     held = (one.version for one in status.available.rejected if one.reason in reasons)

@@ -67,6 +67,17 @@ def test_the_first_sentence_is_the_fault_or_what_runs(body: dict[str, Any], sent
     assert values(body)["one"]["sentence"] == sentence
 
 
+def test_the_version_that_waits_is_the_next_one() -> None:
+    there = {"version": "1.0", "digest": DIGEST}
+    gate = {"name": "promotion", "state": "Waiting", "reason": "NotPromoted"}
+    rejected = [{"version": "1.1", "reason": "NotPromoted"}]
+    waits = bundle("a", deployed=there, available=there | {"rejected": rejected}, gates=[gate])
+    assert values(waits)["one"]["next"] == "1.1"
+    assert values(bundle("a", deployed=there, available=there))["one"]["next"] == ""
+    newer = bundle("a", deployed=there, available={"version": "1.1"})
+    assert values(newer)["one"]["next"] == "1.1"
+
+
 def test_the_plan_is_a_part_until_it_is_deployed() -> None:
     body = bundle("a", plan=PLAN)
     assert dict(values(body)["one"]["plan"])["Plan"] == "a" * 32

@@ -54,7 +54,7 @@ def test_what_each_attempt_did_is_said_in_words_the_newest_first() -> None:
         entry(8, "1.1", "b"),
         entry(7, "1.1", "b"),
         entry(6, "1.2", "c", "Interrupted", reason="JobLost"),
-        entry(5, "1.2", "c", approvedBy="ann"),
+        entry(5, "1.2", "c", reason="Deployed", approvedBy="ann"),
         entry(4, "1.2", "c", "Failed", reason="DeployFailed", approvedBy="ann"),
         entry(3, "1.1", "b", passedOver=[{"name": "window", "reason": "OutsideWindow"}]),
         entry(2, "1.0", "a"),
@@ -69,6 +69,8 @@ def test_what_each_attempt_did_is_said_in_words_the_newest_first() -> None:
         ("Deployed", "1.1", "passed over window"),
         ("Deployed", "1.0"),
     ]
+    reasons = [one.reason for one in events(bundle(history=history)) if one.reason]
+    assert reasons == ["JobLost", "DeployFailed"]
 
 
 def test_the_running_attempt_is_the_newest_entry() -> None:
