@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+from dataclasses import replace
 from typing import Any
 
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -29,7 +30,7 @@ async def test_bundles_of_one_tag_ask_once_however_many(
         bundle(f"shop{i}", suspend=True)
     loop = asyncio.get_running_loop()
     started = loop.time()
-    operator = await run()
+    operator = await run(timing=replace(TIMING, poll_after_push=600.0))  # the second poll
 
     await eventually(lambda: all(cluster.reason(f"shop{i}") == "Suspended" for i in range(COUNT)))
     await eventually(lambda: idle(operator))
