@@ -420,3 +420,22 @@ def test_a_report_is_one_file_that_runs_nothing():
     assert not re.search(r'(?:href|src)="(?!#)', text)
     assert "Rule infra/broken" in text
     assert "Bundle infra/shop" in text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multipart/form-data",
+        "multipart/form-data; boundary=x",
+        "application/x-www-form-urlencoded; charset=none",
+        "text/plain",
+    ],
+)
+async def test_what_is_no_form_of_a_page_is_refused(opened, done, kind):
+    path = "/do/suspend/rules/infra/broken"
+    headers = {"Origin": opened.base, "Content-Type": kind}
+    data = f"token={await form_token(opened, path)}\r\n"
+    url = f"{opened.base}{path}"
+    async with opened.session.post(url, data=data, headers=headers) as answer:
+        assert (answer.status, done) == (403, [])
+        assert "bug in Copyrator" not in await answer.text()

@@ -150,3 +150,26 @@ async def test_search_filters_and_sorting_work_without_the_script(served, contex
     await page.locator("#search").press("Enter")
     assert page.url.endswith("/search?q=shop")
     await page.locator("main").get_by_text("infra/shop").first.wait_for()
+
+
+async def test_the_open_page_of_an_object_that_is_deleted_says_so(tab, served):
+    await tab.go("/bundles/infra/shop")
+    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+    served.server.live.now = seen(rule("creds"))
+    served.server.live.tell()
+    await tab.shows("there is no bundle shop in the namespace infra")
+    served.server.live.now = seen(bundle("shop"))
+    served.server.live.tell()
+    await tab.shows("Bundle infra/shop")
+
+
+async def test_an_alert_is_one_only_when_it_appears(tab, served):
+    known = served.server.live.now
+    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+    for fault, again in (("first", False), ("first", True), ("second", False)):
+        known.faults = [f"{fault} fault"]
+        await tab.page.locator("h1").evaluate("one => one.id = 'old'")
+        served.server.live.tell()
+        await tab.page.locator("#old").wait_for(state="detached", timeout=SHOWN)
+        await tab.shows(f"This may be out of date: {fault} fault")
+        assert await tab.page.get_by_role("alert").count() == (not again)

@@ -26,5 +26,5 @@ async def test_it_is_said_and_the_page_is_right_again_when_it_is_back(stage, tab
     finally:
         stage.cluster.restart("kube-apiserver")
     stage.apply(rule(HOME, "after", source={"kind": "Secret", "name": "s"}))
-    await tab.page.get_by_role("alert").wait_for(state="detached", timeout=SHOWN * 2)
+    await tab.page.locator(".note.fault").wait_for(state="detached", timeout=SHOWN * 2)
     await tab.shows(f"{HOME}/after")

@@ -73,6 +73,7 @@ SHARED: Final = 10
 _ASSETS: Final = Path(__file__).parent / "assets"
 _KEY: Final = "{namespace}/{name:[^/]+}"
 """Of an object in a path; by default aiohttp takes no braces."""
+_FORM: Final = "application/x-www-form-urlencoded"
 _TYPES: Final = {"style.css": "text/css", "live.js": "text/javascript"}
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; "
@@ -176,12 +177,12 @@ class Server:
         except web.HTTPSeeOther:
             raise
         except web.HTTPException as error:
-            return self._failed(error.reason, error.text or error.reason, error.status)
+            return self._failed(request, error.reason, error.text or error.reason, error.status)
         except errors.NotFound as error:
-            return self._failed("Not Found", error.message, 404)
+            return self._failed(request, "Not Found", error.message, 404)
         except Exception as error:
             fault = error if isinstance(error, Fault) else fault_of(error)
-            return self._failed("Request failed", fault.format_message(), 502)
+            return self._failed(request, "Request failed", fault.format_message(), 502)
 
     @property
     def _cookie(self) -> str:
@@ -402,9 +403,13 @@ class Server:
     async def _act(self, request: web.Request) -> web.Response:
         """Do it, and lead back to the object; a decision that can't be taken shows the plan."""
         verb, what = _verb(request)
-        form = await request.post()
+        form: Body = {}
+        if request.content_type == _FORM:
+            with suppress(ValueError, LookupError):  # of an unknown encoding
+                form = await request.post()
         if not _same(str(form.get("token", "")), self._form):
-            return self._failed("Refused", "This form isn't from this page; open it again.", 403)
+            text = "This form isn't from this page; open it again."
+            return self._failed(request, "Refused", text, 403)
         key, page = _key(request), _page_of(request)
         if verb in DECISIONS:
             shown = ShownPlan(*(str(form.get(name, "")) for name in ("uid", "plan", "decision")))
@@ -443,8 +448,9 @@ class Server:
             body=(_ASSETS / name).read_bytes(), content_type=_TYPES[name], charset="utf-8"
         )
 
-    def _failed(self, title: str, message: str, status: int) -> web.Response:
-        html = self.pages.texts(title, [("Error", message)], back="/")
+    def _failed(self, request: web.Request, title: str, message: str, status: int) -> web.Response:
+        parts = [("Error", message)]
+        html = self.pages.texts(title, parts, back="/", fragment=_is_fragment(request))
         return web.Response(text=html, status=status, content_type="text/html")
 
 

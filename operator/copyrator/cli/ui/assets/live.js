@@ -22,6 +22,7 @@
   let source = null;
   let stale = false;
   let busy = false;
+  let alerted = [...main.querySelectorAll("[role=alert]")].map((one) => one.textContent);
 
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
 
@@ -42,8 +43,10 @@
     stale = false;
     try {
       const answer = await fetch(location.href, { headers: { "X-Fragment": "main" } });
-      if (answer.ok && !editing()) replace(await answer.text());
-      else if (answer.status === 403) say("This page's session has ended; start copyrator ui again.");
+      const shown = answer.ok || answer.status === 404; // 404: what it was about is gone
+      if (shown && !editing()) replace(await answer.text());
+      if (answer.status === 403) say("This page's session has ended; start copyrator ui again.");
+      else say(shown ? "Live" : "Not up to date: an update failed.");
     } catch {
       say("copyrator ui isn't running any more.");
     } finally {
@@ -59,7 +62,13 @@
     const opened = [...main.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
     const written = [...main.querySelectorAll("input[id], select[id], textarea[id]")]
       .filter(changed).map((one) => [one.id, one.value, one.checked]);
-    main.innerHTML = html;
+    const next = document.createElement("template");
+    next.innerHTML = html;
+    const alerts = [...next.content.querySelectorAll("[role=alert]")];
+    // A screen reader says an alert when it appears, not with each update.
+    alerts.forEach((one) => { if (alerted.includes(one.textContent)) one.removeAttribute("role"); });
+    main.replaceChildren(next.content);
+    alerted = alerts.map((one) => one.textContent);
     written.forEach(([id, value, checked]) => {
       const one = document.getElementById(id);
       if (one) { one.value = value; one.checked = checked; }
