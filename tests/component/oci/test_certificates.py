@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.authority import Authority
+from tests.component.oci.fake_registry import FakeRegistry
 
+from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import TlsVerification
+from copyrator.oci.reference import Repository
 from copyrator.oci.transport import CA_CONTEXTS, SslContextCache
 from copyrator.settings.limits import CA_BYTES
 
@@ -45,6 +48,17 @@ async def test_without_a_ca_the_systems_are_trusted() -> None:
     assert isinstance(context, ssl.SSLContext)
     assert context.cert_store_stats() == system.cert_store_stats() != {"x509": 0}
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+async def test_plain_http_loads_none(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(ssl, "create_default_context")
+    digest = registry.put("app", "1.0.0", "one")
+    assert (
+        await client.digest(Repository(registry.host, "app", plain_http=True), "1.0.0", None)
+        == digest
+    )
 
 
 async def test_few_are_kept(authorities: list[bytes]) -> None:

@@ -14,7 +14,7 @@ from tests.authority import Authority
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import RegistryUnreachable
+from copyrator.oci.errors import RegistryUnreachable, TLSFailed
 from copyrator.oci.reference import Repository
 
 FAR = "registry.far.invalid"
@@ -121,6 +121,22 @@ async def test_plain_http_is_asked_of_the_proxy(monkeypatch: pytest.MonkeyPatch)
     async with client_with(monkeypatch, HTTP_PROXY=f"http://{proxy.host}") as client:
         assert await client.digest(far, "1.0.0", None) == digest
 
+    await proxy.stop()
+
+
+async def test_an_https_proxy_is_verified_also_on_the_way_to_plain_http(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = FakeRegistry()
+    await proxy.start(authority.context("127.0.0.1"))
+    proxy.put("app", "1.0.0", "one")
+    far = Repository(FAR, "app", plain_http=True)
+
+    async with client_with(monkeypatch, HTTP_PROXY=f"https://{proxy.host}") as client:
+        with pytest.raises(TLSFailed):
+            await client.digest(far, "1.0.0", None)
+
+    assert proxy.seen_authorization == []
     await proxy.stop()
 
 
