@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
@@ -266,16 +267,20 @@ async def test_a_registry_that_hangs_is_unreachable(
 
 
 async def test_signatures_that_were_read_count_when_the_time_is_up(
-    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
+    signed: SignedRegistry, stages: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    client, loop = registry_client(600.0), asyncio.get_running_loop()
+
     async def hanging(_: web.Request) -> web.StreamResponse:
+        monkeypatch.setattr(loop, "time", lambda: time.monotonic() + 60)  # the others are read
         await asyncio.Event().wait()
         return web.Response()
 
     fail_at(signed, stages, "sig tag", hanging)
 
-    finder = SignatureFinder(client, seconds=1)
+    finder = SignatureFinder(client, seconds=30)
     found = await finder.find(signed.repository, signed.digest, None)
+    await client.close()
 
     assert len(found.signatures) == 1
     assert "reading the signatures of sha256:" in found.skipped[0]
