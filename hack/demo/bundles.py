@@ -12,7 +12,7 @@ NAME = "hello"
 PRODUCTION = "hello-production"
 SOAK = "5s"
 PAUSE = "operator.werf.dev/disable-autoupdate"
-PAUSED = 6
+PAUSED = 3
 """Seconds: three polls."""
 SECONDS = 60.0
 """Deadline of a deploy: a poll, a Job, and helm in it."""

@@ -121,17 +121,8 @@ WITHOUT_A_COMMAND = {
 }
 QUICK_START = "docs/quick-start.md"
 USE, _, APPLY_BUNDLE = commands_in(QUICK_START, "Without a cluster")
-READY = """
-seen='{range .items[*]}{.metadata.name} {.metadata.generation} {.status.observedGeneration} '
-seen+='{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
-for attempt in {1..100}; do
-    state=$(kubectl get copyrators,bndl --all-namespaces -o jsonpath="$seen")
-    awk '$2 != $3 || $4 != "True" {exit 1}' <<<"$state" && break
-    sleep 0.3
-done
-awk '$2 != $3 || $4 != "True" {exit 1}' <<<"$state"
-"""
-"""Waits until all rules and Bundles are Ready."""
+READY = "kubectl wait copyrators,bndl --all -A --for=condition=Ready --timeout=100s"
+"""All rules and Bundles are Ready, of the generation that is stored."""
 
 
 def typed(document: str) -> list[str]:
