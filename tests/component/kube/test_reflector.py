@@ -487,7 +487,7 @@ async def test_a_hanging_list_is_given_up(reflect: Reflect, api: FakeApi) -> Non
     api.script("list", hang())
     async with KubeClient(Connection(Endpoint(host=api.url)), list_timeout=0.1) as impatient:
         await settled(reflect(by=impatient), api)
-    assert api.count("list") == 2
+    assert api.count("list") >= 2  # a busy machine may be too slow for the next one, too
 
 
 # --- order ---------------------------------------------------------------------------------------

@@ -230,20 +230,23 @@ async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
 
 
 async def test_the_time_that_is_spent_on_tags_is_not_the_registrys(
-    registry: FakeRegistry,
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = registry_client(0.5)
+    client, loop = registry_client(20.0), asyncio.get_running_loop()
     registry.fault = answering(200, json.dumps({"tags": [f"1.{i}.0" for i in range(20_000)]}))
-    count = 0
+    count = spent = 0
+    monkeypatch.setattr(loop, "time", lambda: time.monotonic() + spent)
 
     async def take(tags: list[str]) -> None:
-        nonlocal count
+        nonlocal count, spent
         count += len(tags)
-        await asyncio.sleep(0.05)
+        spent += 5
+        await asyncio.sleep(0.01)
 
     await client.tags(repository(registry), None, take)
 
     assert count == 20_000
+    assert spent > 20
     await client.close()
 
 
