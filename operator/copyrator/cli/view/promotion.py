@@ -126,10 +126,10 @@ class PromotionGraph:
         """The path around a Bundle; without stages where it has neither sources nor targets."""
         if name not in self.bodies or (name not in self.sources and name not in self.targets):
             return PromotionPath()
-        return _Search(self, name).path()
+        return _PathSearch(self, name).path()
 
 
-class _Search:
+class _PathSearch:
     """Finds the Bundles around one, each once."""
 
     def __init__(self, graph: PromotionGraph, subject: ObjectName) -> None:

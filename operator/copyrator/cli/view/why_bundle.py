@@ -190,7 +190,7 @@ class StepState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeployStep:
     """A check before a deploy, or the deploy."""
 
     name: str
@@ -224,36 +224,38 @@ _STATES: Final[Mapping[str | None, StepState]] = {
 }
 
 
-def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[Step]:
+def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     """The checks of every Bundle, and the gates that this one requires, in their order."""
     status = view.status
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
-        yield Step(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
+        yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
     if spec.project_namespace != spec.namespace:
         text, accepted = consent(view, spec.project_namespace)
         decided = StepState.PASSED if accepted else StepState.REFUSED
         state = StepState.WAITING if accepted is None else decided
-        yield Step("consent", state, f"the release in namespace {spec.project_namespace} {text}")
+        yield DeployStep(
+            "consent", state, f"the release in namespace {spec.project_namespace} {text}"
+        )
     yield _version(view, spec)
     yield from _pin(view)
     if status.ready_reason == BundleReason.WOULD_DOWNGRADE:
         text = f"what is left is lower than the deployed {status.deployed.version}"
-        yield Step("downgrade", StepState.REFUSED, text)
+        yield DeployStep("downgrade", StepState.REFUSED, text)
     else:
-        yield Step("downgrade", StepState.PASSED)
+        yield DeployStep("downgrade", StepState.PASSED)
     if is_quarantined(spec, status):
         attempt = status.attempted
         text = f"{attempt.version} failed {times(attempt.failures or 0)}"
-        yield Step("quarantine", StepState.REFUSED, text)
+        yield DeployStep("quarantine", StepState.REFUSED, text)
     else:
-        yield Step("quarantine", StepState.PASSED)
+        yield DeployStep("quarantine", StepState.PASSED)
     if spec.suspend:
         text = "spec.suspend is true: the registry is polled, but nothing is deployed"
-        yield Step("suspend", StepState.REFUSED, text, command=view.hint("resume"))
+        yield DeployStep("suspend", StepState.REFUSED, text, command=view.hint("resume"))
     for gate in status.gates:
         passed = gate.state == GateState.PASSED
-        yield Step(
+        yield DeployStep(
             gate.name or "",
             _STATES.get(gate.state, StepState.REFUSED),
             gate.message or "",
@@ -269,12 +271,12 @@ def is_quarantined(spec: BundleSpec, status: BundleStatus) -> bool:
     return attempt.outcome == Outcome.FAILED and (attempt.failures or 0) > spec.retry.limit
 
 
-def list_steps(view: BundleView, spec: BundleSpec) -> list[Step]:
+def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
     """The checks with those that weren't made, and the deploy at the end."""
     found = list(list_checks(view, spec))
     known = {one.name for one in found}
     missing = [
-        Step(gate.name, StepState.NOT_REACHED)
+        DeployStep(gate.name, StepState.NOT_REACHED)
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
@@ -285,22 +287,24 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[Step]:
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]
 
 
-def _freeze_step(freeze: Freeze) -> Step:
+def _freeze_step(freeze: Freeze) -> DeployStep:
     until = format_time(freeze.until) if freeze.until else ""
-    return Step(FREEZE.name, StepState.WAITING, sentence(freeze), until=until, ends="ends")
+    return DeployStep(FREEZE.name, StepState.WAITING, sentence(freeze), until=until, ends="ends")
 
 
-def _deploy_step(view: BundleView, *, is_free: bool) -> Step:
+def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     status = view.status
     attempt, there, available = status.attempted, status.deployed, status.available
     if attempt.is_running:
         text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
-        return Step("deploy", StepState.WAITING, f"{text}, for {_age(attempt.started_at, view)}")
+        return DeployStep(
+            "deploy", StepState.WAITING, f"{text}, for {_age(attempt.started_at, view)}"
+        )
     if attempt.outcome in (Outcome.FAILED, Outcome.INTERRUPTED):
         word = "failed" if attempt.outcome == Outcome.FAILED else "was interrupted"
         many = attempt.failures or 0
         text = f"{said(attempt.version)} {word}{f' {times(many)}' if many > 1 else ''}"
-        return Step(
+        return DeployStep(
             "deploy",
             StepState.FAILED,
             text,
@@ -311,11 +315,11 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> Step:
         )
     if not is_free or not available.version:
         text = f"{said(there.version)} stays deployed" if there.version else ""
-        return Step("deploy", StepState.NOT_REACHED, text)
+        return DeployStep("deploy", StepState.NOT_REACHED, text)
     if there.digest == available.digest:
         text = f"{said(there.version)} is deployed, for {_age(there.time, view)}"
-        return Step("deploy", StepState.PASSED, text)
-    return Step("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
+        return DeployStep("deploy", StepState.PASSED, text)
+    return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
 
 
 def _age(stamp: str | None, view: BundleView) -> str:
@@ -398,7 +402,7 @@ def _is_held_back(status: BundleStatus) -> bool:
     return bool(reasons - _OF_THE_TAG) or any(one.state != GateState.PASSED for one in status.gates)
 
 
-def _version(view: BundleView, spec: BundleSpec) -> Step:
+def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
     available = view.status.available
     where = f"{spec.registry}/{spec.repo}"
     state = StepState.REFUSED
@@ -415,7 +419,7 @@ def _version(view: BundleView, spec: BundleSpec) -> Step:
     else:
         state, text = StepState.WAITING, "the registry hasn't answered yet"
     rejected = [(str(one.version), _cause(view, spec, one)) for one in available.rejected]
-    return Step("version", state, text, rejected=rejected)
+    return DeployStep("version", state, text, rejected=rejected)
 
 
 def _cause(view: BundleView, spec: BundleSpec, rejected: Rejected) -> str:
@@ -425,15 +429,15 @@ def _cause(view: BundleView, spec: BundleSpec, rejected: Rejected) -> str:
     return text.format(wanted=spec.version, retry=retry, message=message)
 
 
-def _pin(view: BundleView) -> Iterator[Step]:
+def _pin(view: BundleView) -> Iterator[DeployStep]:
     """What a user rolled back to; nothing where nobody did."""
     pin = view.status.pin
     if pin.digest is not None:
         text = f"only {describe_pin(view)}, is deployed"
-        yield Step("pin", StepState.PASSED, text, command=view.hint("unpin"))
+        yield DeployStep("pin", StepState.PASSED, text, command=view.hint("unpin"))
     if pin.refused is not None:
         text = said(pin.refused, 1000)
-        yield Step("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
+        yield DeployStep("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
 
 
 def _ends(gate: GateStatus) -> str:
