@@ -237,7 +237,12 @@ class Server:
         copies = CopySearch(read_query(request.query))
         for _ in copies.scan(seen.copies):
             await asyncio.sleep(0)
-        found = search(seen, rule_rows(seen, now), bundle_rows(seen, now), copies)
+        rules = rule_rows(seen, now)
+        await asyncio.sleep(0)
+        bundles = bundle_rows(seen, now)
+        await asyncio.sleep(0)
+        found = search(seen, rules, bundles, copies)
+        await asyncio.sleep(0)
         return _html(self.pages.search(seen, found, fragment=_is_fragment(request)))
 
     async def _matrix(self, request: web.Request) -> web.Response:
