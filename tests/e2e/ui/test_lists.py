@@ -173,3 +173,17 @@ async def test_an_alert_is_one_only_when_it_appears(tab, served):
         await tab.page.locator("#old").wait_for(state="detached", timeout=SHOWN)
         await tab.shows(f"This may be out of date: {fault} fault")
         assert await tab.page.get_by_role("alert").count() == (not again)
+
+
+async def test_text_from_right_to_left_doesnt_move_what_stands_beside_it(tab, served):
+    hebrew = "\u05d0\u05d1\u05d2"
+    known = {"deployed": {"version": hebrew}, "available": {"version": "1.3.0"}}
+    served.server.live.now = seen(bundle("shop", **known))
+    await tab.go("/bundles/infra/shop")
+    await tab.shows(hebrew)
+    found = await tab.page.evaluate(
+        "[...document.querySelectorAll('.versions strong')]"
+        ".map(one => [one.textContent, one.getBoundingClientRect().x])"
+    )
+    assert [text for text, _ in found] == [hebrew, "1.3.0"]
+    assert found[0][1] < found[1][1]
