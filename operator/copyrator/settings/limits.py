@@ -86,6 +86,13 @@ and is checked against every entry."""
 SIGNATURE_BYTES: Final = 256 * 1024  # limit: signatures
 """Bytes of one signature: a sigstore bundle or an envelope with its chain has some 10 KB."""
 
+ATTESTATIONS: Final = 200  # limit: signatures
+"""Attestations of one digest that are read, apart from its signatures. With more nothing is
+promoted by them: a part of them may lack a withdrawal."""
+
+ATTESTATION_BYTES: Final = 16 * 1024  # limit: signatures
+"""Bytes of one attestation, a sigstore bundle; ours have 1.5 KB."""
+
 REFERRERS_BYTES: Final = 4 * 1024 * 1024  # limit: signatures
 """Bytes of one page of referrers, or of the index of the fallback tag, as of a manifest: some
 10,000 referrers."""

@@ -15,7 +15,11 @@ from collections.abc import Mapping
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
 
 from copyrator.settings import limits
 from copyrator.signatures.model import InvalidSignatureError, TrustError
@@ -60,6 +64,15 @@ def read_keys(files: Mapping[str, bytes]) -> dict[str, bytes]:
     if not keys:
         raise TrustError("there is no public key: add a file such as cosign.pub")
     return keys
+
+
+def identify(name: str, block: bytes) -> bytes:
+    """The key in its one form (DER): equal for all spellings of one key.
+
+    Raises:
+        TrustError: it isn't a key.
+    """
+    return _load(name, block).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def signer(keys: Mapping[str, bytes], signature: bytes, message: bytes) -> str:

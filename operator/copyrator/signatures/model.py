@@ -1,5 +1,7 @@
 """The artifact, the signatures found in a registry, the trusted signers, and the verdict.
 
+The content of attestations is here too, as comparing it needs no cryptography.
+
 A ``Signature`` comes from a registry and is hostile. An ``Entry`` comes from the author of a Bundle
 or from the operator's administrator.
 """
@@ -13,6 +15,9 @@ from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+
+DEPLOYED_PREDICATE = "https://copyrator.flant.com/attestation/deployed/v1"
+"""The predicate type of a DeployedStatement."""
 
 
 class SignatureFormat(StrEnum):
@@ -188,6 +193,45 @@ class Judgement:
         """When another verdict on the same signatures is possible; None: never."""
         ends = (self.refused_until, *(one.until for one in self.holds))
         return min((one for one in ends if one is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployedStatement:
+    """That a digest is deployed in an environment and stands there, or no longer does."""
+
+    digest: str
+    environment: str
+    """A DNS label."""
+    cluster: str
+    """The uid of its namespace kube-system."""
+    namespace: str
+    """Of the release."""
+    release: str
+    revision: int
+    seconds: int
+    """How long it stood there, as far as an operator saw it: the longest stretch."""
+    since: datetime
+    until: datetime
+    issued_at: datetime
+    withdrawn: bool = False
+    reason: str = ""
+    """Why it is withdrawn."""
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """Where it stands: the cluster, and ``namespace/release``."""
+        return self.cluster, f"{self.namespace}/{self.release}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All statements about one digest, each by a key that is trusted for its environment."""
+
+    statements: tuple[DeployedStatement, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why other attestations don't count, at most 10 sentences without a full stop."""
+    fault: str = ""
+    """Why it isn't complete, so that nothing may be concluded from it; empty: it is."""
 
 
 class TrustError(ValueError):

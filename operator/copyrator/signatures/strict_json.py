@@ -15,7 +15,7 @@ from copyrator.signatures.model import InvalidSignatureError
 T = TypeVar("T")
 
 
-def decode(what: str, raw: bytes, kind: type[T]) -> T:
+def decode(what: str, raw: bytes, kind: type[T], *, integers: bool = False) -> T:
     """Decode a document.
 
     A member that occurs twice is refused, also where the names differ in case only: parsers take
@@ -25,8 +25,9 @@ def decode(what: str, raw: bytes, kind: type[T]) -> T:
     Args:
         what: Names the document in messages: ``the payload``.
         raw: At most ``limits.SIGNATURE_BYTES``.
-        kind: A msgspec Struct without numbers (all are read as 0, however long they are); types
-            aren't converted.
+        kind: A msgspec Struct; types aren't converted.
+        integers: Whether it has numbers, which have to be whole and have at most 15 digits; else
+            all are read as 0, however long they are.
 
     Raises:
         Invalid: too large, not UTF-8, not JSON, nested too deeply, ambiguous, or of another shape.
@@ -38,8 +39,8 @@ def decode(what: str, raw: bytes, kind: type[T]) -> T:
             raw.decode("utf-8"),
             object_pairs_hook=_members,
             parse_constant=_refuse_constant,
-            parse_float=_number,
-            parse_int=_number,
+            parse_float=_refuse_constant if integers else _number,
+            parse_int=_integer if integers else _number,
         )
         return msgspec.convert(document, kind)
     except _AmbiguousError as error:
@@ -83,6 +84,12 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _number(_: str) -> int:
     return 0
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 15:
+        raise ValueError(digits[:20])
+    return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:

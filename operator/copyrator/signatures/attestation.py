@@ -1,0 +1,264 @@
+"""Attestations that a digest is deployed in an environment: in-toto statements of our predicate.
+
+Written as an in-toto statement v1 in a DSSE envelope in a sigstore bundle v0.3, so that
+``cosign verify-attestation --key K --type URI --insecure-ignore-tlog`` (3.1) accepts them. Read as
+strictly as signatures are, and apart from them: neither is ever taken for the other. Those of
+``cosign attest``, whose statements are v0.1, are accepted too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from copyrator.api import syntax
+from copyrator.api.times import format_time
+from copyrator.settings.limits import ATTESTATION_BYTES
+from copyrator.signatures import keys
+from copyrator.signatures.model import (
+    DEPLOYED_PREDICATE,
+    CosignKeys,
+    DeployedStatement,
+    Evidence,
+    InvalidSignatureError,
+    Signature,
+)
+from copyrator.signatures.sigstore_bundle import (
+    MEDIA_TYPE,
+    PAYLOAD_TYPE,
+    STATEMENT_TYPE,
+    SignedContent,
+    read_envelope,
+)
+from copyrator.signatures.strict_json import decode
+
+REASON_LENGTH: Final = 200
+"""Characters of the reason of a withdrawal."""
+
+_STATEMENT_TYPES: Final = (STATEMENT_TYPE, "https://in-toto.io/Statement/v0.1")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_CLUSTER: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,63}", re.ASCII)
+_YEARS: Final = range(2000, 9000)
+_MOST_SECONDS: Final = 10**9
+_REFUSALS: Final = 10
+
+
+class _Subject(msgspec.Struct, forbid_unknown_fields=True):
+    digest: dict[str, str]
+    name: str = ""
+
+
+class _Statement(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    type: str = msgspec.field(name="_type")
+    predicate_type: str
+    subject: list[_Subject]
+    predicate: Any = None
+
+
+class _Release(msgspec.Struct, forbid_unknown_fields=True):
+    namespace: str
+    name: str
+    revision: int
+
+
+class _Predicate(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    environment: str
+    cluster: str
+    release: _Release
+    seconds: int
+    since: str
+    until: str
+    issued_at: str
+    withdrawn: bool = False
+    reason: str = ""
+
+
+def judge(digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]) -> Evidence:
+    """The statements about a digest that its attestations prove.
+
+    Args:
+        digest: ``sha256:<64 hex>``.
+        found: all its attestations, of any predicate type.
+        trusted: the keys of each environment, which is the entry's name; no key is in two of them.
+    """
+    statements: list[DeployedStatement] = []
+    refused: dict[str, str] = {}
+    for one in found:
+        try:
+            statement = _verify(digest, one, trusted)
+        except InvalidSignatureError as error:
+            refused.setdefault(str(error), one.digest)
+            continue
+        if statement is not None and statement not in statements:
+            statements.append(statement)
+    sentences = [f"{where[:19]}: {why}" for why, where in refused.items()]
+    return Evidence(tuple(statements), tuple(sentences[:_REFUSALS]))
+
+
+def _verify(
+    digest: str, found: Signature, trusted: Sequence[CosignKeys]
+) -> DeployedStatement | None:
+    """The statement of an attestation; None: it has another predicate type.
+
+    Raises:
+        Invalid: it isn't by a key of the environment that it names, or not about this digest.
+    """
+    if len(found.blob) > ATTESTATION_BYTES:
+        raise InvalidSignatureError(f"the bundle has more than {ATTESTATION_BYTES} bytes")
+    envelope = read_envelope(found.blob)
+    claimed = decode("the statement", envelope.payload, _Statement)
+    if claimed.predicate_type != DEPLOYED_PREDICATE:
+        return None
+    if envelope.has_certificate:
+        raise InvalidSignatureError("it is signed with a certificate (keyless), not with a key")
+    environment = _find_environment(envelope, trusted)
+    read = parse_statement(envelope.payload)
+    if read.digest != digest:
+        raise InvalidSignatureError(f"the attestation is of another digest: {read.digest}")
+    if read.environment != environment:
+        raise InvalidSignatureError(
+            f"it is by a key of the environment {environment}, and says {read.environment}"
+        )
+    return read
+
+
+def _find_environment(envelope: SignedContent, trusted: Sequence[CosignKeys]) -> str:
+    names: list[str] = []
+    for entry in trusted:
+        try:
+            keys.signer(entry.keys, envelope.signature, envelope.signed)
+        except InvalidSignatureError:
+            names.append(entry.name)
+            continue
+        return entry.name
+    raise InvalidSignatureError(
+        f"the signature is by no key of {', '.join(names)}, or what it signs was altered"
+    )
+
+
+def parse_statement(payload: bytes) -> DeployedStatement:
+    """Parse a statement of our predicate type; whoever signed it.
+
+    Raises:
+        Invalid: it isn't one.
+    """
+    statement = decode("the statement", payload, _Statement, integers=True)
+    if statement.predicate_type != DEPLOYED_PREDICATE:
+        raise InvalidSignatureError(f"its predicate type is {statement.predicate_type[:100]!r}")
+    if statement.type not in _STATEMENT_TYPES:
+        raise InvalidSignatureError(f"the statement's type is not {STATEMENT_TYPE}")
+    if len(statement.subject) != 1:
+        raise InvalidSignatureError("the statement doesn't have exactly one subject")
+    ((algorithm, value),) = _only_digest(statement.subject[0])
+    try:
+        said = msgspec.convert(statement.predicate, _Predicate)
+    except msgspec.ValidationError as error:
+        raise InvalidSignatureError(f"the predicate has another shape: {error}") from None
+    _check(said)
+    since, until = _time("since", said.since), _time("until", said.until)
+    if until < since:
+        raise InvalidSignatureError("the predicate's until is before its since")
+    return DeployedStatement(
+        digest=f"{algorithm}:{value}",
+        environment=said.environment,
+        cluster=said.cluster,
+        namespace=said.release.namespace,
+        release=said.release.name,
+        revision=said.release.revision,
+        seconds=said.seconds,
+        since=since,
+        until=until,
+        issued_at=_time("issuedAt", said.issued_at),
+        withdrawn=said.withdrawn,
+        reason=said.reason,
+    )
+
+
+def _only_digest(subject: _Subject) -> list[tuple[str, str]]:
+    found = list(subject.digest.items())
+    if len(found) != 1 or found[0][0] != "sha256":
+        raise InvalidSignatureError("the statement's subject doesn't have only a sha256 digest")
+    return found
+
+
+def _check(said: _Predicate) -> None:
+    release = said.release
+    faults = {
+        "environment": syntax.namespace(said.environment),  # a DNS label too
+        "cluster": None if _CLUSTER.fullmatch(said.cluster) else "isn't a uid",
+        "release.namespace": syntax.namespace(release.namespace),
+        "release.name": syntax.object_name(release.name),
+        "release.revision": None if release.revision >= 1 else "must be at least 1",
+        "seconds": None if 0 <= said.seconds <= _MOST_SECONDS else "isn't a number of seconds",
+        "reason": None if _is_line(said.reason) else f"isn't a line of {REASON_LENGTH} characters",
+    }
+    for name, fault in faults.items():
+        if fault:
+            raise InvalidSignatureError(f"the predicate's {name} {fault}")
+
+
+def _is_line(text: str) -> bool:
+    return len(text) <= REASON_LENGTH and text.isprintable()
+
+
+def _time(name: str, text: str) -> datetime:
+    with suppress(ValueError, OverflowError):
+        if _TIME.fullmatch(text) and (moment := datetime.fromisoformat(text)).year in _YEARS:
+            return moment.astimezone(UTC)
+    raise InvalidSignatureError(
+        f"the predicate's {name} isn't a date with a time zone, such as 2027-01-04T09:00:00Z"
+    )
+
+
+def encode_statement(statement: DeployedStatement) -> bytes:
+    """The statement's JSON; equal statements give equal bytes, with times in whole seconds."""
+    predicate: Mapping[str, Any] = {
+        "environment": statement.environment,
+        "cluster": statement.cluster,
+        "release": {
+            "namespace": statement.namespace,
+            "name": statement.release,
+            "revision": statement.revision,
+        },
+        "seconds": statement.seconds,
+        "since": format_time(statement.since),
+        "until": format_time(statement.until),
+        "issuedAt": format_time(statement.issued_at),
+        "withdrawn": statement.withdrawn,
+        "reason": statement.reason,
+    }
+    algorithm, _, value = statement.digest.partition(":")
+    return _json(
+        {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"digest": {algorithm: value}}],
+            "predicateType": DEPLOYED_PREDICATE,
+            "predicate": predicate,
+        }
+    )
+
+
+def encode_bundle(content: SignedContent, hint: str) -> bytes:
+    """The sigstore bundle of a signed statement; ``hint`` names the public key."""
+    return _json(
+        {
+            "mediaType": MEDIA_TYPE,
+            "verificationMaterial": {"publicKey": {"hint": hint}},
+            "dsseEnvelope": {
+                "payload": base64.b64encode(content.payload).decode(),
+                "payloadType": PAYLOAD_TYPE,
+                "signatures": [{"sig": base64.b64encode(content.signature).decode()}],
+            },
+        }
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

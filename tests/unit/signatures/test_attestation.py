@@ -1,0 +1,327 @@
+"""Attestations of deploys: what is signed is what is read, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.signatures.attesting import (
+    DEPLOYED,
+    attested,
+    by_hand,
+    document,
+    signing_key,
+    trust,
+)
+from tests.unit.signatures.making import (
+    ARTIFACT,
+    OTHER,
+    bundle,
+    bundle_signature,
+    entry,
+    envelope,
+    key,
+    payload_signature,
+    statement,
+)
+
+from copyrator.settings.limits import ATTESTATION_BYTES
+from copyrator.signatures.attestation import encode_statement, judge, parse_statement
+from copyrator.signatures.judge import judge as judge_signatures
+from copyrator.signatures.model import (
+    Artifact,
+    DeployedStatement,
+    Evidence,
+    Found,
+    InvalidSignatureError,
+    Signature,
+    SignatureRequirement,
+)
+from copyrator.signatures.private_keys import sign_statement
+
+TIMES = st.integers(1_600_000_000, 4_000_000_000).map(
+    lambda seconds: datetime.fromtimestamp(seconds, UTC)
+)
+LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+STATEMENTS = st.builds(
+    lambda since, seconds, **more: DeployedStatement(
+        since=since, until=since + timedelta(seconds=seconds), seconds=seconds, **more
+    ),
+    since=TIMES,
+    seconds=st.integers(0, 10**8),
+    issued_at=TIMES,
+    digest=st.binary(min_size=32, max_size=32).map(lambda raw: f"sha256:{raw.hex()}"),
+    environment=LABELS,
+    cluster=st.uuids().map(str),
+    namespace=LABELS,
+    release=LABELS,
+    revision=st.integers(1, 10**6),
+    withdrawn=st.booleans(),
+    reason=st.text(max_size=200).filter(str.isprintable),
+)
+
+
+def judged(*found: Signature, digest: str = ARTIFACT.digest) -> Evidence:
+    return judge(digest, found, [trust()])
+
+
+def refusal(found: Signature) -> str:
+    evidence = judged(found)
+    assert evidence.statements == ()
+    (why,) = evidence.refused
+    return why.partition(": ")[2]
+
+
+@given(STATEMENTS)
+def test_what_is_written_is_what_is_read(made: DeployedStatement) -> None:
+    assert parse_statement(encode_statement(made)) == made
+
+
+@pytest.mark.parametrize("kind", ["P-256", "P-384", "ed25519"])
+def test_what_is_signed_is_believed(kind: str) -> None:
+    evidence = judge(ARTIFACT.digest, [attested(kind)], [trust("staging", kind)])
+
+    assert evidence == Evidence((DEPLOYED,))
+
+
+@pytest.mark.parametrize("kind", ["P-256", "P-384", "ed25519"])
+def test_a_statement_that_is_signed_again_gives_the_same_bytes(kind: str) -> None:
+    assert sign_statement(signing_key(kind), DEPLOYED) == sign_statement(
+        signing_key(kind), DEPLOYED
+    )
+
+
+def test_each_environment_has_its_own_keys() -> None:
+    both = [trust("staging"), trust("canary", "P-256 second")]
+    found = [attested(), attested("P-256 second", environment="canary"), attested("P-384")]
+
+    evidence = judge(ARTIFACT.digest, found, both)
+
+    assert evidence.statements == (DEPLOYED, replace(DEPLOYED, environment="canary"))
+    (why,) = evidence.refused
+    assert why.startswith(f"{found[2].digest[:19]}: the signature is by no key of staging, canary")
+
+
+def test_a_key_speaks_for_its_own_environment_only() -> None:
+    assert refusal(attested(environment="production")) == (
+        "it is by a key of the environment staging, and says production"
+    )
+
+
+def test_the_attestation_of_another_digest_does_not_count() -> None:
+    assert refusal(attested(digest=OTHER.digest)) == (
+        f"the attestation is of another digest: {OTHER.digest}"
+    )
+
+
+def test_who_has_no_key_attests_nothing() -> None:
+    assert "is by no key of staging" in refusal(attested("P-256 second"))
+
+
+def test_dates_of_other_zones_are_the_same_moments() -> None:
+    there = DEPLOYED.issued_at.astimezone(timezone(timedelta(hours=-5))).isoformat()
+
+    (read,) = judged(by_hand(document(issuedAt=there))).statements
+
+    assert read == DEPLOYED
+
+
+def test_the_statement_of_cosign_attest_is_accepted() -> None:
+    older = document() | {"_type": "https://in-toto.io/Statement/v0.1"}
+    older["subject"][0]["name"] = "registry.example/app"
+
+    assert judged(by_hand(older)).statements == (DEPLOYED,)
+
+
+def test_attestations_of_other_types_are_passed_over_in_silence() -> None:
+    provenance = document() | {"predicateType": "https://slsa.dev/provenance/v1"}
+    provenance["predicate"] = {"ratio": 0.5}
+
+    assert judged(by_hand(provenance)) == Evidence()
+    assert judged(by_hand(statement())) == Evidence()
+
+
+def _predicate(**changed: Any) -> Callable[[], Signature]:
+    return lambda: by_hand(document(**changed))
+
+
+def _without(*names: str) -> Callable[[], Signature]:
+    def make() -> Signature:
+        body = document()
+        for name in names:
+            del body["predicate"][name]
+        return by_hand(body)
+
+    return make
+
+
+def _statement(**changed: Any) -> Callable[[], Signature]:
+    return lambda: by_hand(document() | changed)
+
+
+def _text(old: str, new: str) -> Callable[[], Signature]:
+    return lambda: by_hand(json.dumps(document()).replace(old, new, 1).encode())
+
+
+def _bundle(**changed: Any) -> Callable[[], Signature]:
+    return lambda: by_hand(document(), **changed)
+
+
+def _envelope(**changed: Any) -> Callable[[], Signature]:
+    def make() -> Signature:
+        body = json.dumps(document()).encode()
+        return by_hand(body, dsseEnvelope=envelope(key("P-256"), body) | changed)
+
+    return make
+
+
+SUBJECT = {"digest": {"sha256": ARTIFACT.digest.removeprefix("sha256:")}}
+SIGNED = envelope(key("P-256"), json.dumps(document()).encode())["signatures"][0]
+
+REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
+    "another payload type": (
+        _envelope(payloadType="application/json"),
+        "the envelope's payload type is not application/vnd.in-toto+json",
+    ),
+    "no signature": (_envelope(signatures=[]), "exactly one signature"),
+    "two signatures": (_envelope(signatures=[SIGNED, SIGNED]), "exactly one signature"),
+    "a certificate": (
+        _bundle(verificationMaterial={"certificate": {"rawBytes": "AAAA"}}),
+        "it is signed with a certificate (keyless), not with a key",
+    ),
+    "an unknown field in the bundle": (_bundle(more="yes"), "unknown field `more`"),
+    "an older bundle": (
+        _bundle(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2"),
+        "is not supported",
+    ),
+    "not JSON": (lambda: bundle_signature(b"\xff"), "the bundle is not valid JSON"),
+    "another statement type": (_statement(_type="https://example.com"), "the statement's type"),
+    "no subject": (_statement(subject=[]), "exactly one subject"),
+    "two subjects": (_statement(subject=[SUBJECT, SUBJECT]), "exactly one subject"),
+    "two digests": (
+        _statement(subject=[{"digest": SUBJECT["digest"] | {"sha512": "00"}}]),
+        "doesn't have only a sha256 digest",
+    ),
+    "no sha256": (_statement(subject=[{"digest": {"sha512": "00"}}]), "only a sha256 digest"),
+    "an unknown field in the statement": (_statement(more="yes"), "unknown field `more`"),
+    "an unknown field in the subject": (
+        _statement(subject=[SUBJECT | {"uri": "x"}]),
+        "unknown field `uri`",
+    ),
+    "no predicate": (_statement(predicate=None), "the predicate has another shape"),
+    "a predicate that is a list": (_statement(predicate=[]), "the predicate has another shape"),
+    "an unknown field": (_predicate(ticket="1"), "unknown field `ticket`"),
+    "an unknown field in the release": (
+        _predicate(release={"namespace": "a", "name": "b", "revision": 1, "chart": "c"}),
+        "unknown field `chart`",
+    ),
+    "a field twice": (
+        _text('"withdrawn": false', '"withdrawn": true, "withdrawn": false'),
+        "has the member 'withdrawn' more than once",
+    ),
+    "a field twice in another case": (
+        _text('"withdrawn": false', '"Withdrawn": true, "withdrawn": false'),
+        "more than once",
+    ),
+    "no environment": (_without("environment"), "missing required field `environment`"),
+    "no cluster": (_without("cluster"), "missing required field `cluster`"),
+    "no date": (_without("issuedAt"), "missing required field `issuedAt`"),
+    "a date without zone": (
+        _predicate(issuedAt="2026-11-24T12:00:00"),
+        "the predicate's issuedAt isn't a date with a time zone",
+    ),
+    "a date that is no date": (_predicate(since="2026-02-30T12:00:00Z"), "since isn't a date"),
+    "a date of other digits": (_predicate(since="٢٠٢٦-11-24T12:00:00Z"), "since isn't a date"),
+    "a day": (_predicate(until="2026-11-24"), "until isn't a date"),
+    "year 1": (_predicate(issuedAt="0001-01-01T00:00:00+14:00"), "issuedAt isn't a date"),
+    "year 9999": (_predicate(issuedAt="9999-12-31T23:59:59-14:00"), "issuedAt isn't a date"),
+    "a number for a date": (_predicate(issuedAt=1700000000), "another shape"),
+    "an end before its beginning": (
+        _predicate(until="2026-11-20T00:00:00Z"),
+        "until is before its since",
+    ),
+    "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
+    "a half second": (_predicate(seconds=1.5), "the statement is not valid JSON"),
+    "seconds below zero": (_predicate(seconds=-1), "seconds isn't a number of seconds"),
+    "too many seconds": (_predicate(seconds=10**14), "seconds isn't a number of seconds"),
+    "a number of a thousand digits": (
+        _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
+        "the statement is not valid JSON",
+    ),
+    "infinity": (_text("86400", "Infinity"), "the statement is not valid JSON"),
+    "withdrawn as text": (_predicate(withdrawn="false"), "Expected `bool`, got `str`"),
+    "a name that is none": (_predicate(environment="Staging"), "the predicate's environment"),
+    "a namespace that is none": (
+        _predicate(release={"namespace": "a/b", "name": "b", "revision": 1}),
+        "the predicate's release.namespace",
+    ),
+    "revision 0": (
+        _predicate(release={"namespace": "a", "name": "b", "revision": 0}),
+        "release.revision must be at least 1",
+    ),
+    "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
+    "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
+    "a long reason": (_predicate(reason="a" * 201), "reason isn't a line of 200 characters"),
+    "an escape in a reason": (_predicate(reason="\x1b[31m"), "reason isn't a line"),
+    "a million names": (
+        _predicate(environment={str(i): "" for i in range(1_000_000)}),
+        f"the bundle has more than {ATTESTATION_BYTES} bytes",
+    ),
+    "nested too deeply": (
+        lambda: by_hand(b'{"predicate":' + b"[" * 4000 + b"]" * 4000 + b"}"),
+        "the statement",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), REFUSED.values(), ids=REFUSED.keys())
+def test_others_are_refused_by_name(make: Callable[[], Signature], why: str) -> None:
+    assert why in refusal(make())
+
+
+def test_an_altered_statement_is_refused() -> None:
+    document_of_bundle = bundle(key("P-256"), json.dumps(document()).encode())
+    other = envelope(key("P-256"), json.dumps(document(seconds=10**8)).encode())
+    document_of_bundle["dsseEnvelope"]["payload"] = other["payload"]
+
+    assert "or what it signs was altered" in refusal(bundle_signature(document_of_bundle))
+
+
+def test_a_signature_is_no_attestation_and_an_attestation_is_no_signature() -> None:
+    requirement = SignatureRequirement("spec.verify", (entry(key("P-256")),))
+    found = Found(Artifact(ARTIFACT.digest, "", 0), (attested(),))
+
+    judgement = judge_signatures(found, [requirement], DEPLOYED.issued_at)
+
+    assert not judgement.is_trusted
+    assert "it is an attestation" in judgement.failures[0].reason
+    assert judged(bundle_signature(bundle(key("P-256")))) == Evidence()
+    assert judged(payload_signature(key("P-256"))).statements == ()
+
+
+def test_a_refusal_quotes_nothing_unprintable_and_is_short() -> None:
+    why = refusal(_predicate(**{"\x1b[31m" + "x" * 5000: 1})())
+
+    assert why.isprintable()
+    assert len(why) <= 300
+
+
+def test_at_most_ten_refusals_are_named() -> None:
+    found = [attested(environment=f"other-{i}") for i in range(12)]
+
+    assert len(judged(*found).refused) == 10
+
+
+def test_the_same_statement_twice_is_one() -> None:
+    assert judged(attested(), attested()).statements == (DEPLOYED,)
+
+
+def test_only_our_predicate_type_is_parsed() -> None:
+    with pytest.raises(InvalidSignatureError, match="its predicate type is"):
+        parse_statement(statement())
