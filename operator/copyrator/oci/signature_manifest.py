@@ -10,12 +10,18 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from copyrator.oci.reference import DIGEST
-from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES
+from copyrator.settings.limits import (
+    ATTESTATIONS,
+    REFERRERS_BYTES,
+    SIGNATURE_BYTES,
+    SIGNATURES,
+)
 from copyrator.signatures.model import SignatureFormat
 
 _BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -79,9 +85,27 @@ class Stored(msgspec.Struct):
 _manifests = msgspec.json.Decoder(_SignatureManifest)
 
 
-def _is_attestation(predicate: str) -> bool:
-    """Whether a bundle that is annotated with this type of predicate is no signature."""
-    return predicate not in ("", _SIGN)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is searched: signatures, or the attestations of one predicate type."""
+
+    predicate: str
+    most: int
+    """Of one digest."""
+    most_bytes: int
+    """Of each."""
+
+    @property
+    def is_signature(self) -> bool:
+        """Whether it is signatures, also those that aren't bundles."""
+        return self.predicate == _SIGN
+
+    def excludes(self, predicate: str) -> bool:
+        """Whether a bundle that is annotated with this predicate type is none of them."""
+        return predicate not in ("", self.predicate)
+
+
+SIGNATURES_WANTED: Final = Wanted(_SIGN, SIGNATURES, SIGNATURE_BYTES)
 
 
 def _unsupported(artifact_type: str | None) -> str | None:
@@ -95,14 +119,18 @@ def _unsupported(artifact_type: str | None) -> str | None:
     return None
 
 
-def read_stored(body: bytes, subject: str) -> Stored | None:
-    """The signature in a referrer's manifest; None: it is no signature.
+def read_stored(body: bytes, subject: str, wanted: Wanted = SIGNATURES_WANTED) -> Stored | None:
+    """The signature or attestation in a referrer's manifest; None: it is none.
 
     Raises:
         UnusableError: it is one that can't be used, or doesn't refer to ``subject``.
     """
     manifest = _decode(body)
     kind = manifest.artifact_type or (manifest.config.media_type if manifest.config else "")
+    annotations = manifest.annotations or {}
+    is_other = kind != _BUNDLE_TYPE or wanted.excludes(annotations.get(_PREDICATE, ""))
+    if is_other and not wanted.is_signature:
+        return None
     if reason := _unsupported(kind):
         raise UnusableError(reason)
     if kind not in _KNOWN:
@@ -111,10 +139,9 @@ def read_stored(body: bytes, subject: str) -> Stored | None:
         raise UnusableError("it is listed for this digest, but refers to another one")
     if len(manifest.layers) != 1:
         raise UnusableError("its manifest doesn't have exactly one layer")
-    annotations = manifest.annotations or {}
     layer = manifest.layers[0]
     if kind == _BUNDLE_TYPE:
-        if _is_attestation(annotations.get(_PREDICATE, "")):
+        if is_other:
             raise UnusableError(_ATTESTATION)
         _require(layer, _BUNDLE_TYPE, "version 0.3 of bundles")
         return Stored(SignatureFormat.SIGSTORE_BUNDLE, layer, annotations)
@@ -225,6 +252,7 @@ _indexes = msgspec.json.Decoder(_Index)
 _OBJECTS: Final = REFERRERS_BYTES // 40
 """JSON objects of a page at most: an entry with annotations has two, and at least 100 bytes."""
 BEYOND: Final = f"not read, since at most {SIGNATURES} signatures of a digest are"
+_BEYOND_ATTESTATIONS: Final = f"not read, since at most {ATTESTATIONS} attestations of a digest are"
 
 
 def read_index(body: bytes) -> list[Listed]:
@@ -244,8 +272,9 @@ def read_index(body: bytes) -> list[Listed]:
 class Candidates:
     """The entries that are read of all that are listed."""
 
-    def __init__(self, skipped: SkipReasons) -> None:
+    def __init__(self, skipped: SkipReasons, wanted: Wanted = SIGNATURES_WANTED) -> None:
         self._skipped = skipped
+        self._wanted = wanted
         self._chosen: dict[str, Listed] = {}
 
     def __iter__(self) -> Iterator[Listed]:
@@ -257,19 +286,21 @@ class Candidates:
         named = [one for one in entries if DIGEST.fullmatch(one.digest)]
         if len(named) < len(entries):
             self._skipped.note("referrers whose digest isn't sha256 aren't read")
-        for one in named:
-            if reason := _unsupported(one.artifact_type):
-                self._skipped.add(reason, one.digest)
         possible = [one for one in named if one.artifact_type in _POSSIBLE]
-        others = [one for one in possible if _is_attestation(one.predicate)]
-        self._skipped.add(_ATTESTATION, *(one.digest for one in others))
-        self._keep([one for one in possible if not _is_attestation(one.predicate)])
+        others = [one for one in possible if self._wanted.excludes(one.predicate)]
+        if self._wanted.is_signature:
+            for one in named:
+                if reason := _unsupported(one.artifact_type):
+                    self._skipped.add(reason, one.digest)
+            self._skipped.add(_ATTESTATION, *(one.digest for one in others))
+        self._keep([one for one in possible if not self._wanted.excludes(one.predicate)])
 
     def _keep(self, entries: Iterable[Listed]) -> None:
         known = self._chosen | {one.digest: one for one in entries}
-        if len(known) > SIGNATURES:
-            best = heapq.nlargest(SIGNATURES, known.values(), key=lambda one: one.rank)
+        if len(known) > (most := self._wanted.most):
+            best = heapq.nlargest(most, known.values(), key=lambda one: one.rank)
             kept = {one.digest for one in best}
-            self._skipped.add(BEYOND, *(digest for digest in known if digest not in kept))
+            beyond = BEYOND if self._wanted.is_signature else _BEYOND_ATTESTATIONS
+            self._skipped.add(beyond, *(digest for digest in known if digest not in kept))
             known = {digest: one for digest, one in known.items() if digest in kept}
         self._chosen = known

@@ -1,4 +1,4 @@
-"""Finds the signatures of a digest in its repository.
+"""Finds the signatures of a digest in its repository, and apart from them its attestations.
 
 They are in three places: in the list of referrers (OCI 1.1), in the index that clients keep under
 the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of the tag
@@ -6,7 +6,8 @@ the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of
 one more request: what was pushed or mirrored before the registry had the list may be only there.
 
 A place that can't be read doesn't hide what is found in the others. Where nothing is found, it is
-an error and not a missing signature.
+an error and not a missing signature. Of attestations it is always an error: what is hidden may be
+the newest, a withdrawal.
 """
 
 from __future__ import annotations
@@ -22,18 +23,31 @@ from copyrator.oci.exchange import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import (
     BEYOND,
+    SIGNATURES_WANTED,
     Candidates,
     Layer,
     Listed,
     SkipReasons,
     UnusableError,
+    Wanted,
     read_index,
     read_payloads,
     read_stored,
     require_payload,
 )
-from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURE_BYTES, SIGNATURES
-from copyrator.signatures.model import Artifact, Found, Signature, SignatureFormat
+from copyrator.settings.limits import (
+    ATTESTATION_BYTES,
+    ATTESTATIONS,
+    REFERRERS_BYTES,
+    SIGNATURES,
+)
+from copyrator.signatures.model import (
+    DEPLOYED_PREDICATE,
+    Artifact,
+    Found,
+    Signature,
+    SignatureFormat,
+)
 from copyrator.workqueue.fairness import TimeSlice
 
 SIGNATURE_MANIFEST_BYTES: Final = 256 * 1024  # limit: signatures
@@ -49,16 +63,24 @@ SIGNATURES_SECONDS: Final = 60.0  # limit: signatures
 REFERRERS_PAGES: Final = 10  # limit: signatures
 """Pages of referrers of one digest."""
 
+ATTESTATIONS_KEPT: Final = 500  # limit: signatures
+"""Attestations of all digests that are kept, up to 16 KiB each, so that a poll reads new ones
+only."""
+
+_ATTESTATIONS: Final = Wanted(DEPLOYED_PREDICATE, ATTESTATIONS, ATTESTATION_BYTES)
 _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""
 
 
 class SignatureFinder:
-    """Finds signatures through a client, within its limits."""
+    """Finds signatures and attestations through a client, within its limits."""
 
     def __init__(self, client: RegistryClient, *, seconds: float = SIGNATURES_SECONDS) -> None:
         self._client = client
         self._seconds = seconds
+        self._read: dict[tuple[str, str], Signature | None] = {}
+        """Attestations by the digests of subject and manifest, which name their content for ever;
+        None: it is none. The least recently used first."""
 
     async def find(
         self, repository: Repository, digest: str, credential: Credential | None
@@ -76,16 +98,36 @@ class SignatureFinder:
                 skipped instead.
         """
         search = _Search(self._client, repository, digest, credential)
+        await self._run(search, search.run(), f"signatures of {digest}")
+        return search.result()
+
+    async def find_attestations(
+        self, repository: Repository, digest: str, credential: Credential | None
+    ) -> tuple[Signature, ...]:
+        """All attestations of a manifest with our predicate type, or with none that is annotated.
+
+        It takes two requests, one for each further page of referrers, and two for each attestation
+        that wasn't read lately.
+
+        Raises:
+            RegistryError: one of them can't be read, or there are more than ATTESTATIONS: a part of
+                them may lack the newest.
+        """
+        search = _Search(
+            self._client, repository, digest, credential, wanted=_ATTESTATIONS, read=self._read
+        )
+        await self._run(search, search.run_attestations(), f"attestations of {digest}")
+        while len(self._read) > ATTESTATIONS_KEPT:
+            del self._read[next(iter(self._read))]
+        return search.complete_result()
+
+    async def _run(self, search: _Search, run: Awaitable[None], what: str) -> None:
         try:
             async with asyncio.timeout(self._seconds):
-                await search.run()
+                await run
         except TimeoutError:
-            text = (
-                f"{repository.host}: reading the signatures of {digest} takes more than "
-                f"{self._seconds:.0f} s"
-            )
+            text = f"{search.host}: reading the {what} takes more than {self._seconds:.0f} s"
             search.fail(RegistryUnreachable(text))
-        return search.result()
 
 
 class _Search:
@@ -97,13 +139,18 @@ class _Search:
         repository: Repository,
         digest: str,
         credential: Credential | None,
+        *,
+        wanted: Wanted = SIGNATURES_WANTED,
+        read: dict[tuple[str, str], Signature | None] | None = None,
     ) -> None:
         self._client = client
         self._repository = repository
         self._digest = digest
         self._credential = credential
+        self._wanted = wanted
+        self._cache = {} if read is None else read
         self._skipped = SkipReasons()
-        self._candidates = Candidates(self._skipped)
+        self._candidates = Candidates(self._skipped, wanted)
         self._artifact: Artifact | None = None
         self._found: list[Signature] = []
         self._bytes = 0
@@ -114,10 +161,42 @@ class _Search:
         artifact = await self._client.artifact(self._repository, self._digest, self._credential)
         self._artifact = artifact
         await self._read(self._list_referrers())
-        await self._read(self._list_tag(artifact))
+        await self._read(self._list_tag())
         for listed in self._candidates:
             await self._read(self._read_referrer(listed))
         await self._read(self._read_payloads())
+
+    async def run_attestations(self) -> None:
+        await self._read(self._list_referrers())
+        await self._read(self._list_tag())
+        for listed in () if self._is_faulty else self._candidates:
+            key = self._digest, listed.digest
+            if key in self._cache:
+                known = self._cache[key] = self._cache.pop(key)
+                self._found += [] if known is None else [known]
+                continue
+            count = len(self._found)
+            await self._read(self._read_referrer(listed))
+            if self._is_faulty:
+                return
+            self._cache[key] = self._found[-1] if len(self._found) > count else None
+
+    @property
+    def host(self) -> str:
+        """The registry's, for messages."""
+        return self._repository.host
+
+    @property
+    def _is_faulty(self) -> bool:
+        return self._fault is not None or bool(self._skipped.sentences())
+
+    def complete_result(self) -> tuple[Signature, ...]:
+        """All that was found; raises the fault where something couldn't be read."""
+        if self._fault is not None:
+            raise self._fault
+        if skipped := self._skipped.sentences():
+            raise self._invalid(f"doesn't give all attestations of {self._digest}: {skipped[0]}")
+        return tuple(self._found)
 
     def fail(self, error: RegistryError) -> None:
         """Note that a place can't be read."""
@@ -158,11 +237,11 @@ class _Search:
             if url in asked:
                 raise self._invalid("returns an endless list of referrers")
 
-    async def _list_tag(self, artifact: Artifact) -> None:
+    async def _list_tag(self) -> None:
         tag = self._digest.replace(":", "-")
         try:
             body = await self._manifest(tag, REFERRERS_BYTES)
-            if len(body) == artifact.size and digest_of(body) == artifact.digest:
+            if digest_of(body) == self._digest:
                 return  # GitLab's registry resolves the tag as the digest
             await self._add(read_index(body))
         except TagNotFound:
@@ -182,7 +261,9 @@ class _Search:
         try:
             _check_size(listed.size, SIGNATURE_MANIFEST_BYTES, "manifest")
             stored = read_stored(
-                await self._manifest(listed.digest, SIGNATURE_MANIFEST_BYTES), self._digest
+                await self._manifest(listed.digest, SIGNATURE_MANIFEST_BYTES),
+                self._digest,
+                self._wanted,
             )
             if stored is not None:
                 blob = await self._blob(stored.layer)
@@ -225,13 +306,13 @@ class _Search:
     async def _blob(self, layer: Layer) -> bytes:
         if not DIGEST.fullmatch(layer.digest):
             raise UnusableError("the digest of its layer isn't sha256")
-        _check_size(layer.size, SIGNATURE_BYTES, "layer")
+        _check_size(layer.size, self._wanted.most_bytes, "layer")
         if self._bytes + layer.size > SIGNATURES_BYTES:
             raise UnusableError(
                 f"not read, since all signatures of a digest may have {SIGNATURES_BYTES} bytes"
             )
         blob = await self._client.blob(
-            self._repository, layer.digest, self._credential, SIGNATURE_BYTES
+            self._repository, layer.digest, self._credential, self._wanted.most_bytes
         )
         self._bytes += len(blob)
         return blob

@@ -1,0 +1,251 @@
+"""Attestations are found where signatures are, apart from them, and all of them or none."""
+
+from __future__ import annotations
+
+import pytest
+from tests.component.kube.fake_api import hang
+from tests.component.oci.fake_registry import answering
+from tests.component.oci.signed_registry import SignedRegistry
+from tests.signature_layout import (
+    BUNDLE_TYPE,
+    EMPTY_TYPE,
+    SIGN,
+    digest_of,
+    encoded,
+    fallback_tag,
+    index,
+    listed,
+    sigstore_bundle,
+)
+
+from copyrator.oci import signatures
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import RegistryError
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.settings.limits import ATTESTATION_BYTES, ATTESTATIONS
+from copyrator.signatures.model import DEPLOYED_PREDICATE, Signature
+
+TOO_LARGE = b"x" * (ATTESTATION_BYTES + 1)
+PROVENANCE = "https://slsa.dev/provenance/v1"
+
+
+@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
+async def either(signed: SignedRegistry, request: pytest.FixtureRequest) -> SignedRegistry:
+    """A registry with a list of referrers, and one without."""
+    signed.has_referrers = request.param
+    return signed
+
+
+@pytest.fixture
+def finder(client: RegistryClient) -> SignatureFinder:
+    return SignatureFinder(client)
+
+
+def attest(registry: SignedRegistry, blob: bytes = b"attested", **layout: str) -> str:
+    return registry.sign(blob, **{"predicate": DEPLOYED_PREDICATE} | layout)
+
+
+async def find(registry: SignedRegistry, finder: SignatureFinder) -> tuple[Signature, ...]:
+    return await finder.find_attestations(registry.repository, registry.digest, None)
+
+
+async def test_a_digest_without_attestations_takes_two_requests(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    assert await find(either, finder) == ()
+    assert either.paths == [
+        f"referrers/{either.digest}",
+        f"manifests/{fallback_tag(either.digest)}",
+    ]
+
+
+async def test_an_attestation_is_found_and_not_read_again(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    digest = attest(either)
+
+    (found,) = await find(either, finder)
+
+    assert (found.digest, found.blob) == (digest, b"attested")
+    assert len(either.asked) == 4
+    assert await find(either, finder) == (found,)
+    assert len(either.asked) == 6, "only the lists are read again"
+
+
+async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    for i in range(60):
+        either.sign(b"%d" % i)
+        either.sign(b"%d" % i, predicate=PROVENANCE)
+    either.sign_by_notation()
+    either.attach(sigstore_bundle(either.bundle, b"", predicate=PROVENANCE), annotations=None)
+    attest(either)
+
+    assert [one.blob for one in await find(either, finder)] == [b"attested"]
+
+
+async def test_attestations_are_no_signatures(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    for i in range(60):
+        attest(either, b"%d" % i)
+    either.sign(b"a bundle")
+
+    found = await finder.find(either.repository, either.digest, None)
+
+    assert [one.blob for one in found.signatures] == [b"a bundle"]
+
+
+async def test_an_entry_without_annotations_is_looked_into(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """As go-containerregistry lists what cosign pushes."""
+    manifest = sigstore_bundle(
+        either.bundle, either.store(b"attested"), predicate=DEPLOYED_PREDICATE
+    )
+    either.attach(manifest, annotations=None, artifactType=EMPTY_TYPE)
+
+    assert [one.blob for one in await find(either, finder)] == [b"attested"]
+
+
+async def test_the_list_and_the_tag_of_one_digest_are_read_together(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """What was mirrored may be only in the tag's index."""
+    attest(signed, b"in both")
+    other = sigstore_bundle(
+        signed.bundle, signed.store(b"in the tag"), predicate=DEPLOYED_PREDICATE
+    )
+    signed.push(other)
+    entries = [*signed.entries, listed(encoded(other))]
+    signed.push(index(*entries), fallback_tag(signed.digest))
+
+    assert {one.blob for one in await find(signed, finder)} == {b"in both", b"in the tag"}
+
+
+async def test_two_hundred_are_read_and_one_more_is_too_many(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    signed.referrers_page = 90
+    for i in range(ATTESTATIONS):
+        attest(signed, b"%d" % i)
+    assert len(await find(signed, finder)) == ATTESTATIONS
+    asked = len(signed.asked)
+
+    attest(signed, b"one more")
+
+    with pytest.raises(RegistryError, match="at most 200 attestations of a digest are"):
+        await find(signed, finder)
+    assert len(signed.asked) == asked + 4, "the lists, and none of them"
+
+
+async def test_ten_thousand_statements_are_too_many_and_none_is_read(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    entry = listed(encoded(sigstore_bundle(signed.bundle, b"x", predicate=DEPLOYED_PREDICATE)))
+    signed.entries = [entry | {"digest": digest_of(b"%d" % i)} for i in range(10_000)]
+    signed.referrers_page = 2_000
+
+    with pytest.raises(RegistryError, match="at most 200"):
+        await find(signed, finder)
+    assert len(signed.asked) == 6, "the lists"
+
+
+UNREADABLE = [
+    *((where, 500) for where in ("referrers", "manifests/sha256-", "manifests/sha256:", "blobs")),
+    *((where, status) for where in ("manifests/sha256:", "blobs") for status in (401, 403)),
+]
+
+
+@pytest.mark.parametrize(("where", "status"), UNREADABLE)
+async def test_what_cannot_be_read_is_never_taken_for_absent(
+    signed: SignedRegistry, finder: SignatureFinder, where: str, status: int
+) -> None:
+    attest(signed)
+    signed.fault, signed.fault_at = answering(status), f"/{where}"
+
+    with pytest.raises(RegistryError):
+        await find(signed, finder)
+
+    signed.fault = None
+    assert len(await find(signed, finder)) == 1
+
+
+async def test_who_may_not_see_the_lists_finds_nothing(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """Registries without such lists answer so, too; without evidence nothing is promoted."""
+    attest(signed)
+    signed.fault, signed.fault_at = answering(403), "/referrers"
+
+    assert await find(signed, finder) == ()
+
+
+async def test_a_registry_that_hangs_is_not_waited_for(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    attest(signed)
+    signed.fault, signed.fault_at = hang, "/blobs/"
+
+    with pytest.raises(RegistryError, match=r"reading the attestations of .* takes more"):
+        await find(signed, SignatureFinder(client, seconds=0.2))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda it, _: it.blobs.clear(), "the registry lists it but doesn't have it"),
+        (lambda it, d: it.untagged.pop(("team/app", d)), "the registry lists it but doesn't have"),
+        (lambda it, _: it.push(b"{}", fallback_tag(it.digest)), "isn't an index of referrers"),
+        (
+            lambda it, _: it.attach(
+                sigstore_bundle(
+                    it.bundle, b"x" * (ATTESTATION_BYTES + 1), predicate=DEPLOYED_PREDICATE
+                )
+            ),
+            f"more than {ATTESTATION_BYTES} bytes",
+        ),
+        (
+            lambda it, _: it.attach(sigstore_bundle(b"other", b"x", predicate=DEPLOYED_PREDICATE)),
+            "refers to another one",
+        ),
+        (
+            lambda it, _: it.entries.append({"digest": "sha512:00", "artifactType": BUNDLE_TYPE}),
+            "whose digest isn't sha256",
+        ),
+    ],
+    ids=["no blob", "no manifest", "no index", "too large", "another's", "sha512"],
+)
+async def test_one_that_is_listed_and_unusable_makes_all_unusable(
+    signed: SignedRegistry, finder: SignatureFinder, change: object, why: str
+) -> None:
+    digest = attest(signed)
+    assert callable(change)
+    change(signed, digest)
+
+    with pytest.raises(RegistryError, match=why):
+        await find(signed, finder)
+
+
+async def test_what_is_kept_is_bounded(
+    signed: SignedRegistry, finder: SignatureFinder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "ATTESTATIONS_KEPT", 5)
+    for i in range(6):
+        attest(signed, b"%d" % i)
+    await find(signed, finder)
+    asked = len(signed.asked)
+
+    assert len(await find(signed, finder)) == 6
+
+    assert len(signed.asked) > asked + 2, "the first one was forgotten"
+
+
+async def test_a_signature_that_is_annotated_as_ours_is_not_hidden_by_that(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    signed.sign(b"a bundle", predicate=SIGN)
+    attest(signed, b"a bundle")
+
+    assert len(await find(signed, finder)) == 1
