@@ -23,6 +23,7 @@ from copyrator.api.bundle_spec import (
     MAX_DEPENDENCIES,
     MIN_APPROVAL_EXPIRES,
     MIN_INTERVAL,
+    NO_PROMOTION,
     Approval,
     ApprovalMode,
     BundleDefaults,
@@ -39,7 +40,7 @@ from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.promotion import NO_PROMOTION, read_bundles, read_promote_from
+from copyrator.api.promotion import read_bundles, read_promote_from
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version

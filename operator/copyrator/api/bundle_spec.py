@@ -11,7 +11,6 @@ from copyrator.api.drift import NO_DRIFT, Drift
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import NO_PROMOTION, PromoteFrom
 from copyrator.api.windows import Window
 
 DEFAULT_VERSION: Final = "latest"
@@ -22,6 +21,8 @@ MIN_INTERVAL: Final = 10.0
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
 MIN_APPROVAL_EXPIRES: Final = 60.0
 MAX_DEPENDENCIES: Final = 20
+DEFAULT_SOAK: Final = 24 * 3600.0
+DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
 
 
 class ValuesKind(StrEnum):
@@ -112,6 +113,39 @@ class Verify:
 
     any_of: tuple[VerifyEntry, ...]
     """One entry that is satisfied is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestationsFrom:
+    """An environment whose evidence a version needs, from attestations of its digest."""
+
+    environment: str
+    keys_from: LocalObjectRef
+    soak: float = 0.0
+    """Seconds for which it must have stood there."""
+    max_age: float = DEFAULT_EVIDENCE_AGE
+    """Seconds after which a statement doesn't count any more."""
+    cluster: str | None = None
+    """The only cluster that counts; None: each."""
+    release: str | None = None
+    """The only release that counts, ``namespace/name``; None: each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteFrom:
+    """Where a version must have been deployed before it is deployed."""
+
+    bundles: tuple[BundleKey, ...] = ()
+    soak: float = DEFAULT_SOAK
+    """Seconds without a break, in those Bundles."""
+    attestations: tuple[AttestationsFrom, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.bundles or self.attestations)
+
+
+NO_PROMOTION: Final = PromoteFrom()
+"""Shared by all Bundles without ``spec.promoteFrom``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +274,7 @@ class BundleSpec:
     min_age: float = 0.0
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
     promote_from: PromoteFrom = NO_PROMOTION
-    """Bundles where a digest must have been deployed before it is deployed."""
+    """Where a digest must have been deployed before it is deployed."""
     skip_digests: tuple[str, ...] = ()
     """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from copyrator.api import names, syntax
+from copyrator.api.bundle_spec import (
+    DEFAULT_EVIDENCE_AGE,
+    DEFAULT_SOAK,
+    AttestationsFrom,
+    PromoteFrom,
+)
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.text import one_line
+from copyrator.api.verify import read_object
 from copyrator.settings import limits
 
 
@@ -35,30 +42,16 @@ def read_bundles(fields: Fields, name: str, own: BundleKey, *, most: int) -> tup
     return tuple(found)
 
 
-DEFAULT_SOAK: Final = 24 * 3600.0
 MAX_SOURCES: Final = 20
 """Bundles that ``spec.promoteFrom.bundles`` may name."""
+MAX_ENVIRONMENTS: Final = 10
+"""Environments that ``spec.promoteFrom.attestations`` may name."""
+_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,63}")
 MAX_HOLD_TEXT: Final = 200
 """Characters of the annotation hold that are shown."""
 _MAX_WILD: Final = 64
 """Patterns with a wildcard in one annotation promote-to."""
 NO_REASON: Final = "no reason is given"
-
-
-@dataclass(frozen=True, slots=True)
-class PromoteFrom:
-    """Where a version must have been deployed before it is deployed."""
-
-    bundles: tuple[BundleKey, ...] = ()
-    soak: float = DEFAULT_SOAK
-    """Seconds without a break."""
-
-    def __bool__(self) -> bool:
-        return bool(self.bundles)
-
-
-NO_PROMOTION: Final = PromoteFrom()
-"""Shared by all Bundles without ``spec.promoteFrom``."""
 
 
 def read_promote_from(fields: Fields, own: BundleKey) -> PromoteFrom:
@@ -68,9 +61,58 @@ def read_promote_from(fields: Fields, own: BundleKey) -> PromoteFrom:
         SpecError: it isn't valid.
     """
     soak = fields.duration("soak", DEFAULT_SOAK)
-    if not fields.items("bundles"):
-        fields.fail("bundles", "is required: name at least one Bundle")
-    return PromoteFrom(read_bundles(fields, "bundles", own, most=MAX_SOURCES), soak)
+    if not fields.items("bundles") and not fields.items("attestations"):
+        fields.fail("bundles", "is required, or attestations: name where a version must have stood")
+    return PromoteFrom(
+        read_bundles(fields, "bundles", own, most=MAX_SOURCES), soak, _read_attestations(fields)
+    )
+
+
+def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
+    items, path = fields.items("attestations"), fields.at("attestations")
+    if len(items) > MAX_ENVIRONMENTS:
+        fields.fail(
+            "attestations", f"has {len(items)} items; at most {MAX_ENVIRONMENTS} are allowed"
+        )
+    found: dict[str, AttestationsFrom] = {}
+    for i, item in enumerate(items):
+        one = Fields(item, f"{path}[{i}]")
+        environment = one.required_text("environment", _environment)
+        if environment in found:
+            one.fail("environment", f"{environment} is named twice; remove one of the items")
+        cosign = one.sub("cosign")
+        if unknown := sorted(map(str, cosign.raw.keys() - {"keysFrom"})):
+            cosign.fail(unknown[0], "isn't for attestations: they are signed with keys (keysFrom)")
+        found[environment] = AttestationsFrom(
+            environment,
+            read_object(cosign, "keysFrom"),
+            one.duration("soak", 0.0),
+            one.duration("maxAge", DEFAULT_EVIDENCE_AGE),
+            one.text("cluster", _cluster),
+            one.text("release", _release),
+        )
+    return tuple(found.values())
+
+
+def _environment(value: str) -> str | None:
+    if syntax.namespace(value) is None:
+        return None
+    hint = "use at most 63 lower-case letters, digits and '-'"
+    return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
+
+
+def _cluster(value: str) -> str | None:
+    if _UID.fullmatch(value):
+        return None
+    command = "kubectl get namespace kube-system -o jsonpath={.metadata.uid}"
+    return f"{syntax.shown(value)} isn't the uid of a cluster: `{command}` prints it there"
+
+
+def _release(value: str) -> str | None:
+    namespace, _, name = value.partition("/")
+    if syntax.namespace(namespace) is None and syntax.object_name(name) is None:
+        return None
+    return f"{syntax.shown(value)} isn't a release; write it as namespace/name"
 
 
 def allows_promotion(annotations: Mapping[str, str], own: str, namespace: str) -> bool:

@@ -75,21 +75,26 @@ def _cosign(cosign: Fields) -> VerifyEntry:
         for name in identity:
             if cosign.has(name):
                 cosign.fail(name, "must be removed: keysFrom is set; use an entry of its own")
-        return CosignKeysSpec(_object(cosign, "keysFrom"))
+        return CosignKeysSpec(read_object(cosign, "keysFrom"))
     if not any(map(cosign.has, identity)):
         cosign.fail("keysFrom", f"is required, or {', '.join(identity[:2])} and {identity[2]}")
     return CosignIdentitySpec(
         issuer=cosign.required_text("issuer", _issuer),
         subject_pattern=cosign.required_text("subjectPattern", _pattern),
-        trusted_root_from=_object(cosign, "trustedRootFrom"),
+        trusted_root_from=read_object(cosign, "trustedRootFrom"),
     )
 
 
 def _optional(parent: Fields, name: str) -> LocalObjectRef | None:
-    return _object(parent, name) if parent.has(name) else None
+    return read_object(parent, name) if parent.has(name) else None
 
 
-def _object(parent: Fields, name: str) -> LocalObjectRef:
+def read_object(parent: Fields, name: str) -> LocalObjectRef:
+    """The ConfigMap or Secret that a field names.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
     if not parent.has(name):
         parent.fail(name, "is required: the kind and name of a ConfigMap or Secret")
     ref = parent.sub(name)

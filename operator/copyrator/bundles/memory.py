@@ -42,6 +42,9 @@ class PollMemory:
     """The token of the user's request for which the pending poll was begun; empty: none."""
     asked_at: datetime | None = None
     """When the pending poll was begun, by the wall clock."""
+    confirmed_since: float | None = None
+    """Monotonic seconds of the oldest answer about evidence that is accepted, as a deploy by it was
+    decided then; None: none was."""
     again: float | None = None
     """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
     next_poll: datetime | None = None
@@ -146,6 +149,7 @@ class InputsMemory:
     values: Known | None = None
     access: Known | None = None
     signers: Known | None = None
+    attesters: Known | None = None
     refs: frozenset[Ref] = frozenset()
     """The objects that are watched."""
 

@@ -269,6 +269,7 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
+        attesters = await self.references.attesters(entry, spec, asked)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -277,10 +278,11 @@ class BundleReconciler:
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
+            attesters=attesters.key,
             skipped=spec.skip_digests,
             pin=entry.status.pin,
         )
-        return DeployInputs(entry, spec, access, asked, desired, observed)
+        return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""

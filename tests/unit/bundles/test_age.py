@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
     MAX_CANDIDATES,
     BundleStatus,
@@ -17,7 +17,6 @@ from copyrator.api.bundle_status import (
     Deployed,
 )
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PromoteFrom
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import age
 from copyrator.bundles.gates.gate import (

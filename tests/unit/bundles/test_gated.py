@@ -18,12 +18,12 @@ from copyrator.api.bundle_spec import (
     CosignKeysSpec,
     JobSpec,
     LocalObjectRef,
+    PromoteFrom,
     ValuesKind,
     Verify,
 )
 from copyrator.api.drift import Drift, DriftMode
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PromoteFrom
 from copyrator.bundles.deploy.restrictions import (
     describe_left_out,
     is_gated,

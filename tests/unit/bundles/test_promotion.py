@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import DEFAULT_SOAK, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
-    DEFAULT_SOAK,
     MAX_HOLD_TEXT,
     MAX_SOURCES,
     allows_promotion,
@@ -77,7 +76,7 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
 @pytest.mark.parametrize(
     ("value", "path", "message"),
     [
-        ({}, "spec.promoteFrom.bundles", "is required: name at least one"),
+        ({}, "spec.promoteFrom.bundles", "is required, or attestations: name where"),
         ({"bundles": []}, "spec.promoteFrom.bundles", "is required"),
         ([], "spec.promoteFrom", "must be a map"),
         ({"bundles": "a"}, "spec.promoteFrom.bundles", "must be a list"),

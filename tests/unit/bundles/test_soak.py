@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
     MAX_SOAKS,
     Attempted,
@@ -21,7 +21,6 @@ from copyrator.api.bundle_status import (
     SoakStatus,
 )
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PromoteFrom
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (

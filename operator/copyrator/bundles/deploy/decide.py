@@ -433,6 +433,8 @@ class Deployer:
             status = inputs.observed or entry.status
             return self._report_poll_failed(inputs, resolution.error, status), desired
         step, is_request_handled = await self._decide(inputs, resolution)
+        if is_request_handled is None:
+            return step, None
         return step, replace(desired, request="") if is_request_handled else desired
 
     def _take_over(
@@ -456,11 +458,10 @@ class Deployer:
         failures = memory.failures + is_new
         first, rhythm = self._context.timing.poll_retry, self._resolver.poll_rhythm(entry, spec)
         next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
-        refused = isinstance(error, AuthenticationFailed)
         status = count_failure(status, now) if is_new else status
         status = replace(
             record_error(status, error.reason, error.message, now),
-            ready=0 if refused else kept_ready(status),
+            ready=0 if isinstance(error, AuthenticationFailed) else kept_ready(status),
             next_poll_at=format_time(next_poll),
         )
 
@@ -481,30 +482,24 @@ class Deployer:
             status = record_failed_request(status, entry.request)
         return Step(entry, status, effect=set_next_poll)
 
-    async def _decide(self, inputs: DeployInputs, resolution: Resolution) -> tuple[Step, bool]:
-        """Act on the resolution; returns whether a user's request is handled by that."""
+    async def _decide(self, inputs: DeployInputs, found: Resolution) -> tuple[Step, bool | None]:
+        """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self._context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
         awaited, freezes = find_unready(self._context.bundles, spec), self._freezes.of(spec)
         moment = MomentGates(self._context.gates.moment, awaited, freezes)
-        case = decide_deploy(entry, spec, resolution, values_hash, status, moment=moment, now=now)
+        case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         memory = self._context.memories[entry.key].poll
         memory.judged_at = now
-        self._resolver.set_next_poll(entry, spec, resolution, case.now)
+        self._resolver.set_next_poll(entry, spec, found, case.now)
         status = record_resolution(case, memory.next_poll or case.now)
         if case.deploys:
-            assert case.decision.need is not None
-            if (missing := await self._find_account(case, status)) is not None:
-                return missing, False
-            if not case.is_correction:
-                status = replace(status, verification=resolution.chosen or Verification())
-            begun = self._begin_attempt(case, status, case.decision.need)
-            return begun, not case.is_correction or entry.request is None
+            return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
         if (planned := await self._begin_plan(case, status, verdict)) is not None:
             return planned, entry.request is None
         request = entry.request
-        is_unplannable = entry.plan_request is not None and not resolution.tag
+        is_unplannable = entry.plan_request is not None and not found.tag
         if is_unplannable:  # what refuses or lacks a version is in the conditions
             status = replace(status, last_handled_plan=entry.plan_request)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
@@ -576,11 +571,18 @@ class Deployer:
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
-    def _begin_attempt(self, case: Case, status: BundleStatus, need: state.DeployReason) -> Step:
-        """Record the attempt; once it is on record, its Job is created."""
-        entry, spec, now = case.entry, case.spec, self._context.clock()
-        status = state.begin(status, case.wanted, now, case.passed_over)
-        is_planned = spec.approval.is_enabled
+    async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
+        """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
+        entry, spec, before = case.entry, case.spec, case.entry.status
+        need, is_planned = case.decision.need, spec.approval.is_enabled
+        assert need is not None
+        if (missing := await self._find_account(case, status)) is not None:
+            return missing, False
+        if self._resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
+            return Step(entry, due=(AT_ONCE,)), None
+        if not case.is_correction:
+            status = replace(status, verification=case.resolution.chosen or Verification())
+        status = state.begin(status, case.wanted, self._context.clock(), case.passed_over)
         if need is state.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
@@ -589,10 +591,9 @@ class Deployer:
             status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
         status = drift_record.break_off_check(status)
         step = self._attempts.begin(entry, spec, status, need)
-        before = entry.status
         if before.drift.check.is_running or (not is_planned and before.plan.job is not None):
             step = step.then(self._discard_plans)
-        return step
+        return step, not case.is_correction or entry.request is None
 
     async def _discard_plans(self, entry: BundleEntry) -> Step:
         await self._plans.discard(self._context.bundles.get(entry.key) or entry)

@@ -1,4 +1,7 @@
-"""The gate of ``spec.promoteFrom``: a digest must have soaked in other Bundles. Pure.
+"""The gate of ``spec.promoteFrom``: a digest must have soaked elsewhere. Pure.
+
+In other Bundles of this cluster, by their status; in environments of others, by attestations
+(``evidence.py``).
 
 Digests are compared: those Bundles may have it from another repository, under another tag.
 
@@ -32,6 +35,7 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
+from copyrator.bundles.gates.evidence import Objection, find_objections
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -46,6 +50,7 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.candidates import is_below
+from copyrator.signatures.model import Evidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 1e9
@@ -272,21 +277,16 @@ _NAMED: Final = 3
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Objection:
-    """Why one Bundle doesn't let a digest pass."""
-
-    reason: BundleReason
-    text: str
-    until: datetime | None = None
-
-
 _ORDER: Final = (
     BundleReason.PROMOTION_NOT_ALLOWED,
+    BundleReason.PROMOTION_WITHDRAWN,
     BundleReason.PROMOTION_HELD,
+    BundleReason.VERIFICATION_UNAVAILABLE,
     BundleReason.NOT_PROMOTED,
 )
-"""The precedence of reasons where several Bundles object."""
+"""The precedence of reasons where several Bundles or environments object."""
+ASKED: Final = frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST, Occasion.FORCE, Occasion.ROLLBACK})
+"""The occasions on which it is judged, or its objections are recorded."""
 
 
 def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
@@ -301,7 +301,7 @@ def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterat
 
     A moment long ago: each process judges once, as time without an operator doesn't count.
     """
-    if NAME not in status.open_gates or not spec.promote_from:
+    if NAME not in status.open_gates or not spec.promote_from.bundles:
         return
     yield _LONG_AGO
     for record in sources.bundles[0].soak if sources.bundles else ():
@@ -341,6 +341,9 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         for source in facts.sources.bundles
         if (objection := _objection(spec, source, facts.sources.seen, candidate, now)) is not None
     ]
+    if attested := spec.promote_from.attestations:
+        evidence = facts.evidence or Evidence(fault="its attestations haven't been read yet")
+        found += find_objections(attested, evidence, _describe(candidate), now)
     if not found:
         return PASSED
     found.sort(key=lambda one: (_ORDER.index(one.reason), one.until is not None))
@@ -351,7 +354,11 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
     return Waiting(reason, text, max(ends) if len(ends) == len(found) else None)
 
 
-def _join_objections(found: Sequence[_Objection]) -> str:
+def _describe(candidate: Candidate) -> str:
+    return f"{candidate.version} ({candidate.digest[:19]})"
+
+
+def _join_objections(found: Sequence[Objection]) -> str:
     more = len(found) - _NAMED
     text = "; ".join(one.text for one in found[:_NAMED])
     return text + (f"; and {more} more" if more > 0 else "")
@@ -359,19 +366,19 @@ def _join_objections(found: Sequence[_Objection]) -> str:
 
 def _objection(
     spec: BundleSpec, source: PromotionSource, seen: SeenTime, candidate: Candidate, now: datetime
-) -> _Objection | None:
+) -> Objection | None:
     name, soak = f"Bundle {source.name}", spec.promote_from.soak
-    what = f"{candidate.version} ({candidate.digest[:19]})"
+    what = _describe(candidate)
     if not source.is_allowed and source.name.startswith(f"{spec.namespace}/"):
-        return _Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
+        return Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
     if not source.is_allowed:
         text = (
             f"{name} doesn't exist, or doesn't allow the namespace {spec.namespace} by the "
             f"annotation {ANN_PROMOTE_TO}"
         )
-        return _Objection(BundleReason.PROMOTION_NOT_ALLOWED, text)
+        return Objection(BundleReason.PROMOTION_NOT_ALLOWED, text)
     if _is_held(source, candidate.digest):
-        return _Objection(BundleReason.PROMOTION_HELD, f"{what}: {name} is held: {source.hold}")
+        return Objection(BundleReason.PROMOTION_HELD, f"{what}: {name} is held: {source.hold}")
     record = source.record_of(candidate.digest)
     end = None if record is None else _end(record, seen, soak)
     if end is not None and end <= now:
@@ -379,8 +386,8 @@ def _objection(
     required = f"spec.promoteFrom.soak requires {format_duration(soak)}"
     if record is None:
         text = f"{what} hasn't been deployed in {name}, where {required}"
-        return _Objection(BundleReason.NOT_PROMOTED, text)
-    return _Objection(
+        return Objection(BundleReason.NOT_PROMOTED, text)
+    return Objection(
         BundleReason.NOT_PROMOTED,
         f"{what} {_deployed_for(record, name, seen, now)}, and {required}",
         end,
@@ -401,6 +408,8 @@ def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) 
 
 
 def _describe_end(spec: BundleSpec) -> str:
+    if not spec.promote_from.bundles:
+        return "its withdrawal is too old to count"
     named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     where = ", ".join(named[:_NAMED]) + more
@@ -416,7 +425,10 @@ GATE: Final = Gate(
     ends=_describe_end,
     rejected={
         BundleReason.NOT_PROMOTED: (
-            "hasn't been deployed for long enough in the Bundles of spec.promoteFrom"
+            "hasn't been deployed for long enough where spec.promoteFrom requires it"
+        ),
+        BundleReason.PROMOTION_WITHDRAWN: (
+            "was withdrawn in an environment of spec.promoteFrom.attestations"
         ),
         BundleReason.PROMOTION_NOT_ALLOWED: "may not be promoted from a Bundle of spec.promoteFrom",
         BundleReason.PROMOTION_HELD: "is held in a Bundle of spec.promoteFrom",

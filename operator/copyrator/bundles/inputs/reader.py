@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -23,6 +23,7 @@ from copyrator.api.bundle_spec import (
     ValuesSource,
 )
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
@@ -30,9 +31,16 @@ from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash
 from copyrator.bundles.deploy.job import Login
 from copyrator.bundles.deploy.pod import CA_KEY
+from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
+from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.watches import Ref, ReferenceWatcher
 from copyrator.bundles.memory import InputsMemory
-from copyrator.bundles.trust.policy import SPEC, read_requirement
+from copyrator.bundles.trust.policy import (
+    SPEC,
+    Contents,
+    read_attesters,
+    read_requirement,
+)
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 from copyrator.oci.auth import (
@@ -258,23 +266,53 @@ class ReferenceReader:
     ) -> tuple[SignatureRequirement, tuple[str, ...]]:
         """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
         assert spec.verify is not None
-        refs = _verify_refs(spec)
+        refs = _key_refs(spec, refs_of(spec.verify.any_of))
         known = self._memories[entry.key].inputs.signers
         if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
             cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
             return cached
-        contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
-        versions: list[str] = []
-        for wanted, ref in zip(refs_of(spec.verify.any_of), refs, strict=True):
-            body = await self._read_optional(ref)
-            contents[wanted] = files_of(wanted, body) if body else None
-            versions.append(_version(body))
+        contents, versions = await self._read_keys(spec, refs_of(spec.verify.any_of))
         found = await asyncio.to_thread(
             read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
         )
-        known = Known(refs, tuple(versions), (spec.verify, found))
+        known = Known(refs, versions, (spec.verify, found))
         self._memories[entry.key].inputs.signers = known
         return found
+
+    async def attesters(self, entry: BundleEntry, spec: BundleSpec, asked: Asked) -> Attesters:
+        """The keys of ``spec.promoteFrom.attestations``; reads them only if they changed.
+
+        Raises:
+            MissingReferenceError: two environments have the same key.
+            ApiError: they can't be read.
+        """
+        named = spec.promote_from.attestations
+        if not named:
+            return NO_ATTESTERS
+        refs, shape = _key_refs(spec, attester_refs(spec)), (named, asked)
+        known = self._memories[entry.key].inputs.attesters
+        if known is not None and known.value[0] == shape and self._is_current(known, refs):
+            cached: Attesters = known.value[1]
+            return cached
+        contents, versions = await self._read_keys(spec, attester_refs(spec))
+        try:
+            found = await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
+        except SpecError as error:
+            raise MissingReferenceError(str(error), BundleReason.INVALID_SPEC) from None
+        self._memories[entry.key].inputs.attesters = Known(refs, versions, (shape, found))
+        return found
+
+    async def _read_keys(
+        self, spec: BundleSpec, wanted: Sequence[LocalObjectRef]
+    ) -> tuple[Contents, tuple[str, ...]]:
+        """The files of objects with keys or certificates, and the objects' versions."""
+        contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
+        versions: list[str] = []
+        for one in wanted:
+            body = await self._read_optional(verify_ref(spec.namespace, one))
+            contents[one] = files_of(one, body) if body else None
+            versions.append(_version(body))
+        return contents, tuple(versions)
 
     def _is_current(self, known: Known, refs: tuple[Ref, ...]) -> bool:
         """Whether a cached result is of the same objects at their current versions."""
@@ -284,7 +322,8 @@ class ReferenceReader:
         """Whether all results cached for a Bundle were read from that version of an object."""
         if (memory := self._memories.get(key)) is None:
             return False
-        known = memory.inputs.values, memory.inputs.access, memory.inputs.signers
+        inputs = memory.inputs
+        known = inputs.values, inputs.access, inputs.signers, inputs.attesters
         versions = [
             read
             for part in known
@@ -306,7 +345,8 @@ class ReferenceReader:
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
-    return frozenset((*_values_refs(spec), *_access_refs(spec), *_verify_refs(spec)))
+    keys = (*(refs_of(spec.verify.any_of) if spec.verify else ()), *attester_refs(spec))
+    return frozenset((*_values_refs(spec), *_access_refs(spec), *_key_refs(spec, keys)))
 
 
 def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
@@ -314,8 +354,12 @@ def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
     return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
 
 
-def _verify_refs(spec: BundleSpec) -> tuple[Ref, ...]:
-    refs = refs_of(spec.verify.any_of) if spec.verify else ()
+def attester_refs(spec: BundleSpec) -> tuple[LocalObjectRef, ...]:
+    """The objects with the keys of ``spec.promoteFrom.attestations``, each once."""
+    return tuple(dict.fromkeys(one.keys_from for one in spec.promote_from.attestations))
+
+
+def _key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
     return tuple(verify_ref(spec.namespace, ref) for ref in refs)
 
 

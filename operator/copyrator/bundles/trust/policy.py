@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from copyrator.api.bundle_spec import (
+    AttestationsFrom,
     BundleSpec,
     CosignIdentitySpec,
     CosignKeysSpec,
@@ -37,6 +38,7 @@ from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import Globs, is_wild, read_globs
 from copyrator.api.verify import read_entries
 from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.oci.reference import DOCKER_HUB_NAMES
@@ -213,6 +215,8 @@ Contents = Mapping[LocalObjectRef, Mapping[str, bytes] | None]
 T = TypeVar("T")
 
 SPEC: Final = "spec.verify"
+_ATTESTATIONS: Final = "spec.promoteFrom.attestations"
+_NAMED_FAULTS: Final = 3
 
 
 def read_requirement(
@@ -237,6 +241,54 @@ def read_requirement(
             break
         usable.append(found)
     return SignatureRequirement(name, tuple(usable)), tuple(faults)
+
+
+def read_attesters(
+    namespace: str, named: Sequence[AttestationsFrom], contents: Contents, asked: Asked
+) -> Attesters:
+    """The keys of the environments in ``spec.promoteFrom.attestations``.
+
+    A key that is trusted for signatures isn't used: who may sign an image would promote it.
+    Call it in a thread: it loads cryptography and parses keys.
+
+    Raises:
+        SpecError: a key is in the entries of two environments.
+    """
+    from copyrator.signatures.keys import identify  # noqa: PLC0415
+
+    signers = {
+        identify(file, key): requirement.name
+        for requirement in asked.requirements
+        for entry in requirement.entries
+        if isinstance(entry, CosignKeys)
+        for file, key in entry.keys.items()
+    }
+    usable: list[CosignKeys] = []
+    faults: list[str] = []
+    environments: dict[bytes, str] = {}
+    for one in named:
+        where = f"the keys of {one.environment}, {_describe_ref(one.keys_from, namespace)}"
+        try:
+            found = _read(CosignKeysSpec(one.keys_from), namespace, contents)
+        except TrustError as error:
+            faults.append(str(error))
+            continue
+        assert isinstance(found, CosignKeys)
+        for file, key in found.keys.items():
+            identity = identify(file, key)
+            other = environments.setdefault(identity, one.environment)
+            if other != one.environment:
+                text = f"the key {file} of {one.environment} is also a key of {other}"
+                raise SpecError(_ATTESTATIONS, f"{text}; each environment needs keys of its own")
+            if identity in signers:
+                text = f"{where}: {file} is trusted for signatures by {signers[identity]}"
+                faults.append(f"{text}; attest with another key")
+        usable.append(CosignKeys(one.environment, found.keys))
+    if len(environments) > SIGNATURE_KEYS:
+        text = f"{_ATTESTATIONS} has {len(environments)} keys; at most {SIGNATURE_KEYS} are used"
+        faults.append(text)
+    hashed = hash_of([_canonical_entry(one) for one in usable], faults)
+    return Attesters(hashed, tuple(usable), "; ".join(faults[:_NAMED_FAULTS]))
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:

@@ -24,6 +24,7 @@ from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import ReferenceReader, files_of, verify_ref
 from copyrator.bundles.schedule import Clock
@@ -45,7 +46,14 @@ from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.signatures.model import Found, Judgement, SignatureRequirement
+from copyrator.signatures.model import (
+    CosignKeys,
+    Evidence,
+    Found,
+    Judgement,
+    Signature,
+    SignatureRequirement,
+)
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -84,6 +92,16 @@ class SignatureQuery:
     credential: Credential | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AttestationQuery:
+    """What trusted keys attest of this digest; read with this credential."""
+
+    repository: Repository
+    digest: str
+    attesters: Attesters
+    credential: Credential | None = None
+
+
 class SignatureVerifier:
     """Judges digests, a few at a time, fair between namespaces."""
 
@@ -119,6 +137,27 @@ class SignatureVerifier:
                     judged = await self._judge(found, query.asked.requirements, namespace)
                     self._keep_refusal(key, judged)
         return judged
+
+    async def read_evidence(self, query: AttestationQuery, namespace: str) -> Evidence:
+        """Read a digest's attestations, and verify them.
+
+        Raises:
+            RegistryError: one of them can't be read, or verifying them exceeds the child's limits.
+        """
+        digest, trusted = query.digest, query.attesters.environments
+        async with self._finds.slot(namespace):
+            found = await self._finder.find_attestations(query.repository, digest, query.credential)
+            async with self._checks.slot(namespace):
+                if sum(len(one.blob) for one in found) <= SIGNATURES_INLINE:
+                    return await asyncio.to_thread(judge_attestations, digest, found, trusted)
+                try:
+                    return await self._isolated.call(
+                        judge_attestations, namespace, digest, found, trusted
+                    )
+                except IsolatedError as error:
+                    raise RegistryUnreachable(
+                        f"the attestations of {digest} can't be judged: {error}"
+                    ) from None
 
     async def _judge(
         self, found: Found, asked: Sequence[SignatureRequirement], namespace: str
@@ -166,6 +205,15 @@ def judge_found(found: Found, asked: Sequence[SignatureRequirement], now: dateti
     from copyrator.signatures.judge import judge  # noqa: PLC0415
 
     return judge(found, asked, now)
+
+
+def judge_attestations(
+    digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
+) -> Evidence:
+    """Verify attestations; loads cryptography, as ``judge_found``."""
+    from copyrator.signatures.attestation import judge  # noqa: PLC0415
+
+    return judge(digest, found, trusted)
 
 
 log = logging.getLogger(__name__)

@@ -100,6 +100,8 @@ class DesiredVersion:
     """Fingerprint of the credential, in memory only."""
     signers: str = ""
     """Hash of the requirements for signatures; empty: none are required."""
+    attesters: str = ""
+    """The same of the keys for attestations."""
     skipped: tuple[str, ...] = ()
     """Digests that aren't chosen."""
     pin: PinStatus = UNPINNED

@@ -17,9 +17,10 @@ from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.gates import signature
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.catalog import VENDORED
-from copyrator.bundles.gates.gate import Waiting
+from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.gates.gate import Occasion, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
@@ -61,6 +62,8 @@ class DeployInputs:
     access: Access
     asked: Asked
     """The requirements for signatures."""
+    attesters: Attesters
+    """The keys that are trusted for attestations."""
     desired: DesiredVersion
     observed: BundleStatus | None
     """The status with the progress of the plan, where that has changed and isn't written yet."""
@@ -85,15 +88,23 @@ class VersionResolver:
         entry, spec, context = inputs.entry, inputs.spec, self._context
         if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
             return self._wait(entry, spec, due)
-        since = context.memories[entry.key].poll.asked_since or 0.0
-        queries = RegistryReader(entry, spec, inputs.access, self._polls, since)
+        memory = context.memories[entry.key].poll
+        queries = RegistryReader(
+            entry,
+            spec,
+            inputs.access,
+            self._polls,
+            memory.asked_since or 0.0,
+            confirmed_since=memory.confirmed_since,
+        )
         judge = Judge(
             queries,
             context.gates,
             context.clock(),
             inputs.asked,
             relations.sources(context.bundles, spec, context.seen),
-            inputs.desired.values_hash,
+            attesters=inputs.attesters,
+            values_hash=inputs.desired.values_hash,
         )
         resolution = Resolver(judge).resolve()
         if resolution is not None:
@@ -102,7 +113,7 @@ class VersionResolver:
         if is_seen and kept_until(entry.status, spec) is None:
             return Step(entry)
         now = context.clock()
-        asked_at = context.memories[entry.key].poll.asked_at or now
+        asked_at = memory.asked_at or now
         patience = asked_at + timedelta(seconds=context.timing.poll_report)
         if now < patience:
             return Step(entry, due=(patience,))
@@ -128,11 +139,25 @@ class VersionResolver:
         """Record that the answer to the poll that was due since then was handled."""
         memory = self._context.memories[entry.key].poll
         memory.desired = desired
+        memory.confirmed_since = None
         if not memory.failures:
             memory.answered_at = self._context.monotonic()
         if memory.asked_since == asked_since:  # else a push arrived since
             memory.asked_since = None
         return Step(entry, due=(self._again_at(memory),))
+
+    def must_confirm(self, entry: BundleEntry, spec: BundleSpec, occasion: Occasion) -> bool:
+        """Whether evidence has to be read once more before a new digest is deployed by it.
+
+        Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
+        """
+        memory = self._context.memories[entry.key].poll
+        if not spec.promote_from.attestations or occasion not in promotion.GATE.occasions:
+            return False
+        if memory.confirmed_since is not None:
+            return False
+        memory.confirmed_since = self._context.monotonic()
+        return True
 
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
@@ -230,13 +255,19 @@ class VersionResolver:
 
 
 def _awaits_registry(resolution: Resolution) -> bool:
-    """Whether a version isn't deployed because of its signatures, or its chart can't be read."""
+    """Whether a version waits for its signatures, or its chart or attestations can't be read."""
     held = resolution.held
     return held is not None and any(
         (one.gate == signature.GATE.name and one.objects)
         or (one.gate == VENDORED.name and isinstance(one.verdict, Waiting))
+        or _is_unreadable(one.verdict)
         for one in held.results
     )
+
+
+def _is_unreadable(verdict: Verdict) -> bool:
+    unavailable = BundleReason.VERIFICATION_UNAVAILABLE
+    return isinstance(verdict, Waiting) and verdict.reason == unavailable
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:

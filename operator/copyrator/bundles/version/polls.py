@@ -19,14 +19,19 @@ import msgspec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.trust.store import KEEP_VERDICTS, SignatureQuery, SignatureVerifier
+from copyrator.bundles.trust.store import (
+    KEEP_VERDICTS,
+    AttestationQuery,
+    SignatureQuery,
+    SignatureVerifier,
+)
 from copyrator.bundles.version.answer import config_digest
 from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings import limits
-from copyrator.signatures.model import Judgement
+from copyrator.signatures.model import Evidence, Judgement
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -196,18 +201,22 @@ class ChartQuery:
     credential: Credential | None = None
 
 
-Query = TagQuery | TagListQuery | SignatureQuery | ChartQuery
+Query = TagQuery | TagListQuery | SignatureQuery | AttestationQuery | ChartQuery
 
 
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
-    """A digest, choices, a judgement, a chart or an error, as of the request (in seconds)."""
+    """A digest, choices, a judgement or another result, or an error.
+
+    As of the request, at ``asked_at`` (monotonic seconds).
+    """
 
     asked_at: float
     digest: str | None = None
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
     judgement: Judgement | None = None
+    evidence: Evidence | None = None
     chart: ChartFacts | None = None
     error: RegistryError | None = None
 
@@ -257,7 +266,9 @@ class RegistryPoller:
         for pending in self._pending.values():
             pending.waiting.discard(key)
 
-    def ask(self, key: BundleKey, query: TagQuery, not_before: float) -> PollAnswer | None:
+    def ask(
+        self, key: BundleKey, query: TagQuery | AttestationQuery, not_before: float
+    ) -> PollAnswer | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
         After None ``answered(key)`` is called when the answer arrives; call this again then.
@@ -353,7 +364,7 @@ class RegistryPoller:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
             text = f"polling {query.repository} failed: {type(error).__name__}"
             answer = PollAnswer(pending.asked_at, error=RegistryUnreachable(text))
-        if not isinstance(query, SignatureQuery | ChartQuery):
+        if isinstance(query, TagQuery | TagListQuery):
             self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[query]
         self._sweep()
@@ -380,6 +391,9 @@ class RegistryPoller:
                 "Trusted" if judged.is_trusted else "NotTrusted"
             ).inc()
             return PollAnswer(pending.asked_at, judgement=judged)
+        if isinstance(query, AttestationQuery):
+            evidence = await self._signatures.read_evidence(query, namespace)
+            return PollAnswer(pending.asked_at, evidence=evidence)
         if isinstance(query, ChartQuery):
             chart = await self._charts.read(repository, query.digest, credential, namespace)
             return PollAnswer(pending.asked_at, chart=chart)

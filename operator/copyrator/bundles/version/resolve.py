@@ -24,6 +24,7 @@ from copyrator.bundles.deploy import state
 from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import VENDORED, judge_chart
+from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NO_SOURCES,
@@ -42,7 +43,7 @@ from copyrator.bundles.gates.gate import (
 from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.trust.store import SignatureQuery
+from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.bundles.version.candidates import (
     Choice,
@@ -61,6 +62,7 @@ from copyrator.bundles.version.polls import (
 )
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
+from copyrator.signatures.model import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Resolution:
     """The versions that were evaluated, with the digests that their tags have now."""
     soaked: frozenset[str] = frozenset()
     """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""
+    is_confirmed: bool = False
+    """Evidence was read since a deploy by it was decided."""
 
 
 class PendingError(Exception):
@@ -123,6 +127,8 @@ class RegistryReader:
     access: Access
     polls: RegistryPoller
     since: float
+    confirmed_since: float | None = None
+    """The same of evidence, where a deploy by it was decided."""
 
     def tag(self, reference: str, *, with_config: bool = False) -> PollAnswer:
         """The digest of a tag or digest."""
@@ -138,6 +144,16 @@ class RegistryReader:
         """Whether the signatures of a digest satisfy the requirements."""
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
         return _require_answer(self.polls.judgement(self.entry.key, query, self.since))
+
+    def evidence(self, digest: str, attesters: Attesters) -> Evidence:
+        """What trusted keys attest of a digest."""
+        if attesters.fault:
+            return Evidence(fault=attesters.fault)
+        query = AttestationQuery(self._repository, digest, attesters, self.access.credential)
+        since = max(self.since, self.confirmed_since or self.since)
+        answer = _require_answer(self.polls.ask(self.entry.key, query, since))
+        fault = answer.error.message if answer.error else ""
+        return answer.evidence or Evidence(fault=fault)
 
     def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
         """What the chart of a digest can do: its facts, or the error of reading it.
@@ -215,6 +231,7 @@ class Judge:
     now: datetime
     asked: Asked = NOTHING_ASKED
     sources: Sources = NO_SOURCES
+    attesters: Attesters = NO_ATTESTERS
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
 
@@ -232,19 +249,26 @@ class Judge:
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         if self.spec.promote_from:
-            found = self._with_promotion(replace(found, soaked=self.sources.digests))
+            is_confirmed = self.queries.confirmed_since is not None
+            found = replace(found, soaked=self.sources.digests, is_confirmed=is_confirmed)
+            found = self._with_promotion(found)
         found = self._with_trust(found) if self.asked else found
         return self._with_vendored(found) if self._asks_vendored else found
 
     def _facts(self, candidate: Candidate) -> Facts:
-        status = self.entry.status
+        status, occasion = self.entry.status, self._occasion(candidate)
+        is_promoted = self.attesters and occasion in promotion.ASKED
+        is_promoted = is_promoted and candidate.digest != status.deployed.digest
         return Facts(
             status,
-            self._occasion(candidate),
+            occasion,
             signature=self._signature(candidate.digest) if self.asked else None,
             vendored=self.vendored(candidate.digest) if self._asks_vendored else None,
             first_seen=age.first_seen(status, candidate),
             sources=self.sources,
+            evidence=self.queries.evidence(candidate.digest, self.attesters)
+            if is_promoted
+            else None,
         )
 
     def _occasion(self, candidate: Candidate) -> Occasion:
@@ -304,8 +328,12 @@ class Judge:
             return found
         if self._occasion(candidate) not in promotion.GATE.occasions:
             return found
-        verdict = promotion.GATE.judge(self.spec, candidate, self._facts(candidate), self.now)
-        return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
+        match promotion.GATE.judge(self.spec, candidate, self._facts(candidate), self.now):
+            case Passed():
+                return found
+            case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
+                return _held_plan(found, plan, GateResult(promotion.NAME, waiting))
+        return replace(found, plan_refused=True)
 
     def _with_trust(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the signatures of the deployed and planned versions.
