@@ -70,12 +70,19 @@ class Recording:
             for policy, verdicts in case["rows"].items():
                 yield Row(case, policy, verdicts)
 
+    def is_attestation(self, policy: str) -> bool:
+        """Whether the policy asks for an attestation, and not for a signature."""
+        return bool(self.index["policies"][policy]["kind"] == "attestation")
+
     def entry(self, policy: str) -> Entry:
         """The entry that says what the policy says; TrustError where we refuse its keys."""
         wanted = self.index["policies"][policy]
         if wanted["kind"] == "cosign":
             files = {f"{key}.pem": self.index["keys"][key].encode() for key in wanted["keys"]}
             return CosignKeys(policy, read_keys(files))
+        if wanted["kind"] == "attestation":
+            files = {f"{key}.pem": self.index["keys"][key].encode() for key in wanted["keys"]}
+            return CosignKeys("staging", read_keys(files))
         if wanted["kind"] == "keyless":
             root = json.dumps(self.index["roots"][wanted["root"]]).encode()
             return CosignIdentity(policy, wanted["issuer"], wanted["subject_pattern"], root)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from tests.recorded_signatures import Recording, Row
 
+from copyrator.signatures import attestation
 from copyrator.signatures.judge import judge
-from copyrator.signatures.model import SignatureRequirement, TrustError
+from copyrator.signatures.model import CosignKeys, Entry, SignatureRequirement, TrustError
 
 _P256 = "key p256"
 _OWN = "own CA, own subject"
 _ATTESTATION = "it is an attestation"
 _STATEMENT = "the statement's type is not https://in-toto.io/Statement/v1"
 _TYPE = "the payload's critical.type is not 'cosign container image signature'"
+_STAGING = "attested by p256"
+_SUBJECTS = "the statement doesn't have exactly one subject"
 _PURPOSE = "has an extendedKeyUsage for other than code signing"
 
 # By case and policy: a part of what we say where the real tool accepts. Why we don't:
@@ -41,6 +44,15 @@ STRICTER: dict[tuple[str, str], str] = {
     # A certificate for anything isn't one for signing code.
     ("notation-by-hand-code-and-any", _OWN): _PURPOSE,
     ("notation-by-hand-code-and-any", "own CA, any subject"): _PURPOSE,
+    # cosign reads no more of a predicate than its type; we promote by what it says.
+    ("attested-other-statement", _STAGING): _STATEMENT,
+    ("attested-two-subjects", _STAGING): _SUBJECTS,
+    ("attested-second-subject", _STAGING): _SUBJECTS,
+    ("attested-no-predicate", _STAGING): "the predicate has another shape",
+    ("attested-more-said", _STAGING): "unknown field `ticket`",
+    ("attested-no-zone", _STAGING): "issuedAt isn't a date with a time zone",
+    ("attested-no-environment", _STAGING): "missing required field `environment`",
+    ("attested-other-environment", _STAGING): "staging, and says production",
 }
 
 
@@ -50,8 +62,19 @@ def verdict(recording: Recording, row: Row) -> tuple[bool, str]:
         entry = recording.entry(row.policy)
     except TrustError as error:
         return False, str(error)
+    if recording.is_attestation(row.policy):
+        return _attested(recording, row, entry)
     requirements = [SignatureRequirement("the row", (entry,))]
     judgement = judge(recording.found(row.case), requirements, recording.now)
     if judgement.is_trusted:
         return True, "no signature refused"
     return False, "; ".join(failure.reason for failure in judgement.failures) or "no signature"
+
+
+def _attested(recording: Recording, row: Row, entry: Entry) -> tuple[bool, str]:
+    assert isinstance(entry, CosignKeys)
+    found = recording.found(row.case)
+    evidence = attestation.judge(found.artifact.digest, found.signatures, [entry])
+    if evidence.statements:
+        return True, "no attestation refused"
+    return False, "; ".join(evidence.refused) or "no attestation"

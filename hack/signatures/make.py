@@ -11,6 +11,7 @@ from typing import Any
 from localcluster.build import Programs
 from localcluster.pins import module_of
 from signatures import (
+    attestations,
     cosign,
     cosign_by_hand,
     forged_cosign,
@@ -52,9 +53,23 @@ def make(directory: Path) -> dict[str, Any]:
             cosign.make(shop)
             forged_cosign.make(shop)
             cosign_by_hand.make(shop, keys, holders)
+            attestations.make(shop)
             keyless.make(shop)
             while datetime.now(UTC) < expired:
                 time.sleep(0.5)
             now = datetime.now(UTC).replace(microsecond=0)
             versions = {program: module_of(program).version for program in PROGRAMS}
             return record(shop, versions, now, directory)
+
+
+def make_attestations(directory: Path) -> dict[str, Any]:
+    """Make only the attestations, with fewer programs; otherwise as ``make``."""
+    programs = Programs.default().find(("cosign3", "registry", "referrers"))
+    with tempfile.TemporaryDirectory(prefix="signatures-") as name:
+        work, data = Path(name) / "work", Path(name) / "registries"
+        work.mkdir()
+        data.mkdir()
+        with registries(data, programs) as hosts:
+            shop = Workshop(Tools(programs, work), hosts)
+            attestations.make(shop)
+            return record(shop, {}, datetime.now(UTC).replace(microsecond=0), directory)

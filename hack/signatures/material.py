@@ -22,6 +22,13 @@ class CosignPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class AttestationPolicy:
+    """That one of these keys attests that it is deployed."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NotationPolicy:
     """A certificate of one of these CAs (names in ``Workshop.certificates``) and its subject."""
 
@@ -40,6 +47,9 @@ class KeylessPolicy:
     issuer: str
     subject_pattern: str
     """Has to match the whole subject."""
+
+
+Policy = CosignPolicy | AttestationPolicy | NotationPolicy | KeylessPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class Workshop:
     """Of roots, PEM."""
     roots: dict[str, Any] = field(default_factory=dict)
     """Trusted roots of keyless signatures."""
-    policies: dict[str, CosignPolicy | NotationPolicy | KeylessPolicy] = field(default_factory=dict)
+    policies: dict[str, Policy] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
 
     @property

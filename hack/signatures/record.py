@@ -9,7 +9,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from signatures.material import Case, CosignPolicy, KeylessPolicy, NotationPolicy, Workshop
+from copyrator.signatures.model import DEPLOYED_PREDICATE
+from signatures.material import (
+    AttestationPolicy,
+    Case,
+    CosignPolicy,
+    KeylessPolicy,
+    NotationPolicy,
+    Workshop,
+)
 from signatures.repository import INDEX, Repository
 from signatures.tools import Answer
 
@@ -21,6 +29,7 @@ _KINDS: Mapping[type, str] = {
     CosignPolicy: "cosign",
     NotationPolicy: "notation",
     KeylessPolicy: "keyless",
+    AttestationPolicy: "attestation",
 }
 
 
@@ -80,6 +89,31 @@ def record(
     text = json.dumps(index, indent=1, ensure_ascii=False)
     (directory / INDEX_FILE).write_text(f"{text}\n", encoding="utf-8")
     parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def merge(recorded: Path, made: Path, prefix: str) -> dict[str, Any]:
+    """Replace the recorded cases whose names begin with a prefix; the content of ``cases.json``.
+
+    Their keys and policies have to be those of no other case.
+    """
+    index, new = (
+        json.loads((one / INDEX_FILE).read_text(encoding="utf-8")) for one in (recorded, made)
+    )
+    kept = [case for case in index["cases"] if not case["name"].startswith(prefix)]
+    for part in ("policies", "keys"):
+        others = {name: one for name, one in index[part].items() if name not in new[part]}
+        index[part] = others | new[part]
+    index["cases"] = [*kept, *new["cases"]]
+    named = {digest for case in index["cases"] for digest in (*case["manifests"], *case["blobs"])}
+    for path in (made / BLOBS).iterdir():
+        (recorded / BLOBS / path.name).write_bytes(path.read_bytes())
+    for path in list((recorded / BLOBS).iterdir()):
+        if f"sha256:{path.name}" not in named:
+            path.unlink()
+    text = json.dumps(index, indent=1, ensure_ascii=False)
+    (recorded / INDEX_FILE).write_text(f"{text}\n", encoding="utf-8")
+    parsed: dict[str, Any] = index
     return parsed
 
 
@@ -151,6 +185,8 @@ def _asked(shop: Workshop, case: Case, policy: str) -> dict[str, Answer]:
         return dict(_cosign(shop, case, wanted))
     if isinstance(wanted, KeylessPolicy):
         return dict(_keyless(shop, case, wanted))
+    if isinstance(wanted, AttestationPolicy):
+        return dict(_attested(shop, case, wanted))
     ways = ("", "verifyTimestamp=afterCertExpiry") if wanted.tsa else ("",)
     return {f"notation {way}".strip(): _notation(shop, case, policy, wanted, way) for way in ways}
 
@@ -173,6 +209,18 @@ def _cosign(shop: Workshop, case: Case, policy: CosignPolicy) -> Iterator[tuple[
             # cosign takes one key: one that holds is enough.
             answer = next((one for one in answers if one.holds), answers[0])
             yield f"{tool} {more}".strip(), answer
+
+
+def _attested(
+    shop: Workshop, case: Case, policy: AttestationPolicy
+) -> Iterator[tuple[str, Answer]]:
+    options = ("verify-attestation", "--insecure-ignore-tlog", f"--type={DEPLOYED_PREDICATE}")
+    reference = case.repository.reference(case.artifact.digest)
+    for more in ("", "--signature-digest-algorithm=sha384"):
+        asked = ("cosign3", *options, *filter(None, [more]))
+        answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
+        answer = next((one for one in answers if one.holds), answers[0])
+        yield f"cosign3 {more}".strip(), answer
 
 
 def _keyless(shop: Workshop, case: Case, policy: KeylessPolicy) -> Iterator[tuple[str, Answer]]:

@@ -50,6 +50,10 @@ _MOST_SECONDS: Final = 10**9
 _REFUSALS: Final = 10
 
 
+class _Claim(msgspec.Struct, rename="camel"):
+    predicate_type: str = ""
+
+
 class _Subject(msgspec.Struct, forbid_unknown_fields=True):
     digest: dict[str, str]
     name: str = ""
@@ -113,8 +117,8 @@ def _verify(
     if len(found.blob) > ATTESTATION_BYTES:
         raise InvalidSignatureError(f"the bundle has more than {ATTESTATION_BYTES} bytes")
     envelope = read_envelope(found.blob)
-    claimed = decode("the statement", envelope.payload, _Statement)
-    if claimed.predicate_type != DEPLOYED_PREDICATE:
+    claim = decode("the statement", envelope.payload, _Claim)
+    if claim.predicate_type != DEPLOYED_PREDICATE:
         return None
     if envelope.has_certificate:
         raise InvalidSignatureError("it is signed with a certificate (keyless), not with a key")

@@ -18,7 +18,12 @@ from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import SignatureFormat
 
 RECORDING = Recording.load()
-CASES = RECORDING.index["cases"]
+CASES = [
+    case
+    for case in RECORDING.index["cases"]
+    if not any(map(RECORDING.is_attestation, case["rows"]))
+]
+ATTESTED = [case for case in RECORDING.index["cases"] if case not in CASES]
 SOME = CASES if LONG else CASES[::3]
 
 
@@ -66,6 +71,20 @@ async def test_recorded_signatures_are_found(
     )
     for one in expected.signatures:
         assert one in found.signatures or any(one.digest in text for text in found.skipped)
+
+
+@pytest.mark.parametrize("case", ATTESTED, ids=[case["name"] for case in ATTESTED])
+async def test_recorded_attestations_are_found(
+    recorded: RecordedRegistry, client: RegistryClient, case: Mapping[str, Any]
+) -> None:
+    """By their annotation; cosign's signature beside them isn't one."""
+    recorded.case = case
+    expected = RECORDING.found(case).signatures
+    repository = Repository(recorded.host, case["repository"], plain_http=True)
+
+    found = await SignatureFinder(client).find_attestations(repository, case["digest"], None)
+
+    assert found == (() if case["name"] == "attested-only-signed" else expected)
 
 
 def test_most_cases_have_a_signature_that_is_found() -> None:

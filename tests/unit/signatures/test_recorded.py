@@ -1,6 +1,7 @@
-"""The table: signatures by the real tools and forgeries of them, under policies.
+"""The table: signatures and attestations by the real tools, and forgeries, under policies.
 
-Each row has the verdict of the real `cosign verify` or `notation verify` beside ours. They are
+Each row has the verdict of the real `cosign verify`, `cosign verify-attestation` or
+`notation verify` beside ours. They are
 equal, or ours is stricter and STRICTER says why.
 """
 
@@ -41,6 +42,12 @@ PLAIN = {
     "notation-fallback-tag": "own CA, own subject",
     "notation-certificate-expired-stamped": "own CA, own time stamps",
     "keyless": "keyless, own root",
+    "attested-p256": "attested by p256",
+    "attested-p384": "attested by p384",
+    "attested-ed25519": "attested by ed25519",
+    "attested-fallback-tag": "attested by p256",
+    "attested-cosign3-p256": "attested by p256",
+    "attested-cosign3-p384": "attested by p384",
 }
 
 
@@ -48,7 +55,18 @@ PLAIN = {
 def test_what_is_signed_as_it_should_be_is_accepted(case: str, policy: str) -> None:
     (row,) = (row for row in ROWS if row.name == (case, policy))
 
-    assert verdict(RECORDING, row) == (True, "no signature refused")
+    assert verdict(RECORDING, row)[0]
+
+
+def test_what_the_operator_attests_is_accepted_by_cosign_without_further_options() -> None:
+    rows = {
+        row.name[0]: row
+        for row in ROWS
+        if row.policy.startswith("attested by") and row.policy != "attested by other"
+    }
+
+    for name in ("p256", "p384", "ed25519", "fallback-tag", "withdrawn"):
+        assert rows[f"attested-{name}"].verdicts["cosign3"]["holds"], name
 
 
 def test_every_exception_is_a_row() -> None:

@@ -1,0 +1,293 @@
+"""Attestations that a digest is deployed: the operator's own, cosign's, and what neither makes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from copyrator.signatures.attestation import encode_statement
+from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
+from copyrator.signatures.private_keys import SigningKey, read_private_key, sign_statement
+from signatures import cosign
+from signatures.cosign_by_hand import IN_TOTO
+from signatures.forged_cosign import BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach, read_bundle
+from signatures.material import AttestationPolicy, Workshop
+from signatures.registries import WITH, WITHOUT
+from signatures.repository import MANIFEST, Repository, Stored
+from signatures.tools import ToolFailedError
+
+Json = dict[str, Any]
+PREFIX = "attested"
+"""Names of these cases begin with it, and those of their keys with ``staging-``."""
+_OTHER_DIGEST = "0" * 64
+_PROVENANCE = "https://slsa.dev/provenance/v1"
+_WHEN = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def make(shop: Workshop) -> None:
+    """All of them."""
+    keys = _make_keys(shop)
+    for kind, key in keys.items():
+        if kind != "other":
+            _ours(shop, kind, f"The operator attests with a key {kind}.", kind, key)
+    key = keys["p256"]
+    text = "The operator attests, in a registry without referrers."
+    _ours(shop, "fallback-tag", text, "p256", key, registry=WITHOUT)
+    _ours(shop, "withdrawn", "The operator withdraws.", "p256", key, withdrawn=True)
+    for kind in ("p256", "p384", "ed25519"):
+        _cosigns(shop, kind)
+    for name, (text, change) in _STATEMENTS.items():
+        _by_hand(shop, name, text, key, change=change)
+    for name, (text, wrapping) in _WRAPPINGS.items():
+        _by_hand(shop, name, text, key, wrapping=wrapping)
+    _by_hand(shop, "by-another-key", "another environment's key", keys["other"])
+    _forged(shop, key)
+
+
+def _make_keys(shop: Workshop) -> dict[str, SigningKey]:
+    made: dict[str, SigningKey] = {
+        "p256": ec.generate_private_key(ec.SECP256R1()),
+        "p384": ec.generate_private_key(ec.SECP384R1()),
+        "ed25519": ed25519.Ed25519PrivateKey.generate(),
+        "other": ec.generate_private_key(ec.SECP256R1()),
+    }
+    for kind, key in made.items():
+        name, encoding = f"staging-{kind}", serialization.Encoding.PEM
+        pem = key.private_bytes(
+            encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        public = key.public_key().public_bytes(
+            encoding, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        made[kind] = read_private_key(name, pem)
+        (shop.directory / f"{name}.pem").write_bytes(pem)
+        (shop.directory / f"{name}.pub").write_bytes(public)
+        shop.keys[name] = public.decode()
+        shop.policies[f"attested by {kind}"] = AttestationPolicy((name,))
+        files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
+        shop.tools.run("cosign3", "import-key-pair", *files, "--yes")
+    return made
+
+
+def _deployed(artifact: Stored, *, withdrawn: bool = False) -> DeployedStatement:
+    """What the operator says of an artifact."""
+    return DeployedStatement(
+        digest=artifact.digest,
+        environment="staging",
+        cluster="0b0ea68a-9a52-4a8f-8f2c-54d1a3b8e001",
+        namespace="shop",
+        release="shop",
+        revision=7,
+        seconds=86400,
+        since=_WHEN.replace(day=22),
+        until=_WHEN.replace(day=23),
+        issued_at=_WHEN,
+        withdrawn=withdrawn,
+    )
+
+
+def _statement(artifact: Stored) -> Json:
+    made: Json = json.loads(encode_statement(_deployed(artifact)))
+    return made
+
+
+def _ours(
+    shop: Workshop,
+    name: str,
+    text: str,
+    kind: str,
+    key: SigningKey,
+    *,
+    registry: str = WITH,
+    withdrawn: bool = False,
+) -> None:
+    """Attested by the operator's own code."""
+    case = f"{PREFIX}-{name}"
+    repository, artifact = shop.artifact(case, registry)
+    made = sign_statement(key, _deployed(artifact, withdrawn=withdrawn))
+    _attach(repository, artifact, json.loads(made))
+    policies = [f"attested by {kind}", "attested by other"]
+    shop.add(case, text, repository, artifact, policies)
+
+
+def _cosigns(shop: Workshop, kind: str) -> None:
+    """Attested by cosign, from a pipeline for example."""
+    case = f"{PREFIX}-cosign3-{kind}"
+    repository, artifact = shop.artifact(case, WITH)
+    predicate = shop.directory / "deployed.json"
+    predicate.write_text(json.dumps(_statement(artifact)["predicate"]), encoding="utf-8")
+    options = ("--use-signing-config=false", "--tlog-upload=false", "--yes")
+    key = ("--key", f"imported-staging-{kind}.key", "--type", DEPLOYED_PREDICATE)
+    reference = repository.reference(artifact.digest)
+    text = f"cosign3 attests with a key {kind}."
+    try:
+        shop.tools.run(
+            "cosign3", "attest", *options, *key, "--predicate", predicate.name, reference
+        )
+    except ToolFailedError as error:
+        text = f"cosign3 can't attest with a key {kind}: {str(error).splitlines()[-1][-120:]}"
+    shop.add(case, text, repository, artifact, [f"attested by {kind}"])
+
+
+def _say(**changed: Any) -> Callable[[Json], object]:
+    """Other values in the predicate; None takes a field out."""
+
+    def change(statement: Json) -> None:
+        predicate = statement["predicate"] | changed
+        statement["predicate"] = {name: one for name, one in predicate.items() if one is not None}
+
+    return change
+
+
+def _subjects(*hexes: str) -> Callable[[Json], object]:
+    """The subjects of these digests; an empty one is the statement's own."""
+
+    def change(statement: Json) -> None:
+        (own,) = statement["subject"]
+        statement["subject"] = [{"digest": {"sha256": one}} if one else own for one in hexes]
+
+    return change
+
+
+_STATEMENTS: dict[str, tuple[str, Callable[[Json], object]]] = {
+    "by-hand": ("nothing changed", lambda _: None),
+    "older-statement": (
+        "a v0.1 statement",
+        lambda it: it.update(_type="https://in-toto.io/Statement/v0.1"),
+    ),
+    "other-statement": ("another statement", lambda it: it.update(_type="https://example.com")),
+    "other-type": ("another predicate type", lambda it: it.update(predicateType=_PROVENANCE)),
+    "sign-type": ("cosign's type of signatures", lambda it: it.update(predicateType=SIGN_TYPE)),
+    "other-digest": ("another digest", _subjects(_OTHER_DIGEST)),
+    "no-subject": ("no subject", _subjects()),
+    "two-subjects": ("another digest beside", _subjects("", _OTHER_DIGEST)),
+    "second-subject": ("another digest before", _subjects(_OTHER_DIGEST, "")),
+    "no-predicate": ("no predicate", lambda it: it.update(predicate=None)),
+    "more": ("an unknown field in the statement", lambda it: it.update(more="yes")),
+    "more-said": ("an unknown field in the predicate", _say(ticket="17")),
+    "no-zone": ("a date without a zone", _say(issuedAt="2026-11-24T12:00:00")),
+    "no-environment": ("no environment", _say(environment=None)),
+    "other-environment": ("another environment", _say(environment="production")),
+}
+_WRAPPINGS: dict[str, tuple[str, Callable[[Json], object]]] = {
+    "other-payload-type": (
+        "a payload type changed after signing",
+        lambda it: it["dsseEnvelope"].update(payloadType="application/json"),
+    ),
+    "no-signature": ("no signature", lambda it: it["dsseEnvelope"].update(signatures=[])),
+    "same-signature-twice": (
+        "the signature twice",
+        lambda it: it["dsseEnvelope"].update(signatures=it["dsseEnvelope"]["signatures"] * 2),
+    ),
+    "keyid": (
+        "a key id",
+        lambda it: it["dsseEnvelope"]["signatures"][0].update(keyid="key"),
+    ),
+    "no-hint": (
+        "a public key without a hint",
+        lambda it: it.update(verificationMaterial={"publicKey": {}}),
+    ),
+    "v0.2": (
+        "a bundle that says v0.2",
+        lambda it: it.update(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2"),
+    ),
+}
+
+
+def _by_hand(
+    shop: Workshop,
+    name: str,
+    text: str,
+    key: SigningKey,
+    *,
+    change: Callable[[Json], object] = lambda _: None,
+    wrapping: Callable[[Json], object] = lambda _: None,
+) -> None:
+    case = f"{PREFIX}-{name}"
+    repository, artifact = shop.artifact(case, WITH)
+    statement = _statement(artifact)
+    change(statement)
+    bundle = _signed(key, json.dumps(statement).encode())
+    wrapping(bundle)
+    _attach(repository, artifact, bundle)
+    shop.add(case, f"By hand: {text}.", repository, artifact, ["attested by p256"])
+
+
+def _forged(shop: Workshop, key: SigningKey) -> None:
+    """What somebody without the key makes of an attestation; and a field twice, with it."""
+
+    def copied(statement: bytes, _: Stored, __: Stored) -> bytes:
+        return statement
+
+    def altered(statement: bytes, signed: Stored, other: Stored) -> bytes:
+        return statement.replace(_hex(signed), _hex(other))
+
+    texts = {
+        "copied": "The attestation of another digest attached to this one.",
+        "altered": "The statement about another digest altered to name this one.",
+    }
+    for name, change in {"copied": copied, "altered": altered}.items():
+        case = f"{PREFIX}-{name}"
+        repository, signed = shop.artifact(case, WITH)
+        _, other = shop.artifact(case, WITH, 1)
+        bundle = _signed(key, json.dumps(_statement(signed)).encode())
+        _attach(repository, signed, bundle)
+        _, found = read_bundle(repository, signed)
+        envelope = found["dsseEnvelope"]
+        payload = change(base64.b64decode(envelope["payload"]), signed, other)
+        envelope["payload"] = base64.b64encode(payload).decode()
+        _attach(repository, other, found)
+        shop.add(case, texts[name], repository, other, ["attested by p256"])
+
+    case = f"{PREFIX}-twice"
+    repository, artifact = shop.artifact(case, WITH)
+    text = json.dumps(_statement(artifact))
+    text = text.replace('"withdrawn": false', '"withdrawn": true, "withdrawn": false')
+    _attach(repository, artifact, _signed(key, text.encode()))
+    shop.add(case, "By hand: a field twice.", repository, artifact, ["attested by p256"])
+
+    case = f"{PREFIX}-only-signed"
+    repository, artifact = shop.artifact(case, WITH)
+    cosign.sign(shop, "cosign3", "staging-p256", repository, artifact)
+    text = "cosign3 signs it; nobody attests it."
+    shop.add(case, text, repository, artifact, ["attested by p256"])
+
+
+def _signed(key: SigningKey, payload: bytes) -> Json:
+    message = b"DSSEv1 %d %s %d %s" % (len(IN_TOTO), IN_TOTO.encode(), len(payload), payload)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        signature = key.sign(message)
+    else:
+        signature = key.sign(message, ec.ECDSA(hashes.SHA256()))
+    return {
+        "mediaType": BUNDLE,
+        "verificationMaterial": {"publicKey": {"hint": "by hand"}},
+        "dsseEnvelope": {
+            "payload": base64.b64encode(payload).decode(),
+            "payloadType": IN_TOTO,
+            "signatures": [{"sig": base64.b64encode(signature).decode()}],
+        },
+    }
+
+
+def _attach(repository: Repository, artifact: Stored, bundle: Json) -> None:
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": BUNDLE,
+        "annotations": {
+            "dev.sigstore.bundle.content": "dsse-envelope",
+            PREDICATE_TYPE: DEPLOYED_PREDICATE,
+        },
+    }
+    attach(repository, manifest, bundle, artifact)
+
+
+def _hex(stored: Stored) -> bytes:
+    return stored.digest.removeprefix("sha256:").encode()

@@ -1,0 +1,305 @@
+"""Versions that wait for the evidence of environments, from a registry that may misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    condition,
+    idle,
+    plan,
+)
+from tests.component.bundles.approvals import waits as waits_for_plan
+from tests.component.bundles.attesting import AttestedRegistry, promoted_by, trust
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.promoting import deployed, gate_of, promoted_from, waits
+from tests.component.bundles.waiting import eventually
+from tests.component.kube.fake_api import hang
+from tests.component.oci.fake_registry import answering
+
+CANARY = {
+    "environment": "canary",
+    "cosign": {"keysFrom": {"kind": "ConfigMap", "name": "canary-keys"}},
+}
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[AttestedRegistry]:
+    registry = AttestedRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+async def test_a_version_waits_for_its_evidence_and_the_next_one_for_its_own(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Also a first install; what is deployed isn't asked about again."""
+    trust(cluster)
+    first = registry.put("app", "1.0.0", "one")
+    bundle("production", version="1.*", promoteFrom=promoted_by({"soak": "24h"}))
+    await run(timer_interval=0.5)
+    message = await waits(cluster, "NotPromoted")
+    assert message.endswith("has no evidence from the environment staging that counts")
+    assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")
+    registry.attest(first, seconds=60)
+    await eventually(lambda: "for 1m, and soak is 24h" in gate_of(cluster).get("message", ""))
+    assert cluster.jobs() == []
+
+    registry.attest(first)
+
+    await deployed(cluster, "production", "1.0.0")
+    assert gate_of(cluster)["state"] == "Passed"
+    asked, polls = registry.evidence_requests(), registry.count("HEAD", "/manifests/")
+    await eventually(lambda: registry.count("HEAD", "/manifests/") > polls + 2, "it is polled")
+    assert registry.evidence_requests() == asked
+    registry.put("app", "1.1.0", "two")
+    await waits(cluster, "NotPromoted")
+    assert condition(cluster, "Ready", "production") == ("True", "Deployed")
+
+
+async def test_evidence_is_read_with_the_poll_and_once_more_before_the_deploy(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    registry.attest(registry.put("app", "1.0.0", "one"))
+    bundle("production", promoteFrom=promoted_by())
+    operator = await run(timer_interval=3600.0)
+
+    await deployed(cluster, "production", "1.0.0")
+    await idle(operator)
+
+    assert registry.evidence_requests() == 2
+    assert registry.count("GET", "/blobs/") == 2, "the chart, and the attestation once"
+    assert len(cluster.jobs()) == 1
+
+
+async def test_without_attestations_not_one_request_more_is_sent(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    registry.attest(registry.put("app", "1.0.0", "one"))
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1s"))
+    await run(timer_interval=3600.0)
+
+    await deployed(cluster, "production", "1.0.0")
+
+    assert registry.evidence_requests() == 0
+
+
+async def test_a_withdrawal_between_the_poll_and_the_deploy_stops_it(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """A kept verdict begins no attempt: the window opens long after the poll."""
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest, age=5)
+    bundle("production", promoteFrom=promoted_by(), dependsOn=[{"name": "base"}])
+    bundle("base", suspend=True, version="2.0.0")
+    operator = await run(timer_interval=3600.0)
+    await eventually(lambda: condition(cluster, "Ready", "production")[1] == "DependencyNotReady")
+    await idle(operator)
+    assert gate_of(cluster)["state"] == "Passed"
+    registry.attest(digest, withdrawn=True, reason="load test failed")
+
+    cluster.change("bundles", "production", spec={"dependsOn": None})
+
+    message = await waits(cluster, "PromotionWithdrawn")
+    assert "release shop/shop of cluster" in message
+    assert "(load test failed)" in message
+    assert cluster.jobs() == []
+
+
+@pytest.mark.parametrize("fault", [answering(500), hang], ids=["500", "hangs"])
+async def test_what_cannot_be_read_is_waited_for(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, fault: Any
+) -> None:
+    trust(cluster)
+    registry.attest(registry.put("app", "1.0.0", "one"))
+    registry.fault, registry.fault_at = fault, "/referrers/"
+    bundle("production", promoteFrom=promoted_by())
+    bundle("other")
+    await run(timer_interval=1.0, registry_seconds=1.0)
+    await deployed(cluster, "other", "1.0.0")
+    message = await waits(cluster, "VerificationUnavailable")
+    assert "1.0.0 (sha256:" in message
+    assert message.endswith("; it is tried again")
+    assert "production" not in str(cluster.jobs())
+
+    registry.fault = None
+
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_keys_are_rotated_without_a_gap(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Both keys are trusted while the source changes from one to the other."""
+    trust(cluster, "P-256", "P-384")
+    registry.attest(registry.put("app", "1.0.0", "one"), "P-256", age=5)
+    bundle("production", version="1.*", promoteFrom=promoted_by())
+    await run(timer_interval=0.5)
+    await deployed(cluster, "production", "1.0.0")
+    second = registry.put("app", "1.1.0", "two")
+    registry.attest(second, "P-384")
+    await deployed(cluster, "production", "1.1.0")
+
+    trust(cluster, "P-384")
+
+    registry.attest(registry.put("app", "1.2.0", "three"), "P-256")
+    message = await waits(cluster, "NotPromoted")
+    assert "the signature is by no key of staging" in message
+    registry.attest(registry.put("app", "1.3.0", "four"), "P-384")
+    await deployed(cluster, "production", "1.3.0")
+
+
+async def test_new_keys_are_in_force_at_once(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    registry.attest(registry.put("app", "1.0.0", "one"))
+    bundle("production", promoteFrom=promoted_by())
+    await run(timer_interval=3600.0)
+    message = await waits(cluster, "VerificationUnavailable")
+    assert "ConfigMap team/staging-keys doesn't exist: create it" in message
+
+    trust(cluster)
+
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_one_key_for_two_environments_is_an_invalid_spec(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest)
+    trust(cluster)
+    trust(cluster, "ed25519", "P-256", name="canary-keys")
+    bundle("production", promoteFrom=promoted_by({}, CANARY))
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason("production") == "InvalidSpec", "it is told")
+    assert (
+        "spec.promoteFrom.attestations: the key 1.pub of canary is also a key of staging; each "
+        "environment needs keys of its own"
+    ) in cluster.message("production")
+    assert cluster.jobs() == []
+
+    trust(cluster, "ed25519", name="canary-keys")
+    await waits(cluster, "NotPromoted")
+    registry.attest(digest, "ed25519", environment="canary")
+
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    registry.attest(registry.put("app", "1.0.0", "one"))
+    trust(cluster)
+    entry = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}
+    bundle("production", promoteFrom=promoted_by(), verify={"anyOf": [entry]})
+    await run(timer_interval=1.0)
+
+    message = await waits(cluster, "VerificationUnavailable")
+
+    assert (
+        "the keys of staging, ConfigMap team/staging-keys: 0.pub is trusted for signatures by "
+        "spec.verify; attest with another key"
+    ) in message
+    assert registry.evidence_requests() == 1, "the signatures'"
+
+
+async def test_a_forced_deploy_passes_over_missing_evidence_and_says_so(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    registry.put("app", "1.0.0", "one")
+    bundle("production", promoteFrom=promoted_by())
+    await run(timer_interval=3600.0)
+    await waits(cluster, "NotPromoted")
+
+    annotate(cluster, "production", forceAt="now")
+
+    await deployed(cluster, "production", "1.0.0")
+    (over,) = cluster.status("production")["attempted"]["passedOver"]
+    assert over == {"name": "promotion", "reason": "NotPromoted"}
+
+
+async def test_a_plan_whose_version_is_withdrawn_is_dropped(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    assert werf is not None
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest, age=5)
+    bundle("production", promoteFrom=promoted_by(), approval=ALWAYS)
+    await run(timer_interval=3600.0)
+    await waits_for_plan(cluster, name="production")
+    found = plan(cluster, "production")
+    registry.attest(digest, withdrawn=True)
+
+    approve(cluster, found, name="production")
+
+    await waits(cluster, "PromotionWithdrawn")
+    await asyncio.sleep(0.5)
+    assert cluster.jobs() == []
+
+
+async def test_the_same_digest_in_another_repository_is_promoted_by_copied_attestations(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest)
+    registry.put("mirror/app", "9.9.9", "one")
+    registry.copy(digest, "mirror/app")
+    bundle("production", repo="mirror/app", version="9.9.9", promoteFrom=promoted_by())
+    await run(timer_interval=1.0)
+
+    await deployed(cluster, "production", "9.9.9")
+
+    assert cluster.status("production")["deployed"]["digest"] == digest
+
+
+async def test_after_a_restart_what_waits_waits_and_what_is_attested_is_deployed(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    bundle("production", promoteFrom=promoted_by())
+    first = await run(timer_interval=1.0)
+    await waits(cluster, "NotPromoted")
+    await idle(first)
+    await first.stop()
+    registry.attest(digest)
+
+    await run(timer_interval=1.0)
+
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_the_end_of_a_withdrawal_is_told_and_kept(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest)
+    registry.attest(digest, age=58, cluster="another", withdrawn=True)
+    bundle("production", promoteFrom=promoted_by({"maxAge": "1m"}))
+    await run(timer_interval=3600.0)
+    await eventually(lambda: gate_of(cluster).get("until"), "the end is known")
+    until = datetime.fromisoformat(gate_of(cluster)["until"])
+    assert gate_of(cluster)["reason"] == "PromotionWithdrawn"
+
+    await deployed(cluster, "production", "1.0.0")
+
+    started = datetime.fromisoformat(cluster.status("production")["attempted"]["startedAt"])
+    assert until <= started < until + timedelta(seconds=5)
