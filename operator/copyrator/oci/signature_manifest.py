@@ -86,7 +86,7 @@ _manifests = msgspec.json.Decoder(_SignatureManifest)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReferrerFilter:
     """What is searched: signatures, or the attestations of one predicate type."""
 
     predicate: str
@@ -105,7 +105,7 @@ class Wanted:
         return predicate not in ("", self.predicate)
 
 
-SIGNATURES_WANTED: Final = Wanted(_SIGN, SIGNATURES, SIGNATURE_BYTES)
+SIGNATURES_WANTED: Final = ReferrerFilter(_SIGN, SIGNATURES, SIGNATURE_BYTES)
 
 
 def _unsupported(artifact_type: str | None) -> str | None:
@@ -119,7 +119,9 @@ def _unsupported(artifact_type: str | None) -> str | None:
     return None
 
 
-def read_stored(body: bytes, subject: str, wanted: Wanted = SIGNATURES_WANTED) -> Stored | None:
+def read_stored(
+    body: bytes, subject: str, wanted: ReferrerFilter = SIGNATURES_WANTED
+) -> Stored | None:
     """The signature or attestation in a referrer's manifest; None: it is none.
 
     Raises:
@@ -272,7 +274,7 @@ def read_index(body: bytes) -> list[Listed]:
 class Candidates:
     """The entries that are read of all that are listed."""
 
-    def __init__(self, skipped: SkipReasons, wanted: Wanted = SIGNATURES_WANTED) -> None:
+    def __init__(self, skipped: SkipReasons, wanted: ReferrerFilter = SIGNATURES_WANTED) -> None:
         self._skipped = skipped
         self._wanted = wanted
         self._chosen: dict[str, Listed] = {}

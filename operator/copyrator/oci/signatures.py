@@ -27,9 +27,9 @@ from copyrator.oci.signature_manifest import (
     Candidates,
     Layer,
     Listed,
+    ReferrerFilter,
     SkipReasons,
     UnusableError,
-    Wanted,
     read_index,
     read_payloads,
     read_stored,
@@ -67,7 +67,7 @@ ATTESTATIONS_KEPT: Final = 500  # limit: signatures
 """Attestations of all digests that are kept, up to 16 KiB each, so that a poll reads new ones
 only."""
 
-_ATTESTATIONS: Final = Wanted(DEPLOYED_PREDICATE, ATTESTATIONS, ATTESTATION_BYTES)
+_ATTESTATIONS: Final = ReferrerFilter(DEPLOYED_PREDICATE, ATTESTATIONS, ATTESTATION_BYTES)
 _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""
 
@@ -140,7 +140,7 @@ class _Search:
         digest: str,
         credential: Credential | None,
         *,
-        wanted: Wanted = SIGNATURES_WANTED,
+        wanted: ReferrerFilter = SIGNATURES_WANTED,
         read: dict[tuple[str, str], Signature | None] | None = None,
     ) -> None:
         self._client = client

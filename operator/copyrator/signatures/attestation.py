@@ -25,8 +25,8 @@ from copyrator.signatures import keys
 from copyrator.signatures.model import (
     DEPLOYED_PREDICATE,
     CosignKeys,
+    DeployedEvidence,
     DeployedStatement,
-    Evidence,
     InvalidSignatureError,
     Signature,
 )
@@ -54,15 +54,15 @@ class _Claim(msgspec.Struct, rename="camel"):
     predicate_type: str = ""
 
 
-class _Subject(msgspec.Struct, forbid_unknown_fields=True):
+class _InTotoSubject(msgspec.Struct, forbid_unknown_fields=True):
     digest: dict[str, str]
     name: str = ""
 
 
-class _Statement(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class _InTotoStatement(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     type: str = msgspec.field(name="_type")
     predicate_type: str
-    subject: list[_Subject]
+    subject: list[_InTotoSubject]
     predicate: Any = None
 
 
@@ -84,7 +84,9 @@ class _Predicate(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     reason: str = ""
 
 
-def judge(digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]) -> Evidence:
+def judge(
+    digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
+) -> DeployedEvidence:
     """The statements about a digest that its attestations prove.
 
     Args:
@@ -103,7 +105,7 @@ def judge(digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
         if statement is not None and statement not in statements:
             statements.append(statement)
     sentences = [f"{where[:19]}: {why}" for why, where in refused.items()]
-    return Evidence(tuple(statements), tuple(sentences[:_REFUSALS]))
+    return DeployedEvidence(tuple(statements), tuple(sentences[:_REFUSALS]))
 
 
 def _verify(
@@ -153,7 +155,7 @@ def parse_statement(payload: bytes) -> DeployedStatement:
     Raises:
         Invalid: it isn't one.
     """
-    statement = decode("the statement", payload, _Statement, integers=True)
+    statement = decode("the statement", payload, _InTotoStatement, integers=True)
     if statement.predicate_type != DEPLOYED_PREDICATE:
         raise InvalidSignatureError(f"its predicate type is {statement.predicate_type[:100]!r}")
     if statement.type not in _STATEMENT_TYPES:
@@ -185,7 +187,7 @@ def parse_statement(payload: bytes) -> DeployedStatement:
     )
 
 
-def _only_digest(subject: _Subject) -> list[tuple[str, str]]:
+def _only_digest(subject: _InTotoSubject) -> list[tuple[str, str]]:
     found = list(subject.digest.items())
     if len(found) != 1 or found[0][0] != "sha256":
         raise InvalidSignatureError("the statement's subject doesn't have only a sha256 digest")

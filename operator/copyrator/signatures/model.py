@@ -224,7 +224,7 @@ class DeployedStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DeployedEvidence:
     """All statements about one digest, each by a key that is trusted for its environment."""
 
     statements: tuple[DeployedStatement, ...] = ()

@@ -98,6 +98,12 @@ PROMISES = {
         values={"replicas": 3, "color": "blue"},
         missing=(LOGIN, VALUES, SECRET_VALUES),
     ),
+    "bundles/promoted-from-another-cluster.yaml": Promise(
+        tags=("1.4.1", "1.4.2"),
+        deployed={},
+        reasons={"production/shop": "NotPromoted"},
+        available={"production/shop": None},
+    ),
     "bundles/range.yaml": Promise(
         tags=("1.3.0-eu", "1.4.0-rc.2-eu", "1.5.0-us", "1.5.0", "2.0.0-eu"),
         deployed={"apps/shop": "1.4.0-rc.2-eu"},

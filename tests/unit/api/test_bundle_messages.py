@@ -139,7 +139,10 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
         ),
         (
             {"promoteFrom": {}},
-            "spec.promoteFrom.bundles: is required: name at least one Bundle",
+            (
+                "spec.promoteFrom.bundles: is required, or attestations: name where a version must "
+                "have stood"
+            ),
         ),
         (
             {"promoteFrom": {"bundles": [{"name": "a"}, {"name": "shop"}]}},

@@ -148,7 +148,20 @@ BUNDLES: list[dict[str, Any]] = [
             "approval": {"mode": "OnRisk"},
             "minAge": "2h",
             "dependsOn": [{"namespace": "y", "name": "z"}],
-            "promoteFrom": {"bundles": [{"namespace": "y", "name": "z"}], "soak": "24h"},
+            "promoteFrom": {
+                "bundles": [{"namespace": "y", "name": "z"}],
+                "soak": "24h",
+                "attestations": [
+                    {
+                        "environment": "staging",
+                        "cosign": {"keysFrom": REF},
+                        "soak": "24h",
+                        "maxAge": "48h",
+                        "cluster": "u",
+                        "release": "y/z",
+                    }
+                ],
+            },
             "windows": [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "UTC"}],
             "drift": {"mode": "Detect", "ignore": [{"kind": "Deployment", "name": "web-*"}]},
             "verify": {

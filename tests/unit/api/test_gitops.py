@@ -23,7 +23,15 @@ from copyrator.api.rule_status import RuleReason
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 PAUSED = {"Suspended", "AutoupdateDisabled", "Planned"}
 """Reasons of what is paused by its author."""
-GATED = {"AwaitingApproval", "Frozen", "OutsideWindow", "TooYoung", "NotPromoted", "PromotionHeld"}
+GATED = {
+    "AwaitingApproval",
+    "Frozen",
+    "OutsideWindow",
+    "TooYoung",
+    "NotPromoted",
+    "PromotionHeld",
+    "PromotionWithdrawn",
+}
 """Reasons that a person or a time ends."""
 KINDS = [("operator.werf.dev/v1", "Bundle", one) for one in BundleReason]
 KINDS += [("flant.com/v1", "CopyratorRule", one) for one in RuleReason]

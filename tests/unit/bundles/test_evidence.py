@@ -34,7 +34,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
 )
 from copyrator.bundles.gates.promotion import GATE
-from copyrator.signatures.model import DeployedStatement, Evidence
+from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "1" * 64
@@ -89,7 +89,7 @@ def verdict(
     refused: tuple[str, ...] = (),
     fault: str = "",
 ) -> Verdict:
-    evidence = Evidence(statements, refused, fault)
+    evidence = DeployedEvidence(statements, refused, fault)
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=evidence)
     return GATE.judge(spec or spec_of(), WANTED, facts, NOON)
 
@@ -230,7 +230,7 @@ def test_bundles_and_attestations_both_have_to_pass() -> None:
     spec = spec_of(bundles=[{"name": "staging"}])
     sources = Sources((PromotionSource(name="production/staging"),))
     facts = Facts(
-        BundleStatus(), Occasion.NEW_DIGEST, sources=sources, evidence=Evidence((says(),))
+        BundleStatus(), Occasion.NEW_DIGEST, sources=sources, evidence=DeployedEvidence((says(),))
     )
 
     found = GATE.judge(spec, WANTED, facts, NOON)
@@ -318,7 +318,7 @@ def test_the_end_of_a_withdrawal_is_known_where_another_cluster_is_positive() ->
     assert isinstance(found, Waiting)
     assert found.until == ends
     statements = [says(1), withdraws(4, US)]
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=Evidence(tuple(statements)))
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=DeployedEvidence(tuple(statements)))
     assert GATE.judge(spec_of(), WANTED, facts, ends) == PASSED
     alone = verdict(withdraws(4, US))
     older = verdict(says(5), withdraws(4, US))
@@ -350,7 +350,7 @@ STATEMENTS = st.builds(
 
 def passes(statements: list[DeployedStatement], now: datetime = NOON) -> bool:
     wanted = spec_of().promote_from.attestations
-    return not find_objections(wanted, Evidence(tuple(statements)), WHAT, now)
+    return not find_objections(wanted, DeployedEvidence(tuple(statements)), WHAT, now)
 
 
 @given(st.lists(STATEMENTS, max_size=8))

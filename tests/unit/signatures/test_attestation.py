@@ -36,8 +36,8 @@ from copyrator.signatures.attestation import encode_statement, judge, parse_stat
 from copyrator.signatures.judge import judge as judge_signatures
 from copyrator.signatures.model import (
     Artifact,
+    DeployedEvidence,
     DeployedStatement,
-    Evidence,
     Found,
     InvalidSignatureError,
     Signature,
@@ -67,7 +67,7 @@ STATEMENTS = st.builds(
 )
 
 
-def judged(*found: Signature, digest: str = ARTIFACT.digest) -> Evidence:
+def judged(*found: Signature, digest: str = ARTIFACT.digest) -> DeployedEvidence:
     return judge(digest, found, [trust()])
 
 
@@ -87,7 +87,7 @@ def test_what_is_written_is_what_is_read(made: DeployedStatement) -> None:
 def test_what_is_signed_is_believed(kind: str) -> None:
     evidence = judge(ARTIFACT.digest, [attested(kind)], [trust("staging", kind)])
 
-    assert evidence == Evidence((DEPLOYED,))
+    assert evidence == DeployedEvidence((DEPLOYED,))
 
 
 @pytest.mark.parametrize("kind", ["P-256", "P-384", "ed25519"])
@@ -143,8 +143,8 @@ def test_attestations_of_other_types_are_passed_over_in_silence() -> None:
     provenance = document() | {"predicateType": "https://slsa.dev/provenance/v1"}
     provenance["predicate"] = {"ratio": 0.5}
 
-    assert judged(by_hand(provenance)) == Evidence()
-    assert judged(by_hand(statement())) == Evidence()
+    assert judged(by_hand(provenance)) == DeployedEvidence()
+    assert judged(by_hand(statement())) == DeployedEvidence()
 
 
 def _predicate(**changed: Any) -> Callable[[], Signature]:
@@ -301,7 +301,7 @@ def test_a_signature_is_no_attestation_and_an_attestation_is_no_signature() -> N
 
     assert not judgement.is_trusted
     assert "it is an attestation" in judgement.failures[0].reason
-    assert judged(bundle_signature(bundle(key("P-256")))) == Evidence()
+    assert judged(bundle_signature(bundle(key("P-256")))) == DeployedEvidence()
     assert judged(payload_signature(key("P-256"))).statements == ()
 
 

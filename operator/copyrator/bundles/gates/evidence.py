@@ -17,7 +17,7 @@ from typing import Final
 from copyrator.api.bundle_spec import AttestationsFrom
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.times import format_duration, format_time
-from copyrator.signatures.model import CosignKeys, DeployedStatement, Evidence
+from copyrator.signatures.model import CosignKeys, DeployedEvidence, DeployedStatement
 
 AHEAD: Final = timedelta(minutes=10)
 """By how much the clocks of two clusters may differ."""
@@ -85,7 +85,7 @@ class _Environment:
 
 
 def find_objections(
-    wanted: Sequence[AttestationsFrom], evidence: Evidence, what: str, now: datetime
+    wanted: Sequence[AttestationsFrom], evidence: DeployedEvidence, what: str, now: datetime
 ) -> list[Objection]:
     """Why a digest isn't promoted, for each environment that has no evidence for it.
 
@@ -102,7 +102,7 @@ def find_objections(
     return [objection for objection in found if objection is not None]
 
 
-def _read(wanted: AttestationsFrom, evidence: Evidence, now: datetime) -> _Environment:
+def _read(wanted: AttestationsFrom, evidence: DeployedEvidence, now: datetime) -> _Environment:
     newest: dict[tuple[str, str], DeployedStatement] = {}
     ahead: list[DeployedStatement] = []
     for one in evidence.statements:
@@ -131,7 +131,7 @@ def _order(statement: DeployedStatement) -> tuple[datetime, bool, int, int]:
     return statement.issued_at, statement.withdrawn, -statement.seconds, statement.revision
 
 
-def _objection(there: _Environment, evidence: Evidence, what: str) -> Objection | None:
+def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Objection | None:
     name = there.wanted.environment
     if there.withdrawn:
         return _withdrawal(there, what)

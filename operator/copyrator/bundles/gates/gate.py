@@ -28,7 +28,7 @@ from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from copyrator.bundles.deploy.requests import DeployRequest
-    from copyrator.signatures.model import Evidence
+    from copyrator.signatures.model import DeployedEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Facts:
     """When this operator found the candidate first; None: just now."""
     sources: Sources = NO_SOURCES
     """The Bundles of ``spec.promoteFrom``."""
-    evidence: Evidence | None = None
+    evidence: DeployedEvidence | None = None
     """What its attestations say; None where they weren't read."""
     unready: tuple[str, ...] = ()
     """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""

@@ -50,7 +50,7 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.candidates import is_below
-from copyrator.signatures.model import Evidence
+from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LONGEST: Final = 1e9
@@ -342,7 +342,9 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         if (objection := _objection(spec, source, facts.sources.seen, candidate, now)) is not None
     ]
     if attested := spec.promote_from.attestations:
-        evidence = facts.evidence or Evidence(fault="its attestations haven't been read yet")
+        evidence = facts.evidence or DeployedEvidence(
+            fault="its attestations haven't been read yet"
+        )
         found += find_objections(attested, evidence, _describe(candidate), now)
     if not found:
         return PASSED

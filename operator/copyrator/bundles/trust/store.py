@@ -48,7 +48,7 @@ from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import (
     CosignKeys,
-    Evidence,
+    DeployedEvidence,
     Found,
     Judgement,
     Signature,
@@ -138,7 +138,7 @@ class SignatureVerifier:
                     self._keep_refusal(key, judged)
         return judged
 
-    async def read_evidence(self, query: AttestationQuery, namespace: str) -> Evidence:
+    async def read_evidence(self, query: AttestationQuery, namespace: str) -> DeployedEvidence:
         """Read a digest's attestations, and verify them.
 
         Raises:
@@ -209,7 +209,7 @@ def judge_found(found: Found, asked: Sequence[SignatureRequirement], now: dateti
 
 def judge_attestations(
     digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
-) -> Evidence:
+) -> DeployedEvidence:
     """Verify attestations; loads cryptography, as ``judge_found``."""
     from copyrator.signatures.attestation import judge  # noqa: PLC0415
 

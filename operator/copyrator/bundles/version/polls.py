@@ -31,7 +31,7 @@ from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings import limits
-from copyrator.signatures.model import Evidence, Judgement
+from copyrator.signatures.model import DeployedEvidence, Judgement
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -216,7 +216,7 @@ class PollAnswer:
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
     judgement: Judgement | None = None
-    evidence: Evidence | None = None
+    evidence: DeployedEvidence | None = None
     chart: ChartFacts | None = None
     error: RegistryError | None = None
 

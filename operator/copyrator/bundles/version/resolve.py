@@ -62,7 +62,7 @@ from copyrator.bundles.version.polls import (
 )
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
-from copyrator.signatures.model import Evidence
+from copyrator.signatures.model import DeployedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Resolution:
     soaked: frozenset[str] = frozenset()
     """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""
     is_confirmed: bool = False
-    """Evidence was read since a deploy by it was decided."""
+    """DeployedEvidence was read since a deploy by it was decided."""
 
 
 class PendingError(Exception):
@@ -145,15 +145,15 @@ class RegistryReader:
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
         return _require_answer(self.polls.judgement(self.entry.key, query, self.since))
 
-    def evidence(self, digest: str, attesters: Attesters) -> Evidence:
+    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
         """What trusted keys attest of a digest."""
         if attesters.fault:
-            return Evidence(fault=attesters.fault)
+            return DeployedEvidence(fault=attesters.fault)
         query = AttestationQuery(self._repository, digest, attesters, self.access.credential)
         since = max(self.since, self.confirmed_since or self.since)
         answer = _require_answer(self.polls.ask(self.entry.key, query, since))
         fault = answer.error.message if answer.error else ""
-        return answer.evidence or Evidence(fault=fault)
+        return answer.evidence or DeployedEvidence(fault=fault)
 
     def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
         """What the chart of a digest can do: its facts, or the error of reading it.

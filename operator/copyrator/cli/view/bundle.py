@@ -64,6 +64,7 @@ _FOR_PEOPLE: Final = (
     BundleReason.PLAN_FAILED,
     BundleReason.PLAN_UNSTABLE,
     BundleReason.PROMOTION_HELD,
+    BundleReason.PROMOTION_WITHDRAWN,
     BundleReason.PROMOTION_NOT_ALLOWED,
     BundleReason.FROZEN,
     BundleReason.FREEZE_UNREADABLE,

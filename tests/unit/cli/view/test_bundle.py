@@ -152,6 +152,7 @@ def test_where_ready_is_false_its_message_is_shown() -> None:
         ("PlanUnstable", True),
         ("PlanRejected", False),
         ("PromotionHeld", True),
+        ("PromotionWithdrawn", True),
         ("PromotionNotAllowed", True),
         ("NotPromoted", False),
         ("TooYoung", False),
