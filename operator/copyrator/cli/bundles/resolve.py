@@ -181,6 +181,9 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     seen = ALL_SEEN
     if spec.promote_from:
         seen = await _seen_time(client, installation, unread)
+    if spec.promote_from.attestations:
+        command = hint("why", "bundle")
+        unread[promotion.NAME] = f"its attestations aren't read here: {command} has the verdict"
     return BundleGates(
         spec=spec,
         status=entry.status,

@@ -120,6 +120,18 @@ def test_a_soak_is_not_judged_where_something_cannot_be_read(
     assert found.versions(CHOSEN) == (), "so that it turns nothing down"
 
 
+def test_attestations_are_not_read_and_turn_nothing_down() -> None:
+    keys = {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}
+    named = {"attestations": [{"environment": "staging", "cosign": keys}]}
+    found = gates(bundle(promoteFrom=named))
+
+    state, _, message = rows(found)["promotion"]
+
+    assert state == "NotJudged"
+    assert message == "its attestations aren't read here: copyrator why bundle has the verdict"
+    assert found.versions(CHOSEN) == ()
+
+
 def test_the_moment_of_a_deploy_is_judged_as_of_now() -> None:
     config = {"metadata": {"name": "copyrator-freeze"}, "data": {"reason": "holidays"}}
     day = (NOW + timedelta(days=2)).strftime("%a")
