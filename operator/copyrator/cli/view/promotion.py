@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from copyrator.api.bundle_spec import NO_PROMOTION, PromoteFrom
 from copyrator.api.bundle_status import BundleStatus, GateState, SoakStatus, parse_status
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.promotion import NO_PROMOTION, PromoteFrom, read_promote_from
+from copyrator.api.promotion import read_promote_from
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import promotion
 from copyrator.cli.core.output import said
