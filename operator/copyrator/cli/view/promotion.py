@@ -184,11 +184,16 @@ class _PathSearch:
 
 
 def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
-    """The soak of the version that waits for it in a Bundle's gate; None where none does."""
+    """The soak of the version that waits for it in a Bundle's gate; None where none does.
+
+    Evidence of other clusters has no end that is known here.
+    """
     gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
     if gate is None or gate.state != GateState.WAITING:
         return None
     wanted = promotes_from(view.body).soak
+    if not sources and promotes_from(view.body).attestations:
+        return None
     statuses = [_read(one) for one in sources]
     there = view.summary.deployed.digest
     running = (one.deployed for one in statuses if one.deployed.digest not in (None, there))
