@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -25,6 +26,12 @@ from tests.component.bundles.promoting import deployed, gate_of, promoted_from, 
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import answering
+
+from copyrator.api.bundle_spec import AttestationsFrom, LocalObjectRef, PromoteFrom, ValuesKind
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.memory import Memories
+from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
 
 CANARY = {
     "environment": "canary",
@@ -304,3 +311,27 @@ async def test_the_end_of_a_withdrawal_is_told_and_kept(
 
     started = datetime.fromisoformat(cluster.status("production")["attempted"]["startedAt"])
     assert until <= started < until + timedelta(seconds=5)
+
+
+def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() -> None:
+    """The spec may have been refused in between."""
+    now = 1000.0
+    memories = Memories(lambda: now)
+    context = cast("Any", SimpleNamespace(memories=memories, monotonic=lambda: now))
+    resolver = VersionResolver(context, cast("Any", None))
+    keys = LocalObjectRef(ValuesKind.CONFIG_MAP, "staging-keys")
+    promote_from = PromoteFrom(attestations=(AttestationsFrom("staging", keys),))
+    spec = cast("Any", SimpleNamespace(promote_from=promote_from))
+    entry = cast("Any", SimpleNamespace(key=BundleKey("team", "production")))
+
+    def asks(occasion: Occasion = Occasion.NEW_DIGEST) -> bool:
+        return resolver.must_confirm(entry, spec, occasion)
+
+    assert asks()
+    assert not asks(), "it was read for this deploy"
+    now += CONFIRMED
+    assert asks()
+    assert [one for one in Occasion if asks(one)] == [], "read just now"
+    now += CONFIRMED
+    memories[entry.key].poll.confirmed_since = None
+    assert not any(asks(one) for one in (Occasion.FORCE, Occasion.RETRY, Occasion.CORRECTION))

@@ -49,6 +49,11 @@ SHARING: Final = 1.0
 together share one request.
 """
 
+CONFIRMED: Final = 120.0
+"""Seconds for which a deploy may begin by evidence that was read once more for it: longer than
+reading it may take.
+"""
+
 _NONE: Final[Mapping[str | None, set[str | None]]] = {}
 """The tags of a repository that no push names; never changed."""
 
@@ -154,9 +159,10 @@ class VersionResolver:
         memory = self._context.memories[entry.key].poll
         if not spec.promote_from.attestations or occasion not in promotion.GATE.occasions:
             return False
-        if memory.confirmed_since is not None:
+        now, since = self._context.monotonic(), memory.confirmed_since
+        if since is not None and now < since + CONFIRMED:
             return False
-        memory.confirmed_since = self._context.monotonic()
+        memory.confirmed_since = now
         return True
 
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:

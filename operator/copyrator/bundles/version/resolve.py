@@ -106,8 +106,6 @@ class Resolution:
     """The versions that were evaluated, with the digests that their tags have now."""
     soaked: frozenset[str] = frozenset()
     """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""
-    is_confirmed: bool = False
-    """DeployedEvidence was read since a deploy by it was decided."""
 
 
 class PendingError(Exception):
@@ -249,9 +247,7 @@ class Judge:
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         if self.spec.promote_from:
-            is_confirmed = self.queries.confirmed_since is not None
-            found = replace(found, soaked=self.sources.digests, is_confirmed=is_confirmed)
-            found = self._with_promotion(found)
+            found = self._with_promotion(replace(found, soaked=self.sources.digests))
         found = self._with_trust(found) if self.asked else found
         return self._with_vendored(found) if self._asks_vendored else found
 
