@@ -127,7 +127,7 @@ async def test_a_withdrawal_between_the_poll_and_the_deploy_stops_it(
     assert len(cluster.jobs()) == 1, "that of base"
 
 
-@pytest.mark.parametrize("fault", [answering(500), hang], ids=["500", "hangs"])
+@pytest.mark.parametrize("fault", [answering(500), hang()], ids=["500", "hangs"])
 async def test_what_cannot_be_read_is_waited_for(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, fault: Any
 ) -> None:

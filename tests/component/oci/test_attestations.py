@@ -186,7 +186,7 @@ async def test_a_registry_that_hangs_is_not_waited_for(
     signed: SignedRegistry, client: RegistryClient
 ) -> None:
     attest(signed)
-    signed.fault, signed.fault_at = hang, "/blobs/"
+    signed.fault, signed.fault_at = hang(), "/blobs/"
 
     with pytest.raises(RegistryError, match=r"reading the attestations of .* takes more"):
         await find(signed, SignatureFinder(client, seconds=0.2))
