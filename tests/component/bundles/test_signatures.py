@@ -94,7 +94,7 @@ def trust(cluster: BundleCluster) -> Callable[..., None]:
 @pytest.mark.usefixtures("trust")
 @pytest.mark.parametrize(
     "fault",
-    [answering(500), answering(401, WWW_Authenticate="Basic realm=x"), hang],
+    [answering(500), answering(401, WWW_Authenticate="Basic realm=x"), hang()],
     ids=["500", "401", "hangs"],
 )
 async def test_while_signatures_cannot_be_read_nothing_is_deployed(
