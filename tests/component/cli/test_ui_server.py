@@ -439,3 +439,17 @@ async def test_what_is_no_form_of_a_page_is_refused(opened, done, kind):
     async with opened.session.post(url, data=data, headers=headers) as answer:
         assert (answer.status, done) == (403, [])
         assert "bug in Copyrator" not in await answer.text()
+
+
+async def test_what_may_not_be_listed_is_not_said_to_be_missing(opened):
+    known = opened.server.live.now
+    missing = "there is no bundle nope in the namespace far"
+    path = "/bundles/far/nope"
+    assert f"{missing}</pre>" in (await opened.get(path))[1]
+    known.denied = ["copyrators.flant.com", "bundles.operator.werf.dev outside the namespace infra"]
+    status, text, _ = await opened.get(path)
+    assert status == 404
+    assert (
+        f"{missing}, as far as you may see: you have no permission to list {known.denied[1]}<"
+        in text
+    )

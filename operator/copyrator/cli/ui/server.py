@@ -299,13 +299,15 @@ class Server:
 
     async def _object(self, request: web.Request, what: str) -> Mapping[str, Any]:
         """The object as the watch has it; a page of one that is gone says so."""
-        found = self.live.now.rules if what == "rules" else self.live.now.bundles
-        namespace, name = _key(request)
+        seen, (namespace, name) = self.live.now, _key(request)
+        found = seen.rules if what == "rules" else seen.bundles
         if body := found.get(ObjectName(namespace, name)):
             return body
-        raise web.HTTPNotFound(
-            text=f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
-        )
+        text = f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
+        for denied in seen.denied:
+            if denied.startswith(RESOURCES[what].key):
+                text += f", as far as you may see: you have no permission to list {denied}"
+        raise web.HTTPNotFound(text=text)
 
     async def _events_of(
         self, kind: str, body: Mapping[str, Any]
