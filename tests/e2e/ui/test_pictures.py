@@ -191,7 +191,7 @@ def stage(cluster, tmp_path_factory):
         edit(stage, "storefront", promoteFrom=soaked | {"soak": "4h"})
         push(CHART, registry, "shop/storefront", "2.4.0")
         push(charts["1.9.0"], registry, "shop/checkout", "1.9.0")
-        edit(stage, "checkout", version="1.x", env={"REGION": "eu-west"})
+        edit(stage, "checkout", version="1.x", env={"WERF_SET_REGION": "region=eu-west"})
         for name, reason in (("checkout", "AwaitingApproval"), ("storefront", "NotPromoted")):
             until(
                 lambda name=name, reason=reason: reason in conditions(stage, name),
