@@ -204,21 +204,28 @@ def _without_value(line: str, name: str) -> str:
 
 
 def split(diff: str) -> tuple[list[ObjectDiff], list[str]]:
-    """The objects of a diff, and the lines that are of none; an object may be cut at the end."""
+    """The objects of a diff, and the lines that are of none; an object may be cut at the end.
+
+    Where another line stands among those of a Secret, the rest of these are without values, too.
+    """
     objects: list[ObjectDiff] = []
     others: list[str] = []
-    lines, at = diff.split("\n"), 0
+    lines, at, in_secret = diff.split("\n"), 0, False
     while at < len(lines):
         line = lines[at]
         end = at + 1
         while end < len(lines) and lines[end].startswith(_BAR):
             end += 1
         is_closed = end < len(lines) and lines[end] == _END + line.removeprefix(_BEGIN)
-        if line.startswith(_BEGIN) and (is_closed or end > at + 1):
+        if line.startswith(_BEGIN):
             content = (one.removeprefix(_BAR).removeprefix(" ") for one in lines[at + 1 : end])
-            objects.append(ObjectDiff(line.removeprefix(_BEGIN), tuple(content)))
-            at = end + is_closed
-        else:
-            others.append(line)
-            at += 1
+            found = ObjectDiff(line.removeprefix(_BEGIN), tuple(content))
+            in_secret = found.kind == "Secret" and not is_closed
+            if is_closed or found.lines:
+                objects.append(found)
+                at = end + is_closed
+                continue
+        in_secret = in_secret and not line.startswith(_END)
+        others.append(f"{_BAR} <hidden>" if in_secret and line.startswith(_BAR) else line)
+        at += 1
     return objects, others

@@ -299,3 +299,15 @@ def test_no_line_of_a_diff_is_lost_by_the_split(lines):
         if kept.count(f"└ {one.title}") < inner.count(f"└ {one.title}"):
             inner.remove(f"└ {one.title}")
     assert sorted(inner) == kept
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_line_among_those_of_a_secret_makes_no_value_visible(before):
+    content = ["│   data:", "│ +   pw: VALUE", "│ -   old: VALUE"]
+    frame = ["┌ Update Secret/a", *content, "└ Update Secret/a"]
+    frame.insert(before + 1, "WARNING: it takes long")
+    objects, others = split("\n".join([*frame, "│ of no object"]))
+    assert "VALUE" not in str([one.without_values() for one in objects])
+    assert "VALUE" not in str(others)
+    assert others[0] == "WARNING: it takes long" or before == 0
+    assert others[-1] == "│ of no object"
