@@ -419,14 +419,16 @@ def planned_changes(found: PlanView) -> PlannedChanges:
         return PlannedChanges([PlannedOperation(one, is_risky=True) for one in named])
     diff, folded = fold(found.log.diff or "")
     objects, text = split(diff)
-    diffs: dict[str, ObjectDiff] = {}
     titles = Counter(map(_title, found.log.operations))
+    titled = [
+        (one.title if one.title in titles else one.title.split(", then ", 1)[0], one)
+        for one in objects
+    ]
+    shown = Counter(title for title, _ in titled)
+    diffs: dict[str, ObjectDiff] = {}
     others: list[ObjectDiff] = []
-    for found_diff in objects:
-        title = found_diff.title
-        if title not in titles:
-            title = title.split(", then ", 1)[0]
-        if titles[title] == 1 and title not in diffs:
+    for title, found_diff in titled:
+        if titles[title] == shown[title] == 1:
             diffs[title] = found_diff
         else:
             others.append(found_diff)
