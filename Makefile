@@ -13,7 +13,7 @@
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 7,4,1
+WORKERS ?= 6,7,1
 TESTS ?= tests --ignore tests/node --ignore tests/e2e/ui
 NAME ?= default
 export PYTHON

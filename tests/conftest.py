@@ -64,7 +64,7 @@ SLOWEST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of tests/spread.py."""
-    about = "workers for tests/e2e, tests/component and tests/unit: 7,4,1; use with -n auto"
+    about = "workers for tests/e2e, tests/component and tests/unit: 6,7,1; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
 
 

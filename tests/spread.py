@@ -1,8 +1,8 @@
 """How the tests of `make test` are spread over workers of pytest-xdist.
 
 To collect all tests takes a worker five times as long as to collect those of tests/e2e, and every
-worker collects for itself. So with `--parts=7,4,1` the first seven workers, which have a control
-plane each, collect and run tests/e2e, the next four tests/component, and the last one tests/unit.
+worker collects for itself. So with `--parts=6,7,1` the first six workers, which have a control
+plane each, collect and run tests/e2e, the next seven tests/component, and the last one tests/unit.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
 
     for wrong, said in (
         ({"bundles": []}, "should have at least 1 items"),
-        ({"soak": "1h"}, "bundles: Required value"),
+        ({"soak": "1h"}, "must have bundles, attestations or both"),
         (promoted_from("a", soak="721h"), "soak must be between 1s and 720h"),
         (promoted_from("a", soak="soon"), "soak must be between 1s and 720h"),
     ):
