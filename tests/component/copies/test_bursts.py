@@ -138,6 +138,7 @@ async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, oper
     await sync_rule(cluster)
     cluster.gone("configmaps", HOME, "app")
     await until(lambda: reason(cluster, "rule") == "SourceNotFound")
+    await operator.idle()  # the Event follows the response to the status
     operator.controller._context.reports.flush()
     assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]
 
