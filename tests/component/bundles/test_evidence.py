@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -249,7 +248,7 @@ async def test_a_plan_whose_version_is_withdrawn_is_dropped(
     digest = registry.put("app", "1.0.0", "one")
     registry.attest(digest, age=5)
     bundle("production", promoteFrom=promoted_by(), approval=ALWAYS)
-    await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0)
     await waits_for_plan(cluster, name="production")
     found = plan(cluster, "production")
     registry.attest(digest, withdrawn=True)
@@ -257,7 +256,7 @@ async def test_a_plan_whose_version_is_withdrawn_is_dropped(
     approve(cluster, found, name="production")
 
     await waits(cluster, "PromotionWithdrawn")
-    await asyncio.sleep(0.5)
+    await idle(operator)
     assert cluster.jobs() == []
 
 

@@ -35,7 +35,15 @@ from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.get.tree import health_of, release_objects
 from copyrator.cli.ui.decision_page import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
-from copyrator.cli.ui.parts import actions_of, condition_rows, event_rows, fields, segment
+from copyrator.cli.ui.parts import (
+    SIGNS,
+    STATE_TONES,
+    actions_of,
+    condition_rows,
+    event_rows,
+    fields,
+    segment,
+)
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -48,7 +56,7 @@ from copyrator.cli.view.bundle import (
     next_check,
     operation_counts,
 )
-from copyrator.cli.view.overview import Snapshot, bundle_row
+from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
 from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
 from copyrator.cli.view.timeline import VersionChange, timeline
 from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
@@ -94,27 +102,26 @@ def moment(stamp: object, now: datetime) -> Moment | None:
     return Moment(format_time(at), f"{at:%Y-%m-%d %H:%M} UTC", distance)
 
 
-_TONES: Final[Mapping[str, str]] = {
+_TONES: Final[dict[str, str]] = dict(STATE_TONES) | {
     state: found
     for found, states in {
         "good": (
-            *(StepState.PASSED, rows.State.READY, Status.CURRENT, VersionChange.DEPLOYED),
+            *(StepState.PASSED, Status.CURRENT, VersionChange.DEPLOYED),
             *(VersionChange.DEPLOYED_AGAIN, VersionChange.CORRECTED, VersionChange.APPROVED),
         ),
         "waiting": (
-            *(StepState.WAITING, rows.State.WAITING, VersionChange.DEPLOYING),
+            *(StepState.WAITING, VersionChange.DEPLOYING),
             *(VersionChange.ROLLED_BACK, VersionChange.INTERRUPTED),
             *(Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),
         ),
-        "suspended": (rows.State.SUSPENDED, VersionChange.PINNED, VersionChange.SKIPPED),
+        "suspended": (VersionChange.PINNED, VersionChange.SKIPPED),
         "fault": (
-            *(StepState.REFUSED, StepState.FAILED, rows.State.FAILING, Status.FAILED),
+            *(StepState.REFUSED, StepState.FAILED, Status.FAILED),
             *(VersionChange.FAILED, VersionChange.REJECTED, DriftVerdict.DRIFTED),
         ),
     }.items()
     for state in states
 }
-_SIGNS: Final = {"good": "✓", "waiting": "…", "suspended": "‖", "fault": "✕", "": "○"}
 
 
 def tone(state: str) -> str:
@@ -124,7 +131,7 @@ def tone(state: str) -> str:
 
 def sign(state: str) -> str:
     """The sign beside the state's word."""
-    return _SIGNS[tone(state)]
+    return SIGNS[tone(state)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +271,12 @@ def drift_reading(body: Body, log: PlanLog) -> DriftReading:
 
 def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str, Any]:
     """The values of a Bundle's page."""
-    row = bundle_row(view)
     return {
-        "title": f"Bundle {row.shown}",
+        "title": f"Bundle {view.name}",
         "here": "",
         "within": "/bundles",
         "seen": seen,
-        "path": f"/bundles/{segment(row.namespace)}/{segment(row.name)}",
+        "path": bundle_path(view.name),
         "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
         "objects": found.objects,
         "health": _health(view),
@@ -290,15 +296,15 @@ def bundle_parts(
     ``suffix``: of identifiers, where several Bundles are in one document.
     """
     spec, now = view.spec, view.now
-    path = graph.path(view.name)
+    path, row = graph.path(view.name), bundle_row(view)
     return {
-        "row": bundle_row(view),
+        "row": row,
         "suffix": suffix,
         "moment": lambda stamp: moment(stamp, now),
         "tone": tone,
         "sign": sign,
         "digest": rows.digest,
-        "sentence": _sentence(view),
+        "sentence": _sentence(view, row),
         "next": _next_version(view),
         "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
         "earliest": _earliest(view),
@@ -326,9 +332,9 @@ def _earliest(view: BundleView) -> str:
     )
 
 
-def _sentence(view: BundleView) -> str:
+def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
-    row, there, plan = bundle_row(view), view.status.deployed, view.status.plan
+    there, plan = view.status.deployed, view.status.plan
     if row.state is rows.State.WAITING and view.awaits_decision:
         ends = f"; it expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
         version, counts = said(plan.version), operation_counts(plan)

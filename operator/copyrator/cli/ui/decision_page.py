@@ -34,6 +34,7 @@ from copyrator.cli.bundles.plan_diff import ObjectDiff, sign_of
 from copyrator.cli.bundles.plan_log import with_refusals_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Detail, printable, said
+from copyrator.cli.ui.parts import fields
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -41,6 +42,7 @@ from copyrator.cli.view.bundle import (
     is_expired,
     permission_summary,
 )
+from copyrator.cli.view.lists import page_of, pages_of
 
 OPERATIONS: Final = 100
 """Operations of a page."""
@@ -116,13 +118,13 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     view, plan = found.view, found.view.status.plan
     is_made = plan.outcome == PlanOutcome.PLANNED
     changes = planned_changes(found) if is_made else PlannedChanges(())
-    pages = max(-(-len(changes.operations) // OPERATIONS), 1)
+    pages = pages_of(len(changes.operations), OPERATIONS)
     number = min(max(number, 1), pages)
     budget = LineBudget(ALL_LINES)
     start = (number - 1) * OPERATIONS
     shown = [
         _operation(at, one, budget)
-        for at, one in enumerate(changes.operations[start : start + OPERATIONS], start + 1)
+        for at, one in enumerate(page_of(changes.operations, number, OPERATIONS), start + 1)
     ]
     text = [line for line in changes.text if line]
     secrets = hidden_secrets(found.log.operations or ()) if is_judged(plan) else 0
@@ -136,7 +138,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "changed": [said(one, 2000) for one in plan.changed],
         "change_unknown": said(plan.change_unknown, 1000) if plan.change_unknown else "",
         "missing": list(_missing_permissions(found)),
-        "facts": [(one.label, one.text) for one in _facts(found)] if is_made else [],
+        "facts": fields(_facts(found)) if is_made else [],
         "groups": _groups(changes.operations),
         "operations": shown,
         "total": len(changes.operations),

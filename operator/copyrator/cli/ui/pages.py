@@ -23,7 +23,7 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable, said
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
-from copyrator.cli.ui.parts import address, segment
+from copyrator.cli.ui.parts import SIGNS, STATE_TONES, address, certificate_tone, segment
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
@@ -74,9 +74,12 @@ class Pages:
             "count_rules": count_rules,
             "group_answers": group_answers,
             "place_on_line": rule_page.place_on_line,
+            "certificate_tone": certificate_tone,
         }
         self._templates.globals |= {
             "address": address,
+            "state_tones": STATE_TONES,
+            "signs": SIGNS,
             "looks": rule_page.LOOKS,
             "copies_address": rule_page.copies_address,
             "ticks": rule_page.TICKS,

@@ -14,7 +14,18 @@ from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.events import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.lists import Query
+from copyrator.cli.view.rows import State
+from copyrator.cli.view.rule import Validity
 
+STATE_TONES: Final[Mapping[str, str]] = {
+    State.FAILING: "fault",
+    State.WAITING: "waiting",
+    State.SUSPENDED: "suspended",
+    State.READY: "good",
+}
+"""The class of the state of a rule or Bundle."""
+SIGNS: Final = {"good": "✓", "waiting": "…", "suspended": "‖", "fault": "✕", "": "○"}
+"""By the class, the sign beside the state's word."""
 CONDITIONS: Final = 20
 """Conditions of an object that a page shows; the operator writes fewer."""
 
@@ -30,6 +41,11 @@ def address(path: str, query: Query, **changes: Any) -> str:
     """The address of a list with a query, changed."""
     found = urlencode(replace(query, **changes).parameters)
     return f"{path}?{found}" if found else path
+
+
+def certificate_tone(validity: Validity) -> str:
+    """The class of a certificate."""
+    return {Validity.EXPIRED: "fault", Validity.VALID: "good"}.get(validity, "waiting")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,14 @@ from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
-from copyrator.cli.ui.parts import ConditionRow, condition_rows, segment
+from copyrator.cli.ui.parts import (
+    SIGNS,
+    STATE_TONES,
+    ConditionRow,
+    certificate_tone,
+    condition_rows,
+    segment,
+)
 from copyrator.cli.view import rows
 from copyrator.cli.view.copies import CopyFilter, CopyRow, RuleCopies
 from copyrator.cli.view.lists import read_number
@@ -158,12 +165,12 @@ class CertificateMark:
     @property
     def tone(self) -> str:
         """Of its validity."""
-        return {"expired": "fault", "valid": "good"}.get(self.row.validity, "waiting")
+        return certificate_tone(self.row.validity)
 
     @property
     def sign(self) -> str:
         """Before its validity."""
-        return {"fault": "✕", "good": "✓"}.get(self.tone, "…")
+        return SIGNS[self.tone]
 
 
 @dataclass(frozen=True)
@@ -251,16 +258,7 @@ class RulePage:
     @property
     def certificates(self) -> list[CertificateMark]:
         """Those in its copies on a line of time, the first to expire first."""
-
-        def place(moment: datetime) -> float:
-            return place_on_line((moment - self.view.now).total_seconds() / 86400)
-
-        return [
-            CertificateMark(
-                row, place(row.certificate.not_before), place(row.certificate.not_after)
-            )
-            for row in certificate_rows(self.view)
-        ]
+        return mark_certificates(certificate_rows(self.view), self.view.now)
 
     @property
     def why(self) -> str:
@@ -390,7 +388,7 @@ def draw(page: RulePage) -> Drawing:
     for texts in _sources(page):
         boxes.append(Box(INDENT, y, _WIDTH, texts, "fault" if is_missing else ""))
         y += boxes[-1].height + _GAP
-    rule = Box(0, y, _WIDTH + INDENT, _rule_texts(page), _tone(page.row.state))
+    rule = Box(0, y, _WIDTH + INDENT, _rule_texts(page), STATE_TONES[page.row.state])
     arrows = [Arrow(box, rule, is_angled=True) for box in boxes]
     boxes.append(rule)
     y += rule.height + _GAP
@@ -477,7 +475,3 @@ def _some(members: Sequence[str]) -> str:
 
 def _labels(selector: Any) -> str:
     return f"with {(selector or ANY_LABELS).to_string() or 'any labels'}"
-
-
-def _tone(state: rows.State) -> str:
-    return {"Failing": "fault", "Waiting": "waiting", "Suspended": "suspended"}.get(state, "good")

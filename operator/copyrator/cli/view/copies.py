@@ -16,6 +16,7 @@ from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.api.times import format_time
 from copyrator.cli.core.output import printable
+from copyrator.cli.view.lists import pages_of
 from copyrator.cli.view.overview import Snapshot
 from copyrator.cli.view.rule import CopyGroup, RuleView, Sample, number_of, rule_kind
 from copyrator.copies.rollout.steps import TargetNamespace, in_order, share
@@ -154,7 +155,7 @@ class RuleCopies:
         places = wanted.matching(self._names)
         numbers = [self._number_in(place, wanted.group) for place in places]
         total = sum(numbers)
-        pages = max(-(-total // PAGE), 1)
+        pages = pages_of(total, PAGE)
         page = min(max(wanted.page, 1), pages)
         skipped = (page - 1) * PAGE
         rows: list[CopyRow] = []

@@ -191,9 +191,10 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
     gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
     if gate is None or gate.state != GateState.WAITING:
         return None
-    wanted = promotes_from(view.body).soak
-    if not sources and promotes_from(view.body).attestations:
+    spec = promotes_from(view.body)
+    if not sources and spec.attestations:
         return None
+    wanted = spec.soak
     statuses = [_read(one) for one in sources]
     there = view.summary.deployed.digest
     running = (one.deployed for one in statuses if one.deployed.digest not in (None, there))
