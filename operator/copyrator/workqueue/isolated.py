@@ -50,11 +50,17 @@ class Isolated:
     Args:
         cpu_seconds: processor time of one call.
         memory: bytes of address space of the child.
+        wall_seconds: timeout of one call.
     """
 
     def __init__(
-        self, *, cpu_seconds: int = ISOLATED_CPU_SECONDS, memory: int = ISOLATED_MEMORY
+        self,
+        *,
+        cpu_seconds: int = ISOLATED_CPU_SECONDS,
+        memory: int = ISOLATED_MEMORY,
+        wall_seconds: float = WALL_SECONDS,
     ) -> None:
+        self._wall_seconds = wall_seconds
         self._cpu_seconds = cpu_seconds
         self._memory = memory
         self._child: asyncio.subprocess.Process | None = None
@@ -79,17 +85,17 @@ class Isolated:
             if self._idle is not None:
                 self._idle.cancel()
             try:
-                async with asyncio.timeout(WALL_SECONDS):
+                async with asyncio.timeout(self._wall_seconds):
                     done, result = await self._exchange((function, args, kwargs))
+            except TimeoutError:  # it is an OSError, too
+                await self.close()
+                raise IsolatedError(f"it isn't done after {self._wall_seconds:.0f} s") from None
             except (asyncio.IncompleteReadError, OSError):
                 await self.close()
                 raise IsolatedError(
                     f"it takes more than {self._cpu_seconds} s of processor time or "
                     f"{self._memory // 2**20} MB of memory"
                 ) from None
-            except TimeoutError:
-                await self.close()
-                raise IsolatedError(f"it isn't done after {WALL_SECONDS:.0f} s") from None
             except BaseException:
                 await self.close()  # a late answer must not be taken for the next call's
                 raise

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import sys
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 
@@ -70,6 +71,15 @@ async def test_too_much_processor_time_ends_this_work_and_no_other(isolated: Iso
     with pytest.raises(IsolatedError, match="processor time"):
         await isolated.call(compute_for_ever, "a")
     assert await isolated.call(product, "a", 2, 3) == 6
+
+
+async def test_what_waits_too_long_is_ended_and_says_so() -> None:
+    child = Isolated(wall_seconds=1)
+    try:
+        with pytest.raises(IsolatedError, match="isn't done after 1 s"):
+            await child.call(time.sleep, "a", 60)
+    finally:
+        await child.close()
 
 
 async def test_too_much_memory_is_refused_and_the_child_goes_on(isolated: Isolated) -> None:
