@@ -30,6 +30,7 @@ REASONS = {
     "kopf": "the operator framework",
     "kubernetes": "kubeconfig, exec plug-ins, tokens",
     "msgspec": "fast JSON",
+    "oras": "pushing attestations, in a child process",
     "packaging": "the order of versions that aren't SemVer",
     "prometheus-client": "metrics",
     "pyyaml": "YAML of manifests",

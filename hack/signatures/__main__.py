@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from signatures.attestations import PREFIX
-from signatures.make import make, make_attestations
+from signatures.make import make
 from signatures.record import merge
 
 RECORDED = Path(__file__).parents[2] / "tests" / "signatures" / "recorded"
@@ -29,7 +29,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="signatures-") as name:
         made = Path(name) / "recorded"
         try:
-            index = make_attestations(made) if options.attestations else make(made)
+            index = make(made, attestations_only=options.attestations)
         except LocalClusterError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

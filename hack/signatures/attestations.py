@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from copyrator.metrics import Metrics
+from copyrator.oci import reference as oci
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
 from copyrator.signatures.attestation import encode_statement
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
-from copyrator.signatures.private_keys import SigningKey, read_private_key, sign_statement
+from copyrator.signatures.private_keys import SigningKey, read_private_key
 from signatures import cosign
 from signatures.cosign_by_hand import IN_TOTO
 from signatures.forged_cosign import BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach, read_bundle
@@ -33,13 +40,23 @@ _WHEN = datetime(2026, 11, 24, 12, tzinfo=UTC)
 def make(shop: Workshop) -> None:
     """All of them."""
     keys = _make_keys(shop)
-    for kind, key in keys.items():
+    for kind in keys:
         if kind != "other":
-            _ours(shop, kind, f"The operator attests with a key {kind}.", kind, key)
+            _ours(shop, kind, f"The operator attests with a key {kind}.", kind)
     key = keys["p256"]
     text = "The operator attests, in a registry without referrers."
-    _ours(shop, "fallback-tag", text, "p256", key, registry=WITHOUT)
-    _ours(shop, "withdrawn", "The operator withdraws.", "p256", key, withdrawn=True)
+    _ours(shop, "fallback-tag", text, "p256", registry=WITHOUT)
+    _ours(shop, "withdrawn", "The operator withdraws.", "p256", withdrawn=True)
+    text = "The operator replaces an older statement"
+    _ours(shop, "replaced", f"{text}.", "p256", replaced=True)
+    _ours(
+        shop,
+        "replaced-fallback-tag",
+        f"{text}, in a registry without referrers.",
+        "p256",
+        registry=WITHOUT,
+        replaced=True,
+    )
     for kind in ("p256", "p384", "ed25519"):
         _cosigns(shop, kind)
     for name, (text, change) in _STATEMENTS.items():
@@ -102,18 +119,37 @@ def _ours(
     name: str,
     text: str,
     kind: str,
-    key: SigningKey,
     *,
     registry: str = WITH,
     withdrawn: bool = False,
+    replaced: bool = False,
 ) -> None:
-    """Attested by the operator's own code."""
+    """Attested and pushed by the operator's own code; ``replaced``: an older one before."""
     case = f"{PREFIX}-{name}"
     repository, artifact = shop.artifact(case, registry)
-    made = sign_statement(key, _deployed(artifact, withdrawn=withdrawn))
-    _attach(repository, artifact, json.loads(made))
+    said = [_deployed(artifact, withdrawn=withdrawn)]
+    if replaced:
+        said.insert(0, replace(said[0], issued_at=_WHEN - timedelta(days=1)))
+    asyncio.run(_push(repository, (shop.directory / f"staging-{kind}.pem").read_bytes(), said))
     policies = [f"attested by {kind}", "attested by other"]
     shop.add(case, text, repository, artifact, policies)
+
+
+async def _push(repository: Repository, key: bytes, said: Sequence[DeployedStatement]) -> None:
+    """Sign statements and push them, each in place of the one before."""
+    client = RegistryClient(metrics=Metrics(), allowed=[ip_network("127.0.0.0/8")])
+    pusher = StatementPusher(client)
+    target = PushTarget(oci.Repository(repository.host, repository.name, plain_http=True), None)
+    file = PrivateKeyFile("the key", key, None)
+    before: str | None = None
+    try:
+        for one in said:
+            bundle = await pusher.sign(file, one, "staging")
+            pushed = await pusher.push(target, one.digest, bundle, "staging", replaces=before)
+            before = pushed.manifest
+    finally:
+        await pusher.close()
+        await client.close()
 
 
 def _cosigns(shop: Workshop, kind: str) -> None:

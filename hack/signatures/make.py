@@ -26,10 +26,15 @@ from signatures.registries import registries
 from signatures.tools import Tools
 
 PROGRAMS = ("cosign2", "cosign3", "notation", "keyless", "registry", "referrers")
+_ATTESTING = ("cosign3", "registry", "referrers")
 
 
-def make(directory: Path) -> dict[str, Any]:
+def make(directory: Path, *, attestations_only: bool = False) -> dict[str, Any]:
     """Make the material and write it to a directory that isn't there yet.
+
+    Args:
+        directory: where to.
+        attestations_only: nothing else, with fewer programs.
 
     Returns:
         What ``cases.json`` holds.
@@ -38,33 +43,7 @@ def make(directory: Path) -> dict[str, Any]:
         LocalClusterError: a program can't be built or doesn't start.
         ToolFailedError: a tool can't do any more what the material is made from.
     """
-    programs = Programs.default().find(PROGRAMS)
-    with tempfile.TemporaryDirectory(prefix="signatures-") as name:
-        work, data = Path(name) / "work", Path(name) / "registries"
-        work.mkdir()
-        data.mkdir()
-        with registries(data, programs) as hosts:
-            shop = Workshop(Tools(programs, work), hosts)
-            holders = notation.make_keys(shop)
-            expired = notation.make(shop, holders)
-            forged_notation.make(shop)
-            notation_by_hand.make(shop, holders)
-            keys = cosign.make_keys(shop)
-            cosign.make(shop)
-            forged_cosign.make(shop)
-            cosign_by_hand.make(shop, keys, holders)
-            attestations.make(shop)
-            keyless.make(shop)
-            while datetime.now(UTC) < expired:
-                time.sleep(0.5)
-            now = datetime.now(UTC).replace(microsecond=0)
-            versions = {program: module_of(program).version for program in PROGRAMS}
-            return record(shop, versions, now, directory)
-
-
-def make_attestations(directory: Path) -> dict[str, Any]:
-    """Make only the attestations, with fewer programs; otherwise as ``make``."""
-    programs = Programs.default().find(("cosign3", "registry", "referrers"))
+    programs = Programs.default().find(_ATTESTING if attestations_only else PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="signatures-") as name:
         work, data = Path(name) / "work", Path(name) / "registries"
         work.mkdir()
@@ -72,4 +51,23 @@ def make_attestations(directory: Path) -> dict[str, Any]:
         with registries(data, programs) as hosts:
             shop = Workshop(Tools(programs, work), hosts)
             attestations.make(shop)
-            return record(shop, {}, datetime.now(UTC).replace(microsecond=0), directory)
+            versions: dict[str, str] = {}
+            if not attestations_only:
+                _make_signatures(shop)
+                versions = {program: module_of(program).version for program in PROGRAMS}
+            return record(shop, versions, datetime.now(UTC).replace(microsecond=0), directory)
+
+
+def _make_signatures(shop: Workshop) -> None:
+    """Signatures; returns when those that expire have."""
+    holders = notation.make_keys(shop)
+    expired = notation.make(shop, holders)
+    forged_notation.make(shop)
+    notation_by_hand.make(shop, holders)
+    keys = cosign.make_keys(shop)
+    cosign.make(shop)
+    forged_cosign.make(shop)
+    cosign_by_hand.make(shop, keys, holders)
+    keyless.make(shop)
+    while datetime.now(UTC) < expired:
+        time.sleep(0.5)

@@ -26,7 +26,14 @@ from copyrator.oci.errors import (
     RepositoryNotFound,
     TagNotFound,
 )
-from copyrator.oci.exchange import Request, Response, Sink, TlsVerification, is_same_origin
+from copyrator.oci.exchange import (
+    Request,
+    Response,
+    Sink,
+    TlsVerification,
+    Via,
+    is_same_origin,
+)
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
@@ -215,6 +222,28 @@ class RegistryClient:
         request = _get(url, _INDEX_TYPE, REFERRERS_BYTES)
         answer = await self._look_up("the list of referrers", scope, request)
         return answer if answer is not None and _media_type(answer) == _INDEX_TYPE else None
+
+    async def write(
+        self, repository: Repository, credential: Credential | None, kind: str, via: Via
+    ) -> Response:
+        """Let ``via`` write to a repository, and return what it returns.
+
+        It is called again with another Authorization header where the registry requires one.
+
+        Args:
+            repository: where to.
+            credential: for the header.
+            kind: of the request, ``push`` or ``delete``: tokens are for one.
+            via: sends the requests, and may raise a RegistryError.
+
+        Raises:
+            AuthenticationFailed: 401 or 403.
+        """
+        url = f"{repository.origin}/v2/{repository.path}/"
+        method = "DELETE" if kind == "delete" else "PUT"
+        return await self._ask(
+            RequestScope(repository, credential, kind), Request(method, url, via=via)
+        )
 
     async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
         """Pass all tags of the repository to ``take``, in parts, so that memory is bounded.

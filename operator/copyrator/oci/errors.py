@@ -66,5 +66,11 @@ class InvalidResponse(RegistryError):
     """An answer that violates the distribution specification, or exceeds a limit."""
 
 
+class PushRefused(RegistryError):
+    """The registry doesn't take what is pushed: a quota, an immutable tag, an unsupported type."""
+
+    reason = "PushRefused"
+
+
 class AddressRefused(RegistryError):
     """A registry, its token server or a redirect is at an address that isn't allowed."""

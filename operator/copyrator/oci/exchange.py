@@ -15,11 +15,16 @@ from yarl import URL
 
 from copyrator.api.json_text import read_json
 from copyrator.oci.errors import InvalidResponse
+from copyrator.oci.push_route import Route
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
 Sink = Callable[[bytearray], Awaitable[None]]
 """Takes an answer's body; few large ones are held until it has returned."""
+
+
+Via = Callable[["Request", Route], Awaitable["Response"]]
+"""Sends a request in place of the transport, which has checked the route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Request:
 
     With a ``sink`` the body of a 200 goes there and isn't part of the Response; only waiting for
     the network counts towards the timeout. ``named``: the host is named by a Bundle. ``see_other``:
-    a 303 is followed; otherwise it is the answer.
+    a 303 is followed; otherwise it is the answer. ``via`` sends it, if that isn't the transport.
     """
 
     method: str
@@ -50,6 +55,7 @@ class Request:
     see_other: bool = True
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """The answer's own message isn't repeated if it has one of these."""
+    via: Via | None = None
 
 
 @dataclass(frozen=True, slots=True)

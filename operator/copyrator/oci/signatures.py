@@ -67,7 +67,7 @@ ATTESTATIONS_KEPT: Final = 500  # limit: signatures
 """Attestations of all digests that are kept, up to 16 KiB each, so that a poll reads new ones
 only."""
 
-_ATTESTATIONS: Final = ReferrerFilter(DEPLOYED_PREDICATE, ATTESTATIONS, ATTESTATION_BYTES)
+ATTESTATIONS_WANTED: Final = ReferrerFilter(DEPLOYED_PREDICATE, ATTESTATIONS, ATTESTATION_BYTES)
 _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""
 
@@ -114,7 +114,12 @@ class SignatureFinder:
                 them may lack the newest.
         """
         search = _Search(
-            self._client, repository, digest, credential, wanted=_ATTESTATIONS, read=self._read
+            self._client,
+            repository,
+            digest,
+            credential,
+            wanted=ATTESTATIONS_WANTED,
+            read=self._read,
         )
         await self._run(search, search.run_attestations(), f"attestations of {digest}")
         while len(self._read) > ATTESTATIONS_KEPT:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from yarl import URL
@@ -46,6 +48,7 @@ from copyrator.oci.hosts import (
     Network,
     Rate,
 )
+from copyrator.oci.push_route import Route
 from copyrator.settings.limits import CA_BYTES, REGISTRY_HEADER_BYTES, REGISTRY_REQUESTS_PER_HOST
 from copyrator.settings.proxies import Proxies, ProxyError
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant
@@ -198,6 +201,7 @@ def _certificate_text(where: str, error: Exception) -> str:
 
 
 MAX_REDIRECTS: Final = 3
+_USER_AGENT: Final = f"copyrator/{__version__}"
 _SAID_BYTES: Final = 16 * 1024
 """Of an error's body, which has the registry's own message, and ..."""
 _SAID_SECONDS: Final = 3.0
@@ -303,6 +307,8 @@ class RegistryTransport:
         try:
             proxy = self._proxies.proxy_for(request.url)
             self._rules.check_url(url, proxied=proxy is not None)
+            if request.via is not None:
+                return await request.via(request, await self._route(request, url, proxy))
             # An https proxy is verified as the registry is, also on the way to plain HTTP.
             plain = url.scheme == "http" and proxy is None and not request.trust.ca
             context = False if plain else await self._contexts.of(request.trust)
@@ -334,6 +340,44 @@ class RegistryTransport:
         except (aiohttp.ClientError, ssl.SSLError, TimeoutError, ValueError) as error:
             raise connection_error(error, where) from None
 
+    async def _route(self, request: Request, url: URL, proxy: str | None) -> Route:
+        """The route of a request that another sends.
+
+        Raises:
+            AddressRefused: the host has an address that isn't allowed.
+            RegistryUnreachable: its name can't be resolved.
+            TLSFailed: the CA isn't a PEM certificate, or is too long.
+        """
+        trust = request.trust
+        if trust.verify and trust.ca:
+            await self._contexts.of(trust)
+        addresses = () if proxy is not None else await self._addresses(url)
+        paths = ssl.get_default_verify_paths()
+        return Route(
+            origin=str(url.origin()),
+            addresses=addresses,
+            proxy=proxy,
+            verify=trust.verify,
+            ca=trust.ca,
+            system_ca=(paths.cafile, paths.capath),
+            authorization=request.headers.get("Authorization"),
+            user_agent=_USER_AGENT,
+        )
+
+    async def _addresses(self, url: URL) -> tuple[str, ...]:
+        """The addresses of a host, each of which is allowed."""
+        host = url.raw_host or ""
+        with suppress(ValueError):
+            return (str(ip_address(host)),)  # checked with the URL
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = await self._resolver.resolve(host, url.port or 0, socket.AF_UNSPEC)
+        except TimeoutError:
+            raise
+        except OSError:
+            raise RegistryUnreachable(f"{_place(url)}: the name can't be resolved") from None
+        return tuple(dict.fromkeys(one["host"] for one in found))
+
     def _headers(self, request: Request, where: str) -> dict[str, str]:
         headers = dict(request.headers)
         if not self.hosts.may_keep(where, named=request.named):
@@ -357,7 +401,7 @@ class RegistryTransport:
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # Decompressing could take any time and memory; no requested answer is large.
-                headers={"User-Agent": f"copyrator/{__version__}", "Accept-Encoding": "identity"},
+                headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
                 auto_decompress=False,
                 max_field_size=REGISTRY_HEADER_BYTES,
                 max_headers=REGISTRY_HEADERS,

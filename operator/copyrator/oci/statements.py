@@ -1,0 +1,440 @@
+"""Signs statements about deployed digests, and pushes them as referrers of the digest.
+
+What may take long or is hostile is done in a child process with limits: deriving a key from a
+password, and the library that pushes (oras). Our own client decides where that may connect to, with
+which Authorization header, and does all that only reads.
+
+Sources: the OCI distribution specification 1.1 ("Pushing Manifests with Subject", "Referrers Tag
+Schema"); cosign 3.1 (pkg/oci/remote/write.go) for the manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from multidict import CIMultiDict
+
+from copyrator.api.json_text import read_json
+from copyrator.api.times import format_time
+from copyrator.oci.auth import Credential
+from copyrator.oci.client import RegistryClient, digest_of
+from copyrator.oci.errors import (
+    InvalidResponse,
+    PushRefused,
+    RegistryError,
+    RegistryUnreachable,
+    TagNotFound,
+    TLSFailed,
+)
+from copyrator.oci.exchange import Request, Response, error_text
+from copyrator.oci.push_route import Answer, PushFault, Route, Upload, delete, upload
+from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.signature_manifest import UnusableError, read_stored
+from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
+from copyrator.settings.limits import ATTESTATION_BYTES
+from copyrator.signatures.attestation import parse_statement
+from copyrator.signatures.model import (
+    DEPLOYED_PREDICATE,
+    Artifact,
+    DeployedStatement,
+    InvalidSignatureError,
+    TrustError,
+)
+from copyrator.signatures.private_keys import sign_with_file
+from copyrator.signatures.sigstore_bundle import MEDIA_TYPE, read_envelope
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+PUSH_CPU_SECONDS: Final = 5  # limit: signatures
+"""Seconds of processor time for signing a statement or pushing it: a key's file says how long it
+takes to derive the key from its password."""
+
+PUSH_SECONDS: Final = 60.0  # limit: signatures
+"""Seconds for signing a statement, and for each upload. Others wait for it: one at a time."""
+
+REFERRERS_WRITTEN_BYTES: Final = 1024 * 1024  # limit: signatures
+"""Bytes of the index of the tag sha256-HEX to which a statement is added, some 2,500 referrers: it
+is written as a whole."""
+
+_INDEX_TRIES: Final = 5
+_INDEX_PAUSE: Final = 1.0
+"""Seconds after which it is read again: a client that has read it before may overwrite it."""
+_IMAGE: Final = "application/vnd.oci.image.manifest.v1+json"
+_INDEX: Final = "application/vnd.oci.image.index.v1+json"
+_EMPTY: Final = "application/vnd.oci.empty.v1+json"
+_EMPTY_CONFIG: Final = b"{}"
+_PREDICATE: Final = "dev.sigstore.bundle.predicateType"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKeyFile:
+    """A file that has one private key: PKCS #8 in PEM."""
+
+    name: str
+    """For messages: ``the key key.pem of Secret team/attest-key``."""
+    content: bytes = field(repr=False)
+    password: bytes | None = field(repr=False)
+    """Of an encrypted key; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushTarget:
+    """Where a statement is pushed to."""
+
+    repository: Repository
+    credential: Credential | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A statement that is in the registry."""
+
+    manifest: str
+    """The digest of its manifest, ``sha256:<64 hex>``: that of ``replaces`` at the next push."""
+    deleted: bool
+    """Whether ``replaces`` was named and is no longer found by readers of the subject."""
+
+
+class StatementPusher:
+    """Signs and pushes, one at a time, in turns between groups; the child ends when idle."""
+
+    def __init__(
+        self,
+        client: RegistryClient,
+        *,
+        isolated: Isolated | None = None,
+        pause: float = _INDEX_PAUSE,
+    ) -> None:
+        self._client = client
+        self._isolated = isolated or Isolated(
+            cpu_seconds=PUSH_CPU_SECONDS, wall_seconds=PUSH_SECONDS
+        )
+        self._pause = pause
+        self._turns = FairLimit(each=1, together=1)
+        """Of pushes as a whole: those that wait occupy no slot of their host."""
+
+    async def close(self) -> None:
+        """End the child."""
+        await self._isolated.close()
+
+    async def sign(self, key: PrivateKeyFile, statement: DeployedStatement, group: str) -> bytes:
+        """The sigstore bundle of a statement; the same key and statement give the same bytes.
+
+        Args:
+            key: read in the child.
+            statement: what is signed.
+            group: whose turn it is (a namespace).
+
+        Raises:
+            TrustError: the key can't be used; the message names the file and the remedy.
+        """
+        try:
+            made = await self._isolated.call(
+                sign_with_file, group, key.name, key.content, key.password, statement
+            )
+        except IsolatedError as error:
+            raise TrustError(
+                f"{key.name} can't be used: {error}; encrypt it with fewer iterations, for example "
+                "with `openssl pkcs8 -topk8 -v2 aes-256-cbc -iter 100000`"
+            ) from None
+        if isinstance(made, TrustError):
+            raise made
+        return made
+
+    async def push(
+        self, target: PushTarget, digest: str, bundle: bytes, group: str, *, replaces: str | None
+    ) -> Pushed:
+        """Push a bundle as a referrer of a manifest; again is no error and the same manifest.
+
+        Where the registry has no list of referrers, the index of the tag ``sha256-HEX`` is written.
+
+        Args:
+            target: the repository; it has the manifest ``digest``.
+            digest: of the subject, ``sha256:<64 hex>``.
+            bundle: of ``sign``.
+            group: whose turn it is (a namespace).
+            replaces: ``Pushed.manifest`` of an older statement of the same source. It is deleted
+                when the new one is there, and only if it is such an attestation of ``digest``; that
+                a registry refuses or fails to is no error.
+
+        Raises:
+            TagNotFound: the repository has no manifest ``digest``.
+            AuthenticationFailed: 401 or 403: the credential may not push.
+            PushRefused: another refusal: a quota, an immutable tag, an unsupported type, or an
+                index that is too long or was changed by others all the time.
+            RateLimited: 429.
+            RegistryError: as for other requests: unreachable, TLS, an address that isn't allowed.
+            ValueError: the bundle isn't one of ``sign``, or is of another digest.
+        """
+        subject = await self._client.artifact(target.repository, digest, target.credential)
+        manifest = _manifest(subject, bundle)
+        async with self._turns.slot(group):
+            try:
+                async with asyncio.timeout(PUSH_SECONDS):
+                    push = _Push(
+                        self._client,
+                        self._isolated,
+                        target=target,
+                        digest=digest,
+                        group=group,
+                        pause=self._pause,
+                    )
+                    return await push.run(manifest, bundle, replaces)
+            except TimeoutError:
+                host = target.repository.host
+                text = f"{host}: pushing the attestation takes more than {PUSH_SECONDS:.0f} s"
+                raise RegistryUnreachable(text) from None
+
+
+class _Push:
+    """The requests of one push."""
+
+    def __init__(
+        self,
+        client: RegistryClient,
+        isolated: Isolated,
+        *,
+        target: PushTarget,
+        digest: str,
+        group: str,
+        pause: float,
+    ) -> None:
+        self._client = client
+        self._isolated = isolated
+        self._repository = target.repository
+        self._credential = target.credential
+        self._digest = digest
+        self._group = group
+        self._pause = pause
+
+    async def run(self, manifest: dict[str, Any], bundle: bytes, replaces: str | None) -> Pushed:
+        content = _encode(manifest)
+        pushed = digest_of(content)
+        answer = await self._upload(
+            Upload(self._repository.path, (_EMPTY_CONFIG, bundle), pushed, _IMAGE, content),
+            "the attestation",
+            f"see whether the repository has room and accepts the artifact type {MEDIA_TYPE}",
+        )
+        replaced = None if replaces == pushed else await self._find_replaced(replaces)
+        subject = answer.headers.get("OCI-Subject")
+        if subject != self._digest and not await self._has_referrers():
+            await self._edit_index(_listed(manifest, content), replaced)
+            if replaced is not None:
+                await self._delete(replaced)
+            return Pushed(pushed, deleted=replaced is not None)
+        if replaced is None:
+            return Pushed(pushed, deleted=False)
+        try:  # an entry of a time when the registry had no list would name what isn't there
+            await self._edit_index(None, replaced)
+        except RegistryError:
+            return Pushed(pushed, deleted=False)
+        return Pushed(pushed, deleted=await self._delete(replaced))
+
+    async def _has_referrers(self) -> bool:
+        """Whether the registry has lists of referrers: some don't send OCI-Subject."""
+        url = self._repository.referrers_url(self._digest)
+        return await self._client.referrers(self._repository, url, self._credential) is not None
+
+    async def _find_replaced(self, replaces: str | None) -> str | None:
+        """The manifest to delete: such an attestation of this digest, or one that isn't there.
+
+        A status may be forged: nothing else is deleted with the operator's help.
+        """
+        if replaces is None or replaces == self._digest or not DIGEST.fullmatch(replaces):
+            return None
+        try:
+            body = await self._client.manifest_bytes(
+                self._repository, replaces, self._credential, SIGNATURE_MANIFEST_BYTES
+            )
+            stored = read_stored(body, self._digest, ATTESTATIONS_WANTED)
+        except TagNotFound:
+            return replaces
+        except (RegistryError, UnusableError):
+            return None
+        is_ours = stored is not None and stored.annotations.get(_PREDICATE) == DEPLOYED_PREDICATE
+        return replaces if is_ours else None
+
+    async def _delete(self, manifest: str) -> bool:
+        try:
+            answer = await self._client.write(
+                self._repository,
+                self._credential,
+                "delete",
+                lambda request, route: self._send(
+                    request, route, delete, self._repository.path, manifest
+                ),
+            )
+        except RegistryError:
+            return False
+        return answer.status // 100 == 2 or answer.status == 404
+
+    async def _upload(self, what: Upload, name: str, remedy: str) -> Response:
+        answer = await self._client.write(
+            self._repository,
+            self._credential,
+            "push",
+            lambda request, route: self._send(request, route, upload, what),
+        )
+        if answer.status // 100 == 2:
+            return answer
+        raise PushRefused(
+            f"{self._repository.host} refuses {name} with {answer.status}{answer.said}: {remedy}",
+            status=answer.status,
+        )
+
+    async def _send(
+        self,
+        request: Request,
+        route: Route,
+        function: Callable[..., Answer],
+        *args: Any,
+    ) -> Response:
+        """Let the child send; raises a RegistryError where there is no answer."""
+        host = self._repository.host
+        try:
+            answer = await self._isolated.call(function, self._group, route, *args)
+        except IsolatedError as error:
+            raise RegistryUnreachable(f"{host}: the push was ended: {error}") from None
+        if answer.fault is not None:
+            raise _fault_error(host, answer.fault)
+        headers = CIMultiDict(answer.headers)
+        sent = (route.authorization or "").rpartition(" ")[2]
+        return Response(
+            status=answer.status,
+            headers=headers,
+            challenges=tuple(headers.getall("WWW-Authenticate", ())),
+            body=b"",
+            url=request.url,
+            said=error_text(answer.body, (sent, *request.secrets)),
+        )
+
+    async def _edit_index(self, added: dict[str, Any] | None, removed: str | None) -> None:
+        """Add an entry to the index of the fallback tag and remove one, if that isn't done yet.
+
+        There are no conditional writes: what another client writes at the same time is seen by
+        reading again.
+        """
+        tag = self._digest.replace(":", "-")
+        where = f"the index of the tag {tag}"
+        for number in range(_INDEX_TRIES + 1):
+            index = await self._read_index(tag)
+            entries = index["manifests"]
+            kept = [one for one in entries if removed is None or one.get("digest") != removed]
+            if added is not None and all(one.get("digest") != added["digest"] for one in kept):
+                kept.append(added)
+            if len(kept) == len(entries) and kept == entries:
+                return
+            if number == _INDEX_TRIES:
+                break
+            content = _encode(index | {"mediaType": _INDEX, "manifests": kept})
+            if len(content) > REFERRERS_WRITTEN_BYTES:
+                raise self._index_error(f"has more than {REFERRERS_WRITTEN_BYTES} bytes")
+            await self._upload(
+                Upload(self._repository.path, (), tag, _INDEX, content),
+                where,
+                "let tags of the form sha256-* be overwritten there",
+            )
+            await asyncio.sleep(self._pause)
+        raise self._index_error("is changed by other clients all the time: it is tried again later")
+
+    async def _read_index(self, tag: str) -> dict[str, Any]:
+        """The index of a tag; an empty one only where the registry says that there is none."""
+        try:
+            digest = await self._client.digest(self._repository, tag, self._credential)
+            if digest == self._digest:
+                return _empty_index()  # GitLab's registry resolves the tag as the digest
+            body = await self._client.manifest_bytes(
+                self._repository, digest, self._credential, REFERRERS_WRITTEN_BYTES
+            )
+        except TagNotFound:
+            return _empty_index()
+        except InvalidResponse as error:
+            raise self._index_error(f"can't be read: {error.message}") from None
+        index = _parse_index(body)
+        if index is None:
+            raise self._index_error("isn't an index of referrers: delete the tag")
+        return index
+
+    def _index_error(self, fault: str) -> PushRefused:
+        tag = self._digest.replace(":", "-")
+        return PushRefused(
+            f"the tag {tag} of {self._repository}, by which attestations are found, {fault}"
+        )
+
+
+def _manifest(subject: Artifact, bundle: bytes) -> dict[str, Any]:
+    """The manifest by which cosign 3 attaches a bundle, with the statement's date.
+
+    Raises:
+        ValueError: it isn't a bundle of our statement, or of another digest.
+    """
+    try:
+        statement = parse_statement(read_envelope(bundle).payload)
+    except InvalidSignatureError as error:
+        raise ValueError(str(error)) from None
+    if statement.digest != subject.digest or len(bundle) > ATTESTATION_BYTES:
+        raise ValueError(f"the statement is about {statement.digest}, or too long")
+    return {
+        "schemaVersion": 2,
+        "mediaType": _IMAGE,
+        "artifactType": MEDIA_TYPE,
+        "config": _descriptor(_EMPTY, _EMPTY_CONFIG),
+        "layers": [_descriptor(MEDIA_TYPE, bundle)],
+        "subject": {
+            "mediaType": subject.media_type,
+            "digest": subject.digest,
+            "size": subject.size,
+        },
+        "annotations": {
+            "dev.sigstore.bundle.content": "dsse-envelope",
+            _PREDICATE: DEPLOYED_PREDICATE,
+            "org.opencontainers.image.created": format_time(statement.issued_at),
+        },
+    }
+
+
+def _listed(manifest: dict[str, Any], content: bytes) -> dict[str, Any]:
+    """The entry of a manifest in an index of referrers."""
+    more = {name: manifest[name] for name in ("artifactType", "annotations")}
+    return _descriptor(_IMAGE, content) | more
+
+
+def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
+
+
+def _encode(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _empty_index() -> dict[str, Any]:
+    return {"schemaVersion": 2, "mediaType": _INDEX, "manifests": []}
+
+
+def _parse_index(body: bytes) -> dict[str, Any] | None:
+    """The whole index, so that nothing of others is lost; None: it isn't one."""
+    if body.count(b"{") > REFERRERS_WRITTEN_BYTES // 40:
+        return None
+    try:
+        index = read_json(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(index, dict) or "manifests" not in index:
+        return None
+    entries = index["manifests"] or []
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        return None
+    return index | {"manifests": entries}
+
+
+def _fault_error(host: str, fault: PushFault) -> RegistryError:
+    text = f"{host}: the attestation isn't pushed: the registry {fault}"
+    if fault in (PushFault.TLS, PushFault.CERTIFICATE):
+        return TLSFailed(f"{text}; see caSecret and skipTLSVerify")
+    if fault in (PushFault.REDIRECT, PushFault.OTHER_HOST, PushFault.INVALID):
+        return InvalidResponse(text, status=0)
+    return RegistryUnreachable(text)
