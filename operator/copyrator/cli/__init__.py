@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve:approve"),
+    "attest": ("Show what environments have attested of a version.", "bundles.attest:attest"),
     "completion": (
         "Print a completion script for a shell or kubectl.",
         "core.completion:completion",

@@ -119,8 +119,7 @@ def _verify(
     if len(found.blob) > ATTESTATION_BYTES:
         raise InvalidSignatureError(f"the bundle has more than {ATTESTATION_BYTES} bytes")
     envelope = read_envelope(found.blob)
-    claim = decode("the statement", envelope.payload, _Claim)
-    if claim.predicate_type != DEPLOYED_PREDICATE:
+    if not has_our_predicate(envelope.payload):
         return None
     if envelope.has_certificate:
         raise InvalidSignatureError("it is signed with a certificate (keyless), not with a key")
@@ -147,6 +146,15 @@ def _find_environment(envelope: SignedContent, trusted: Sequence[CosignKeys]) ->
     raise InvalidSignatureError(
         f"the signature is by no key of {', '.join(names)}, or what it signs was altered"
     )
+
+
+def has_our_predicate(payload: bytes) -> bool:
+    """Whether a statement is of our predicate type; only then the rest has to be as ours.
+
+    Raises:
+        Invalid: it isn't JSON.
+    """
+    return decode("the statement", payload, _Claim).predicate_type == DEPLOYED_PREDICATE
 
 
 def parse_statement(payload: bytes) -> DeployedStatement:

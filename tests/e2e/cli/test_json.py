@@ -36,6 +36,10 @@ TYPED = {
     "tree": ("tree bundle {shop}", (OURS, "Tree")),
     "unpin": ("unpin bundle {shop}", BUNDLE),
     "validate": ("validate {file}", (OURS, "ProblemList")),
+    "attest show": (
+        "attest show {registry}/{repo}:1.0.0 --insecure --key {key}",
+        (OURS, "AttestationList"),
+    ),
     "verify": ("verify {registry}/{repo}:1.0.0 --insecure --key {key}", (OURS, "Verification")),
     "version": ("version", (OURS, "Version")),
     "why": ("why {shop}", (OURS, "Explanation")),

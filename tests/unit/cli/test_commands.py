@@ -34,7 +34,8 @@ def flags(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(_COMMANDS) - {"completion", "create", "resolve", "validate", "verify"})
+    "name",
+    sorted(set(_COMMANDS) - {"attest", "completion", "create", "resolve", "validate", "verify"}),
 )
 def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     # `run` is the operator: its --namespace is a setting, as the original's was.
@@ -46,8 +47,8 @@ def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     "name",
     sorted(
         set(_COMMANDS)
-        - {"completion", "create", "install", "logs", "run", "uninstall"}
-        - {"report", "ui"}
+        - {"completion", "install", "logs", "run", "uninstall"}
+        - {"attest", "create", "report", "ui"}
     ),
 )
 def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -286,6 +286,21 @@ def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
         yield _notation(options)
     if any(options[name] for name in ("issuer", "subject_pattern", "trusted_root")):
         yield _identity(options)
+
+
+def keys_of(paths: Iterable[Path]) -> dict[str, bytes]:
+    """The public keys of files, by the files' names.
+
+    Raises:
+        Fault: a file has no usable keys; the message has none of its content.
+    """
+    from copyrator.signatures.keys import read_keys
+
+    files = {printable(str(path)): _content(path, SIGNATURE_KEY_BYTES) for path in paths}
+    try:
+        return read_keys(files) if files else {}
+    except TrustError as error:
+        raise Fault(str(error).replace(_PRIVATE, "name the public key")) from None
 
 
 def _notation(options: Mapping[str, Any]) -> NotationTrust:

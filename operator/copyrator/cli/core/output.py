@@ -71,6 +71,7 @@ class Kind(enum.StrEnum):
     """The kinds of API_VERSION."""
 
     ATTEMPT_LIST = "AttemptList"
+    ATTESTATION_LIST = "AttestationList"
     BUNDLE_PLAN = "BundlePlan"
     CHECK_LIST = "CheckList"
     DESCRIPTION = "Description"

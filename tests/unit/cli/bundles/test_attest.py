@@ -1,0 +1,169 @@
+"""What `attest show` says of attestations: who made them, which count, and what to mind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from copyrator.cli import cli
+from copyrator.cli.bundles import attest
+from copyrator.cli.bundles.attest import Attestations, read_all
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import InvalidResponse
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.signatures.keys import read_keys
+from copyrator.signatures.model import DeployedStatement, Signature, SignatureFormat
+from copyrator.signatures.private_keys import sign_statement
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+DIGEST = "sha256:" + "0a" * 32
+OTHER = "sha256:" + "0b" * 32
+KEY, STRANGER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+SAID = DeployedStatement(
+    digest=DIGEST,
+    environment="staging",
+    cluster="0b0ea68a-9a52-4a8f-8f2c-54d1a3b8e001",
+    namespace="shop",
+    release="till",
+    revision=7,
+    seconds=90_000,
+    since=NOW - timedelta(days=2),
+    until=NOW - timedelta(days=1),
+    issued_at=NOW - timedelta(days=1),
+)
+
+
+def attestation(
+    said: DeployedStatement, key: ec.EllipticCurvePrivateKey = KEY, number: int = 0
+) -> Signature:
+    blob = sign_statement(key, said)
+    return Signature(SignatureFormat.SIGSTORE_BUNDLE, f"sha256:{number:064x}", blob, {})
+
+
+def shown(
+    *attestations: Signature, keys: bool = True, max_age: timedelta | None = None
+) -> Attestations:
+    trusted = read_keys({"staging.pub": PUBLIC}) if keys else {}
+    found, refused = read_all(DIGEST, attestations, trusted)
+    return Attestations("r/app:1", DIGEST, tuple(found), tuple(refused), keys, NOW, max_age)
+
+
+def states(found: Attestations) -> list[str]:
+    return [found.state_of(one) for one in found.found]
+
+
+LATER = replace(SAID, issued_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([SAID], ["stands"]),
+        ([SAID, LATER], ["stands", "superseded"]),
+        ([LATER, SAID], ["stands", "superseded"]),
+        ([replace(LATER, withdrawn=True), SAID], ["withdrawn", "superseded"]),
+        ([SAID, replace(SAID, withdrawn=True)], ["withdrawn", "superseded"]),
+        ([SAID, replace(LATER, release="shop")], ["stands", "stands"]),
+        ([SAID, replace(LATER, environment="qa")], ["stands", "stands"]),
+        ([SAID, replace(LATER, cluster="another")], ["stands", "stands"]),
+        ([replace(SAID, issued_at=NOW + timedelta(minutes=11))], ["dated ahead"]),
+        ([replace(SAID, issued_at=NOW - timedelta(days=8))], ["too old"]),
+    ],
+)
+def test_of_each_source_the_newest_counts(said, expected):
+    some = [attestation(one, number=i) for i, one in enumerate(said)]
+    assert states(shown(*some, max_age=timedelta(days=7))) == expected
+
+
+def test_what_a_stranger_signs_is_untrusted_and_supersedes_nothing():
+    found = shown(attestation(LATER, STRANGER, 1), attestation(SAID, number=2))
+
+    assert states(found) == ["untrusted", "stands"]
+    assert [one.key for one in found.found] == [None, "staging.pub"]
+    assert not list(found.warnings)
+
+
+def test_without_keys_all_is_shown_with_a_warning():
+    found = shown(attestation(LATER, STRANGER), attestation(SAID), keys=False)
+
+    assert states(found) == ["stands", "superseded"]
+    assert "whoever may push" in next(found.warnings)
+
+
+def test_what_is_no_statement_about_the_digest_is_named_with_the_reason():
+    broken = Signature(SignatureFormat.SIGSTORE_BUNDLE, OTHER, b"junk", {})
+    found = shown(attestation(replace(SAID, digest=OTHER), number=3), broken)
+
+    assert not found.found
+    assert f"of another digest: {OTHER}" in found.refused[0]
+    assert found.refused[1].startswith(f"{OTHER}: the bundle")
+
+
+@pytest.mark.parametrize(
+    ("days", "number", "warned"), [(1, 1, True), (2, 1, False), (5, 100, True), (6, 100, False)]
+)
+def test_a_max_age_that_leaves_no_time_for_a_renewal_is_warned_of(days, number, warned):
+    some = [attestation(replace(SAID, revision=i + 1), number=i) for i in range(number)]
+    found = shown(*some, max_age=timedelta(days=days))
+    assert any("less than twice" in one for one in found.warnings) == warned
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """What the finder finds."""
+    found: list[Signature] = []
+
+    async def find(*_: object) -> tuple[Signature, ...]:
+        if not found:
+            raise InvalidResponse("r.example.com doesn't give all attestations: too many")
+        return tuple(found)
+
+    async def digest(*_: object) -> str:
+        return DIGEST
+
+    monkeypatch.setattr(SignatureFinder, "find_attestations", find)
+    monkeypatch.setattr(RegistryClient, "digest", digest)
+    return found
+
+
+def invoke(*args: str):
+    command = ["attest", "show", "r.example.com/team/app:1", *args]
+    return CliRunner().invoke(cli, command, env={"COLUMNS": "200"})
+
+
+def test_the_command_prints_a_table_or_a_document(registry, tmp_path):
+    (tmp_path / "staging.pub").write_bytes(PUBLIC)
+    said = replace(SAID, withdrawn=True, reason="it burns")
+    registry.append(attestation(said))
+    key = ("--key", str(tmp_path / "staging.pub"))
+
+    text = invoke(*key)
+    assert text.exit_code == 0, text.output
+    for word in ("staging", "shop/till", "25h", "withdrawn", "staging.pub", "it burns"):
+        assert word in text.output
+
+    document = json.loads(invoke(*key, "-o", "json").output)
+    assert document["kind"] == "AttestationList"
+    (item,) = document["items"]
+    assert (item["state"], item["seconds"], item["reason"]) == ("withdrawn", 90_000, "it burns")
+
+
+def test_an_error_of_the_registry_and_keys_that_are_none_end_with_1(registry, tmp_path):
+    assert "too many" in invoke().output
+    assert invoke().exit_code == 1
+    (tmp_path / "junk").write_text("s3cret" * 100)
+    result = invoke("--key", str(tmp_path / "junk"))
+    assert result.exit_code == 1
+    assert "s3cret" not in result.output.replace(str(tmp_path), "")
+
+
+def test_the_group_has_its_help():
+    assert attest.attest.help
+    assert CliRunner().invoke(cli, ["attest", "show", "--help"]).exit_code == 0
