@@ -25,7 +25,7 @@ export COPYRATOR_DOWNLOAD ?= $(DOWNLOAD)
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-# Types, which take one core half a minute in a new clone, beside the rest.
+# Types, which take one core half a minute the first time, beside the rest.
 CHECKS := mypy & types=$$!; ruff check . && ruff format --check --quiet . && \
 	lint-imports --no-logo && python -m places; failed=$$?; wait $$types || failed=1; wait; exit $$failed
 
