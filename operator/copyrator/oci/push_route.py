@@ -1,6 +1,6 @@
 """What our client tells the child process that pushes, and what the child answers.
 
-Also the calls of the child, so that the operator itself never imports oras, which takes 10 MB.
+Also the calls of the child, so that the operator itself never imports oras: 14 MB, in 0.1 s.
 """
 
 from __future__ import annotations
