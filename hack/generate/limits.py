@@ -29,6 +29,7 @@ TOPICS = (
     "templates",
     "copies, sources, consent",
     "fairness between namespaces",
+    "other clusters",
     "Bundles",
     "registries",
     "signatures",

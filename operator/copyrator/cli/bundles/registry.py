@@ -20,6 +20,7 @@ from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.verify import read_entries
 from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signature import Asked
 from copyrator.cli.core.cluster import add_options
@@ -28,6 +29,7 @@ from copyrator.cli.core.output import printable
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
+from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import (
     SIGNATURE_ENTRIES,
@@ -38,6 +40,7 @@ from copyrator.settings.limits import (
 from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
+    DeployedEvidence,
     Entry,
     Judgement,
     NotationTrust,
@@ -391,6 +394,20 @@ class SignatureJudge:
         found = await SignatureFinder(self.client).find(self.repository, digest, self.credential)
         now = datetime.now(UTC)
         return await asyncio.to_thread(judge, found, self.asked.requirements, now)
+
+    async def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
+        """What trusted keys attest of a digest; its fault, where that can't be read."""
+        from copyrator.oci.signatures import SignatureFinder
+        from copyrator.signatures.attestation import judge
+
+        if attesters.fault:
+            return DeployedEvidence(fault=attesters.fault)
+        finder = SignatureFinder(self.client)
+        try:
+            found = await finder.find_attestations(self.repository, digest, self.credential)
+        except RegistryError as error:
+            return DeployedEvidence(fault=error.message)
+        return await asyncio.to_thread(judge, digest, found, attesters.environments)
 
     def verdict(self, digest: str, judged: Judgement) -> Verdict:
         """The same as a verdict of the operator's gate."""

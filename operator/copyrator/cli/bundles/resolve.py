@@ -1,32 +1,35 @@
 """`copyrator resolve`: the tag that a version selects in a registry, and why not the others.
 
-With `--bundle` its gates judge versions, too, by what the user may read; a gate for which something
-is missing isn't judged, and the answer says why.
+With `--bundle` its gates judge versions, too, by what the user may read, and by the attestations in
+the registry; a gate for which something is missing isn't judged, and the answer says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef
 from copyrator.api.bundle_status import BundleReason, BundleStatus
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.freeze import Freeze
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.times import format_time, parse_time
+from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, all_gates
+from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NO_SOURCES,
@@ -70,6 +73,7 @@ from copyrator.cli.core.output import (
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
 from copyrator.oci.errors import RegistryError, RepositoryNotFound, TagNotFound
+from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -91,6 +95,14 @@ class BundleGates:
     freezes: tuple[Freeze, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
     """Gates for which something can't be read, each with the reason."""
+    attesters: Attesters = NO_ATTESTERS
+    evidence: dict[str, DeployedEvidence] = field(default_factory=dict)
+    """What is attested of each digest that was asked about."""
+
+    async def read_evidence(self, judge: SignatureJudge, digest: str) -> None:
+        """Read what is attested of a digest, where the Bundle requires that."""
+        if self.attesters and digest not in self.evidence:
+            self.evidence[digest] = await judge.evidence(digest, self.attesters)
 
     @property
     def deployed(self) -> str | None:
@@ -128,6 +140,7 @@ class BundleGates:
             sources=self.sources,
             unready=self.unready,
             freezes=self.freezes,
+            evidence=self.evidence.get(candidate.digest),
         )
         readable = [one for one in asked if not one.unjudged and one.name not in missing]
         return gates.judge(readable, self.spec, candidate, facts, self.now)
@@ -181,9 +194,11 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     seen = ALL_SEEN
     if spec.promote_from:
         seen = await _seen_time(client, installation, unread)
-    if spec.promote_from.attestations:
-        command = hint("why", "bundle")
-        unread[promotion.NAME] = f"its attestations aren't read here: {command} has the verdict"
+    attesters = NO_ATTESTERS
+    try:
+        attesters = await attesters_of(client, spec)
+    except (errors.ApiError, SpecError) as error:
+        unread[promotion.NAME] = f"its keys for attestations can't be used: {error}"
     return BundleGates(
         spec=spec,
         status=entry.status,
@@ -192,7 +207,47 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         unready=relations.find_unready(cache, spec),
         freezes=frozen.freezes,
         unread=tuple(unread.items()),
+        attesters=attesters,
     )
+
+
+async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
+    """The keys of its environments. A key that spec.verify trusts, too, is a fault of them.
+
+    Raises:
+        ApiError: keys can't be read.
+        SpecError: two environments have the same key.
+    """
+    from copyrator.bundles.inputs.reader import attester_refs  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
+
+    named = spec.promote_from.attestations
+    if not named:
+        return NO_ATTESTERS
+    required = spec.verify.any_of if spec.verify is not None else ()
+    contents = await _files(client, spec, [*attester_refs(spec), *refs_of(required)])
+    found, _ = await asyncio.to_thread(
+        trust.read_requirement, trust.SPEC, spec.namespace, required, contents
+    )
+    asked = trust.combine_requirements([found] if required else [])
+    return await asyncio.to_thread(trust.read_attesters, spec.namespace, named, contents, asked)
+
+
+async def _files(
+    client: KubeClient, spec: BundleSpec, refs: Iterable[LocalObjectRef]
+) -> dict[LocalObjectRef, Mapping[str, bytes] | None]:
+    from copyrator.bundles.inputs.reader import files_of, verify_ref  # noqa: PLC0415 - not for --help
+
+    found: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
+    for ref in dict.fromkeys(refs):
+        there = verify_ref(spec.namespace, ref)
+        try:
+            body = await client.get(there.resource, there.namespace, there.name)
+        except errors.NotFound:
+            found[ref] = None
+        else:
+            found[ref] = files_of(ref, body)
+    return found
 
 
 async def _seen_time(
@@ -267,9 +322,10 @@ def resolve(
     - With --key or other options for signatures, as in `verify`, the highest tag that is signed is
     selected, of the 50 highest.
 
-    - With --bundle so are skip-digests, age and promotion of this Bundle, and the present verdicts
-    of its gates for the moment of a deploy are shown: dependsOn, freezes, windows. Its signatures
-    are judged by those options only, and its approval isn't.
+    - With --bundle so are skip-digests, age and promotion of this Bundle, with the attestations in
+    the registry, and the present verdicts of its gates for the moment of a deploy are shown:
+    dependsOn, freezes, windows. Its signatures are judged by those options only, and its approval
+    isn't.
 
     -o json has tag, digest and rejected: [{tag, reason}], of a tag that isn't a version also
     message.
@@ -443,6 +499,8 @@ async def _judged(
 ) -> ResolvedTag:
     """The tag if all gates pass; else its rejection, by the first gate that doesn't."""
     candidate = Candidate(tag, digest)
+    if bundle is not None:
+        await bundle.read_evidence(judge, digest)
     if bundle is not None and (objecting := hold_back(candidate, bundle.versions(candidate))):
         objection = objecting.objection
         message = objection.message

@@ -57,7 +57,7 @@ from copyrator.cli.view.bundle import (
     operation_counts,
 )
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
-from copyrator.cli.view.promotion import PromotionGraph, PromotionPath, Stage
+from copyrator.cli.view.promotion import Environment, PromotionGraph, PromotionPath, Stage
 from copyrator.cli.view.timeline import VersionChange, timeline
 from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
 from copyrator.kube.resources import Discovery
@@ -452,8 +452,19 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
     if not path.stages:
         return None
     boxes: dict[ObjectName, Box] = {}
+    environments: list[tuple[Box, ObjectName]] = []
     y = 0.0
     for stage in path.stages:
+        for one in stage.environments:
+            outside = Box(
+                (stage.indent + 1) * INDENT,
+                y,
+                _BOX,
+                list(_describe(one)),
+                tone=tone(one.state) if one.state else "",
+            )
+            environments.append((outside, stage.name))
+            y += outside.height + _GAP
         box = Box(
             stage.indent * INDENT,
             y,
@@ -468,9 +479,23 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
         y += box.height + _GAP
     arrows = [
         Arrow(start, end, is_angled=start.x != end.x)
-        for start, end in ((boxes[one], boxes[other]) for one, other in path.links)
+        for start, end in (
+            *((box, boxes[stage]) for box, stage in environments),
+            *((boxes[one], boxes[other]) for one, other in path.links),
+        )
     ]
-    return Drawing(name, "The promotion path", list(boxes.values()), arrows)
+    drawn = [*(box for box, _ in environments), *boxes.values()]
+    return Drawing(name, "The promotion path", drawn, arrows)
+
+
+def _describe(environment: Environment) -> Iterator[str]:
+    yield f"environment {environment.name}"
+    if environment.state is not None:
+        missing = environment.state is not rows.State.READY
+        yield f"{sign(environment.state)} evidence {'is missing' if missing else 'counts'}"
+    yield environment.asked
+    if environment.where:
+        yield environment.where
 
 
 def bundle_path(name: ObjectName) -> str:

@@ -2,7 +2,7 @@
 
 It has the Bundles that this one is promoted from, and those that are promoted from it, each with
 theirs; only those that the user may list. Where Bundles name each other in a circle, each of them
-is there once.
+is there once. Of other clusters it has the environments whose attestations a Bundle needs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from copyrator.api.bundle_spec import NO_PROMOTION, PromoteFrom
-from copyrator.api.bundle_status import BundleStatus, GateState, SoakStatus, parse_status
+from copyrator.api.bundle_spec import NO_PROMOTION, AttestationsFrom, PromoteFrom
+from copyrator.api.bundle_status import (
+    BundleStatus,
+    GateState,
+    GateStatus,
+    SoakStatus,
+    parse_status,
+)
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.promotion import read_promote_from
@@ -47,6 +53,25 @@ class Soak:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment of other clusters, whose evidence a Bundle needs."""
+
+    name: str
+    where: str
+    """The only cluster and release that count; empty: each."""
+    asked: str
+    """``soak 24h, at most 168h old``."""
+    state: rows.State | None
+    """Whether its evidence is missing for the version that waits; None: nothing was judged."""
+
+    @property
+    def text(self) -> str:
+        """All of it in a line."""
+        parts = (f"environment {self.name}", self.where, self.asked, self.state or "")
+        return ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """A Bundle of the path."""
 
@@ -63,6 +88,8 @@ class Stage:
     """Whether the path is around it."""
     more: Sequence[str] = ()
     """Visible sources that aren't drawn above it."""
+    environments: Sequence[Environment] = ()
+    """Those of its ``spec.promoteFrom.attestations``."""
 
 
 @dataclass(slots=True)
@@ -99,8 +126,12 @@ class PromotionGraph:
         self.sources: dict[ObjectName, list[ObjectName]] = {}
         """By Bundle, those of its ``spec.promoteFrom``; `targets` is the reverse."""
         self.targets: dict[ObjectName, list[ObjectName]] = {}
+        self._attested: set[ObjectName] = set()
         for name, body in bundles.items():
-            for key in promotes_from(body).bundles:
+            wanted = promotes_from(body)
+            if wanted.attestations:
+                self._attested.add(name)
+            for key in wanted.bundles:
                 source = ObjectName(key.namespace, key.name)
                 self.sources.setdefault(name, []).append(source)
                 self.targets.setdefault(source, []).append(name)
@@ -120,12 +151,14 @@ class PromotionGraph:
                 view.reason,
                 said(view.summary.deployed.version),
                 waiting_soak(view, self.sources_of(name)),
+                environments=environments_of(view) if name in self._attested else (),
             )
         return self._stages[name]
 
     def path(self, name: ObjectName) -> PromotionPath:
         """The path around a Bundle; without stages where it has neither sources nor targets."""
-        if name not in self.bodies or (name not in self.sources and name not in self.targets):
+        named = self.sources, self.targets, self._attested
+        if name not in self.bodies or not any(name in one for one in named):
             return PromotionPath()
         return _PathSearch(self, name).path()
 
@@ -181,6 +214,26 @@ class _PathSearch:
             more=[str(one) for one in sources if one in self._bodies and one not in drawn],
         )
         self._path.stages.append(stage)
+
+
+def environments_of(view: BundleView) -> list[Environment]:
+    """The environments of other clusters that a Bundle is promoted from."""
+    gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
+    return [_environment(one, gate) for one in promotes_from(view.body).attestations]
+
+
+def _environment(wanted: AttestationsFrom, gate: GateStatus | None) -> Environment:
+    state = None
+    if gate is not None and gate.state == GateState.PASSED:
+        state = rows.State.READY
+    elif gate is not None and f"environment {wanted.environment} " in (gate.message or ""):
+        state = rows.State.WAITING  # the verdict names those that object, see gates.evidence
+    release = f"release {said(wanted.release)}" if wanted.release else ""
+    cluster = f"cluster {said(wanted.cluster)}" if wanted.cluster else ""
+    where = ", ".join(filter(None, (release, cluster)))
+    soak = f"soak {format_duration(wanted.soak)}, " if wanted.soak else ""
+    asked = f"{soak}at most {format_duration(wanted.max_age)} old"
+    return Environment(wanted.environment, where, asked, state)
 
 
 def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from tests.unit.signatures.making import key, public_pem
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Waiting
 from copyrator.cli.bundles.resolve import BundleGates, _read
 from copyrator.cli.core.faults import Fault
@@ -17,6 +19,7 @@ from copyrator.cli.core.installation import Installation
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
 from copyrator.settings.config import Settings
+from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 OLD, NEW = "sha256:" + "0" * 64, "sha256:" + "1" * 64
@@ -120,16 +123,87 @@ def test_a_soak_is_not_judged_where_something_cannot_be_read(
     assert found.versions(CHOSEN) == (), "so that it turns nothing down"
 
 
-def test_attestations_are_not_read_and_turn_nothing_down() -> None:
-    keys = {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}
-    named = {"attestations": [{"environment": "staging", "cosign": keys}]}
-    found = gates(bundle(promoteFrom=named))
+PUBLIC = public_pem(key("P-256")).decode()
+KEYS = {"metadata": {"name": "staging-keys"}, "data": {"staging.pem": PUBLIC}}
 
+
+def attested_by(*environments: str, **spec: Any) -> dict[str, Any]:
+    """A Bundle that is promoted by attestations; all environments have the same keys."""
+    cosign = {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}
+    named = [{"environment": one, "cosign": cosign, "soak": "1h"} for one in environments]
+    return bundle(promoteFrom={"attestations": named}, **spec)
+
+
+def statement(seconds: int, *, withdrawn: bool = False) -> DeployedStatement:
+    return DeployedStatement(
+        environment="staging",
+        digest=NEW,
+        seconds=seconds,
+        since=NOW - timedelta(hours=3),
+        until=NOW,
+        issued_at=NOW,
+        withdrawn=withdrawn,
+        reason="a test failed" if withdrawn else "",
+        namespace="team",
+        release="shop",
+        revision=1,
+        cluster="uid",
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "state", "said"),
+    [
+        (DeployedEvidence(), "Waiting", "has no evidence from the environment staging that counts"),
+        (DeployedEvidence((statement(60),)), "Waiting", "release team/shop of cluster uid for 1m"),
+        (DeployedEvidence((statement(7200),)), "Passed", ""),
+        (
+            DeployedEvidence((statement(7200, withdrawn=True),)),
+            "Waiting",
+            "in the environment staging release team/shop of cluster uid withdrew it at",
+        ),
+        (DeployedEvidence(fault="r.example: 503"), "Waiting", "can't be promoted: r.example: 503"),
+    ],
+)
+def test_what_is_attested_is_judged(evidence: DeployedEvidence, state: str, said: str) -> None:
+    class Judge:
+        """Reads what a registry has."""
+
+        async def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
+            assert digest == NEW
+            assert [one.name for one in attesters.environments] == ["staging"]
+            return evidence
+
+    found = gates(attested_by("staging"), configmaps_staging_keys=KEYS)
+    asyncio.run(found.read_evidence(cast("Any", Judge()), NEW))
+    there, _, message = rows(found)["promotion"]
+    assert there == state
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("shop", "keys", "said"),
+    [
+        (attested_by("staging"), errors.Forbidden("get configmaps is forbidden"), "is forbidden"),
+        (attested_by("staging", "canary"), KEYS, "is also a key of"),
+    ],
+)
+def test_without_usable_keys_attestations_turn_nothing_down(
+    shop: dict[str, Any], keys: Any, said: str
+) -> None:
+    found = gates(shop, configmaps_staging_keys=keys)
     state, _, message = rows(found)["promotion"]
-
     assert state == "NotJudged"
-    assert message == "its attestations aren't read here: copyrator why bundle has the verdict"
+    assert message.startswith("its keys for attestations can't be used: ")
+    assert said in message
     assert found.versions(CHOSEN) == ()
+
+
+def test_missing_keys_and_keys_that_are_trusted_for_signatures_are_faults() -> None:
+    assert "doesn't exist" in gates(attested_by("staging")).attesters.fault
+    cosign = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}
+    found = gates(attested_by("staging", verify={"anyOf": [cosign]}), configmaps_staging_keys=KEYS)
+    assert "is trusted for signatures by spec.verify" in found.attesters.fault
 
 
 def test_the_moment_of_a_deploy_is_judged_as_of_now() -> None:

@@ -24,7 +24,7 @@ from copyrator.cli.ui.bundle_page import (
 )
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.promotion import PromotionPath, Soak, Stage
+from copyrator.cli.view.promotion import Environment, PromotionPath, Soak, Stage
 from copyrator.cli.view.rows import State
 from hostile.mangled import JSON
 
@@ -114,6 +114,31 @@ def test_a_paths_boxes_are_below_each_other_and_their_arrows_join_them() -> None
     static = draw_path(path, "path", static=True)
     assert static is not None
     assert not any(box.href for box in static.boxes)
+
+
+def test_environments_of_other_clusters_are_boxes_above_the_bundle() -> None:
+    name = ObjectName("apps", "shop")
+    environments = [
+        Environment("staging", "", "soak 24h, at most 168h old", State.READY),
+        Environment("load", "cluster uid", "at most 1h old", State.WAITING),
+        Environment("canary", "", "at most 1h old", None),
+    ]
+    stage = Stage(name, State.WAITING, "x", "1.0", is_subject=True, environments=environments)
+    found = draw_path(PromotionPath([stage]), "path")
+    assert found is not None
+    staging, load, canary, shop = found.boxes
+    assert list(staging.texts) == [
+        "environment staging",
+        "✓ evidence counts",
+        "soak 24h, at most 168h old",
+    ]
+    assert list(load.texts)[1:] == ["… evidence is missing", "at most 1h old", "cluster uid"]
+    assert list(canary.texts) == ["environment canary", "at most 1h old"]
+    assert (staging.tone, load.tone, canary.tone) == ("good", "waiting", "")
+    assert canary.y + canary.height < shop.y
+    assert [(one.start.texts[0], one.end) for one in found.arrows] == [
+        (f"environment {one.name}", shop) for one in environments
+    ]
 
 
 def member(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -154,3 +154,40 @@ def test_any_objects_have_a_path(status: Any, spec: Any, version: str) -> None:
     forged["deployed"] = {"digest": DIGEST, "version": version}
     path("b", a | {"status": forged}, b)
     path("b", a | {"status": {"soak": status, "deployed": status}}, b)
+
+
+ATTESTED = {
+    "environment": "staging",
+    "soak": "24h",
+    "cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("gate", "state"),
+    [
+        (None, None),
+        ({"state": "Passed"}, "Ready"),
+        (
+            {
+                "state": "Waiting",
+                "message": "1.1 has no evidence from the environment staging that counts",
+            },
+            "Waiting",
+        ),
+        ({"state": "Waiting", "message": "1.1 can't be promoted: 503; it is tried again"}, None),
+        ({"state": "Waiting", "message": "in the environment staging-eu release x"}, None),
+    ],
+)
+def test_environments_of_other_clusters_are_on_the_path(gate: Any, state: str | None) -> None:
+    shop = bundle("shop", gates=[{"name": "promotion", **gate}] if gate else [])
+    shop["spec"]["promoteFrom"] = {"attestations": [{**ATTESTED, "release": "apps/shop"}]}
+    (stage,) = path("shop", shop).stages
+    (found,) = stage.environments
+    assert found.state == state
+    assert found.text == ", ".join(
+        filter(
+            None,
+            ("environment staging", "release apps/shop", "soak 24h, at most 168h old", state),
+        )
+    )
