@@ -5,8 +5,14 @@ Also the calls of the child, so that the operator itself never imports oras: 14 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.json_text import read_json
+
+INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +85,60 @@ def delete(route: Route, path: str, digest: str) -> Answer:
     from copyrator.oci import oras_child  # noqa: PLC0415 - only there
 
     return oras_child.delete(route, path, digest)
+
+
+def encode(value: dict[str, Any]) -> bytes:
+    """JSON without blanks."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class EditedIndex:
+    """An index of referrers after an edit."""
+
+    content: bytes | None = None
+    """None: there is nothing to change."""
+    fault: str = ""
+    """Why it can't be edited, as the end of a sentence."""
+
+
+def edit_index(
+    body: bytes | None, added: dict[str, Any] | None, removed: str | None, most: int
+) -> EditedIndex:
+    """In the child: add an entry to an index and remove one; all else stays as it is.
+
+    Args:
+        body: the index as a registry has it; None: there is none yet.
+        added: a descriptor.
+        removed: the digest of an entry.
+        most: bytes of the result.
+    """
+    index = _read_index(body)
+    if index is None:
+        return EditedIndex(fault="isn't an index of referrers: delete the tag")
+    entries: list[dict[str, Any]] = index["manifests"]
+    kept = [one for one in entries if removed is None or one.get("digest") != removed]
+    if added is not None and all(one.get("digest") != added["digest"] for one in kept):
+        kept.append(added)
+    if kept == entries:
+        return EditedIndex()
+    content = encode(index | {"mediaType": INDEX_TYPE, "manifests": kept})
+    if len(content) > most:
+        return EditedIndex(fault=f"has more than {most} bytes: delete referrers")
+    return EditedIndex(content)
+
+
+def _read_index(body: bytes | None) -> dict[str, Any] | None:
+    """The whole index, so that nothing of others is lost; None: it isn't one."""
+    if body is None:
+        return {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": []}
+    try:
+        index = read_json(body)
+    except ValueError:
+        return None
+    if not isinstance(index, dict) or "manifests" not in index:
+        return None
+    entries = index["manifests"] or []
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        return None
+    return index | {"manifests": entries}

@@ -11,14 +11,12 @@ Schema"); cosign 3.1 (pkg/oci/remote/write.go) for the manifest.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from multidict import CIMultiDict
 
-from copyrator.api.json_text import read_json
 from copyrator.api.times import format_time
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient, digest_of
@@ -31,7 +29,18 @@ from copyrator.oci.errors import (
     TLSFailed,
 )
 from copyrator.oci.exchange import Request, Response, error_text
-from copyrator.oci.push_route import Answer, PushFault, Route, Upload, delete, upload
+from copyrator.oci.push_route import (
+    INDEX_TYPE,
+    Answer,
+    EditedIndex,
+    PushFault,
+    Route,
+    Upload,
+    delete,
+    edit_index,
+    encode,
+    upload,
+)
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
@@ -64,7 +73,6 @@ _INDEX_TRIES: Final = 5
 _INDEX_PAUSE: Final = 1.0
 """Seconds after which it is read again: a client that has read it before may overwrite it."""
 _IMAGE: Final = "application/vnd.oci.image.manifest.v1+json"
-_INDEX: Final = "application/vnd.oci.image.index.v1+json"
 _EMPTY: Final = "application/vnd.oci.empty.v1+json"
 _EMPTY_CONFIG: Final = b"{}"
 _PREDICATE: Final = "dev.sigstore.bundle.predicateType"
@@ -212,7 +220,7 @@ class _Push:
         self._pause = pause
 
     async def run(self, manifest: dict[str, Any], bundle: bytes, replaces: str | None) -> Pushed:
-        content = _encode(manifest)
+        content = encode(manifest)
         pushed = digest_of(content)
         answer = await self._upload(
             Upload(self._repository.path, (_EMPTY_CONFIG, bundle), pushed, _IMAGE, content),
@@ -321,43 +329,44 @@ class _Push:
         tag = self._digest.replace(":", "-")
         where = f"the index of the tag {tag}"
         for number in range(_INDEX_TRIES + 1):
-            index = await self._read_index(tag)
-            entries = index["manifests"]
-            kept = [one for one in entries if removed is None or one.get("digest") != removed]
-            if added is not None and all(one.get("digest") != added["digest"] for one in kept):
-                kept.append(added)
-            if len(kept) == len(entries) and kept == entries:
+            edited = await self._edited(await self._read_index(tag), added, removed)
+            if edited.fault:
+                raise self._index_error(edited.fault)
+            if edited.content is None:
                 return
             if number == _INDEX_TRIES:
                 break
-            content = _encode(index | {"mediaType": _INDEX, "manifests": kept})
-            if len(content) > REFERRERS_WRITTEN_BYTES:
-                raise self._index_error(f"has more than {REFERRERS_WRITTEN_BYTES} bytes")
             await self._upload(
-                Upload(self._repository.path, (), tag, _INDEX, content),
+                Upload(self._repository.path, (), tag, INDEX_TYPE, edited.content),
                 where,
                 "let tags of the form sha256-* be overwritten there",
             )
             await asyncio.sleep(self._pause)
         raise self._index_error("is changed by other clients all the time: it is tried again later")
 
-    async def _read_index(self, tag: str) -> dict[str, Any]:
-        """The index of a tag; an empty one only where the registry says that there is none."""
+    async def _edited(
+        self, body: bytes | None, added: dict[str, Any] | None, removed: str | None
+    ) -> EditedIndex:
+        try:
+            return await self._isolated.call(
+                edit_index, self._group, body, added, removed, REFERRERS_WRITTEN_BYTES
+            )
+        except IsolatedError as error:
+            return EditedIndex(fault=f"can't be extended: {error}")
+
+    async def _read_index(self, tag: str) -> bytes | None:
+        """The index of a tag; None only where the registry says that there is none."""
         try:
             digest = await self._client.digest(self._repository, tag, self._credential)
             if digest == self._digest:
-                return _empty_index()  # GitLab's registry resolves the tag as the digest
-            body = await self._client.manifest_bytes(
+                return None  # GitLab's registry resolves the tag as the digest
+            return await self._client.manifest_bytes(
                 self._repository, digest, self._credential, REFERRERS_WRITTEN_BYTES
             )
         except TagNotFound:
-            return _empty_index()
+            return None
         except InvalidResponse as error:
             raise self._index_error(f"can't be read: {error.message}") from None
-        index = _parse_index(body)
-        if index is None:
-            raise self._index_error("isn't an index of referrers: delete the tag")
-        return index
 
     def _index_error(self, fault: str) -> PushRefused:
         tag = self._digest.replace(":", "-")
@@ -405,30 +414,6 @@ def _listed(manifest: dict[str, Any], content: bytes) -> dict[str, Any]:
 
 def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
-
-
-def _encode(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _empty_index() -> dict[str, Any]:
-    return {"schemaVersion": 2, "mediaType": _INDEX, "manifests": []}
-
-
-def _parse_index(body: bytes) -> dict[str, Any] | None:
-    """The whole index, so that nothing of others is lost; None: it isn't one."""
-    if body.count(b"{") > REFERRERS_WRITTEN_BYTES // 40:
-        return None
-    try:
-        index = read_json(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(index, dict) or "manifests" not in index:
-        return None
-    entries = index["manifests"] or []
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        return None
-    return index | {"manifests": entries}
 
 
 def _fault_error(host: str, fault: PushFault) -> RegistryError:
