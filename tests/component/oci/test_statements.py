@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -470,6 +471,32 @@ async def test_a_registry_on_a_refused_address_is_not_pushed_to(signed: PushedRe
         await pusher.close()
         await client.close()
     assert signed.asked == []
+
+
+async def test_the_child_connects_to_the_address_that_was_checked(
+    signed: PushedRegistry,
+    client: RegistryClient,
+    pusher: StatementPusher,
+    sign: Sign,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And asks no name server again, which could name another address then."""
+    port = int(signed.host.rpartition(":")[2])
+
+    async def resolve(host: str, *_: object, **__: object) -> list[dict[str, object]]:
+        assert host == "registry.test.invalid"
+        known = {"hostname": host, "host": "127.0.0.1", "port": port}
+        return [known | {"family": socket.AF_INET, "proto": 0, "flags": 0}]
+
+    monkeypatch.setattr(client._transport._resolver, "resolve", resolve)
+    where = Repository(f"registry.test.invalid:{port}", NAME, plain_http=True)
+
+    bundle = await sign(signed.digest)
+    pushed = await pusher.push(
+        PushTarget(where, None), signed.digest, bundle, "team", replaces=None
+    )
+
+    assert await found(signed) == [(pushed.manifest, bundle)]
 
 
 async def test_a_digest_that_is_not_there_and_a_statement_of_another_are_refused(
