@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,11 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from copyrator.cli import cli
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
@@ -73,8 +76,19 @@ def statement(digest: str, release: str, *, minutes: int = 0) -> DeployedStateme
     )
 
 
+def shown(target: PushTarget, key: Path) -> list[tuple[str, str, str]]:
+    """Release, state and key of each statement, as `attest show` prints them."""
+    words = ["attest", "show", f"{target.repository}:1.0.0", "--insecure", "-o", "json"]
+    result = CliRunner().invoke(cli, [*words, "--key", str(key)])
+    assert result.exit_code == 0, result.output
+    return [
+        (one["release"]["name"], one["state"], Path(one["key"]).name)
+        for one in json.loads(result.output)["items"]
+    ]
+
+
 async def test_statements_are_pushed_found_and_replaced(
-    target: PushTarget, digest: str, client: RegistryClient
+    target: PushTarget, digest: str, client: RegistryClient, tmp_path: Path
 ) -> None:
     pusher = StatementPusher(client)
     key = PrivateKeyFile("key.pem", PRIVATE, b"pa55")
@@ -99,5 +113,10 @@ async def test_statements_are_pushed_found_and_replaced(
 
         await attest("shop", minutes=1, replaces=first)
         assert await found() == [("shop", NOW + timedelta(minutes=1)), ("till", NOW)]
+        (tmp_path / "staging.pub").write_bytes(PUBLIC)
+        assert await asyncio.to_thread(shown, target, tmp_path / "staging.pub") == [
+            ("shop", "stands", "staging.pub"),
+            ("till", "stands", "staging.pub"),
+        ]
     finally:
         await pusher.close()
