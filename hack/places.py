@@ -61,6 +61,7 @@ EVENT_SOURCES = (
     "freezes",
     "watches",  # objects that Bundles name
     "store",  # the signature policy
+    "attester",  # statements that were pushed
     "monitor",  # objects of releases
 )
 """The modules of `bundles` that may report events to the owner of the queue, by their last name."""

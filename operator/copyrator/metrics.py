@@ -208,6 +208,18 @@ class Metrics:
             "Digests whose signatures were checked; Trusted or NotTrusted.",
             "result",
         )
+        self.attestations = self._counter(
+            "attestations",
+            "Statements of Bundles with spec.attest that were pushed to a registry: Attested (also "
+            "renewed), Withdrawn, or the reason of the failure.",
+            "result",
+        )
+        self.bundles_unattested = self._gauge(
+            "bundles_unattested",
+            "Bundles whose statement isn't in the registry, as it can't be signed or pushed, by "
+            "the reason of their condition Attested.",
+            "reason",
+        )
         self.freezes = self._gauge(
             "freezes",
             "Freezes in force, by scope (all, or namespace) and reason: Frozen, or "

@@ -65,7 +65,8 @@ def bad(good: Story) -> Story:
     }
     assert len(waited) == len(WAITED), "a plan and a version waited when it was recorded"
     added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
-    added[tuple(sorted({"__name__": "copyrator_copies_contested", **SCRAPED}.items()))] = 1.0
+    for name in ("copyrator_copies_contested", "copyrator_bundles_unattested"):
+        added[tuple(sorted({"__name__": name, **SCRAPED}.items()))] = 1.0
     return [good[-1], {**page, **added}]
 
 

@@ -82,6 +82,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "plans": {
         "bundles.requireApproval": {"prod-*": "Always", "*": "OnRisk"},
+        "attest.environments": {"staging": ["staging", "team-*"]},
         "bundles.allowedPodMetadata": ["team", "a.example/b=c"],
         "bundles.maxPlanJobs": 2,
     },

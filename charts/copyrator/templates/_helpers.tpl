@@ -66,6 +66,16 @@
 {{- join "," $floors -}}
 {{- end -}}
 
+{{- define "copyrator.attestEnvironments" -}}
+{{- $allowed := list -}}
+{{- range $name, $globs := . -}}
+{{- range $globs -}}
+{{- $allowed = append $allowed (printf "%s=%s" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $allowed -}}
+{{- end -}}
+
 {{- define "copyrator.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "copyrator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}

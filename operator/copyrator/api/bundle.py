@@ -40,7 +40,7 @@ from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.promotion import read_bundles, read_promote_from
+from copyrator.api.promotion import read_attest, read_bundles, read_promote_from
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version
@@ -406,6 +406,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         promote_from=read_promote_from(spec.sub("promoteFrom"), own)
         if spec.has("promoteFrom")
         else NO_PROMOTION,
+        attest=read_attest(spec.sub("attest")) if spec.has("attest") else None,
         skip_digests=read_skip_digests(metadata),
         depends_on=read_bundles(spec, "dependsOn", own, most=MAX_DEPENDENCIES)
         if spec.has("dependsOn")

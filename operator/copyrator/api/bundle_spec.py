@@ -23,6 +23,8 @@ MIN_APPROVAL_EXPIRES: Final = 60.0
 MAX_DEPENDENCIES: Final = 20
 DEFAULT_SOAK: Final = 24 * 3600.0
 DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
+DEFAULT_RENEWAL: Final = 24 * 3600.0
+MIN_RENEWAL: Final = 60.0
 
 
 class ValuesKind(StrEnum):
@@ -146,6 +148,32 @@ class PromoteFrom:
 
 NO_PROMOTION: Final = PromoteFrom()
 """Shared by all Bundles without ``spec.promoteFrom``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttestKey:
+    """The Secret with the private key of attestations, in the Bundle's namespace."""
+
+    secret: str
+    key: str
+    password_key: str | None = None
+    """The key with the password of an encrypted private key; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attest:
+    """What the operator attests in the registry of the digest that is deployed here."""
+
+    environment: str
+    """What others name; a DNS label."""
+    key_from: AttestKey | None = None
+    """None: the key in the operator's namespace."""
+    after: float = 0.0
+    """Seconds for which a digest must have stood."""
+    auth: str | None = None
+    """Secret with the credential that may push; None: that of ``BundleSpec.auth``."""
+    renew: float = DEFAULT_RENEWAL
+    """Seconds after which a newer statement is made, while the digest stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +303,8 @@ class BundleSpec:
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
     promote_from: PromoteFrom = NO_PROMOTION
     """Where a digest must have been deployed before it is deployed."""
+    attest: Attest | None = None
+    """Evidence for other clusters; None: nothing is attested."""
     skip_digests: tuple[str, ...] = ()
     """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()

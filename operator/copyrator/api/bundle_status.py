@@ -30,6 +30,8 @@ MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status lists."""
 MAX_SOAKS: Final = 10
 """Versions whose soak a status lists."""
+MAX_ATTESTED: Final = 10
+"""Digests of which a status lists what was attested."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -112,6 +114,18 @@ class BundleReason(StrEnum):
     """Its chart lacks dependencies that werf would download at each run."""
     RENDERED_DIFFERENTLY = "RenderedDifferently"
     """What is deployed renders differently now, so a correction would not only put back."""
+    ATTESTED = "Attested"
+    ATTESTING = "Attesting"
+    """A statement is being signed and pushed."""
+    SOAKING = "Soaking"
+    """What is deployed hasn't stood for spec.attest.after, or isn't Healthy."""
+    ATTESTATION_WITHDRAWN = "AttestationWithdrawn"
+    ATTEST_KEY_INVALID = "AttestKeyInvalid"
+    """The private key of spec.attest is missing, can't be used, or is trusted for signatures."""
+    ENVIRONMENT_NOT_ALLOWED = "EnvironmentNotAllowed"
+    """By the operator's settings the namespace may not attest under this name."""
+    PUSH_REFUSED = "PushRefused"
+    """The registry doesn't take an attestation."""
     NOT_KNOWN_HARMLESS = "NotKnownHarmless"
     """Settings of a gated Bundle that its Jobs don't get."""
     QUARANTINED = "Quarantined"
@@ -348,6 +362,68 @@ class SoakStatus(Record):
     """What ended the newest stretch, as a sentence."""
 
 
+class AttestState(StrEnum):
+    """What was last said about a digest in the registry, or is about to be."""
+
+    ATTESTING = "Attesting"
+    """The statement is recorded, and may be in the registry."""
+    RENEWING = "Renewing"
+    """The same, while an older one is in the registry."""
+    ATTESTED = "Attested"
+    WITHDRAWING = "Withdrawing"
+    """The same of its withdrawal."""
+    WITHDRAWN = "Withdrawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttestStatus(Record):
+    """The newest statement about a digest.
+
+    It is written before it is pushed, so that another process pushes the same.
+    """
+
+    digest: str | None = None
+    version: str | None = None
+    environment: str | None = None
+    reference: str | None = None
+    """``host[:port]/path`` of the repository that it is pushed to."""
+    state: str | None = None
+    """A value of AttestState."""
+    issued_at: str | None = None
+    """Later than that of every older statement about this digest; like ``since`` and ``until``, a
+    date in the statement.
+    """
+    since: str | None = None
+    """When the newest stretch began."""
+    until: str | None = None
+    seconds: int | None = None
+    """How long it stood, as far as an operator saw it: the longest stretch."""
+    revision: int | None = None
+    """Of the release."""
+    reason: str | None = None
+    """Why it is withdrawn."""
+    requested_for: str | None = None
+    """Of a withdrawal that a user requested: when the stretch began that isn't attested again."""
+    manifest: str | None = None
+    """The digest of the manifest that was pushed last, which the next push replaces."""
+    left: int | None = None
+    """How many older statements the registry didn't delete."""
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether it says that the digest stands there."""
+        return self.state in (AttestState.ATTESTING, AttestState.RENEWING, AttestState.ATTESTED)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it isn't known to be in the registry."""
+        return self.state in (
+            AttestState.ATTESTING,
+            AttestState.RENEWING,
+            AttestState.WITHDRAWING,
+        )
+
+
 class Trust(StrEnum):
     """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
 
@@ -457,7 +533,10 @@ class BundleStatus(Record):
     candidates: tuple[CandidateStatus, ...] = ()
     """Only where spec.minAge is set; oldest first."""
     soak: tuple[SoakStatus, ...] = ()
-    """Only where another Bundle may be promoted from this one; oldest first."""
+    """Only where another Bundle may be promoted from this one, or with spec.attest; oldest
+    first."""
+    attest: tuple[AttestStatus, ...] = ()
+    """Only with spec.attest; oldest first."""
     verification: Verification = Verification()
     """Only where the spec or the operator's signature policy requires signatures."""
     plan: PlanStatus = _NO_PLAN
@@ -486,6 +565,8 @@ class BundleStatus(Record):
     """The last value of the forceAt annotation that was handled."""
     last_handled_plan: str | None = None
     """The last value of the plan-at annotation that was handled, with plan-version or without."""
+    last_handled_withdrawal: str | None = None
+    """The last value of the withdraw annotation whose withdrawals are recorded in ``attest``."""
     last_failed_request: str | None = None
     """A value of the requestedAt annotation that can't be handled yet; the conditions have the
     cause. Absent once it is handled.
@@ -559,6 +640,14 @@ def parse_status(body: Any) -> BundleStatus:
     return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None, dict(_WORDS))
 
 
-_ENUMS: Final = (BundleReason, ConditionStatus, ConditionType, GateState, Outcome, PlanOutcome)
+_ENUMS: Final = (
+    AttestState,
+    BundleReason,
+    ConditionStatus,
+    ConditionType,
+    GateState,
+    Outcome,
+    PlanOutcome,
+)
 _WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
 """The texts that most statuses have, shared by all of them."""

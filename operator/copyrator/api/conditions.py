@@ -35,6 +35,8 @@ class ConditionType(StrEnum):
     """Whether objects aren't as they were deployed; only where ``spec.drift`` is set."""
     HEALTHY = "Healthy"
     """Whether objects are as their controllers want them; only where they are watched."""
+    ATTESTED = "Attested"
+    """Whether the registry has the statement about what is deployed; only with ``spec.attest``."""
     SETTINGS_WITHHELD = "SettingsWithheld"
     """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
@@ -132,7 +134,7 @@ def build_conditions(
     ]
     states += (
         (kind, one.status, str(one.reason), one.message)
-        for kind, one in (further or {}).items()
+        for kind, one in sorted((further or {}).items(), key=lambda item: _ORDER[item[0]])
         if one is not None
     )
     return [

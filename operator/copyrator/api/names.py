@@ -120,6 +120,11 @@ ANN_APPROVED_BY: Final = "operator.werf.dev/approved-by"
 DECISION_ANNOTATIONS: Final = (ANN_APPROVED_PLAN, ANN_REJECTED_PLAN, ANN_APPROVED_BY)
 ANN_HOLD: Final = "operator.werf.dev/hold"
 """On a Bundle, any value: the reason why what is deployed isn't promoted; its soak ends."""
+ANN_WITHDRAW: Final = "operator.werf.dev/withdraw"
+"""On a Bundle with ``spec.attest``, ``[TIME] [DIGEST] REASON``, any new value: withdraw what it has
+attested of this digest, by default of what is deployed; the time only makes the value a new one.
+The digest is attested again once it has stood anew. Echo: ``status.lastHandledWithdrawal``.
+"""
 ANN_PROMOTE_TO: Final = "operator.werf.dev/promote-to"
 """On a Bundle: comma-separated globs of namespaces whose Bundles may be promoted from it."""
 ANN_ACCEPT_FROM: Final = "operator.werf.dev/accept-from"
@@ -152,6 +157,13 @@ frozen before its pod had started.
 """
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""
+
+ATTEST_SECRET: Final = "copyrator-attest-key"  # noqa: S105 - a name
+"""The Secret in the operator's namespace with its key for attestations, ``key.pem``, and the
+password of an encrypted one, ``password``.
+"""
+ATTEST_KEY: Final = "key.pem"
+ATTEST_PASSWORD: Final = "password"  # noqa: S105 - a name
 
 FINALIZER_BUNDLE: Final = "operator.werf.dev/uninstall"
 FINALIZER_KOPF: Final = "kopf.zalando.org/KopfFinalizerMarker"

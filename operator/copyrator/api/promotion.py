@@ -1,4 +1,4 @@
-"""``spec.promoteFrom``, its Bundles' annotations, and lists of Bundles in specs."""
+"""``spec.promoteFrom``, ``spec.attest``, their annotations, and lists of Bundles in specs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import Final
 from copyrator.api import names, syntax
 from copyrator.api.bundle_spec import (
     DEFAULT_EVIDENCE_AGE,
+    DEFAULT_RENEWAL,
     DEFAULT_SOAK,
+    MIN_RENEWAL,
+    Attest,
     AttestationsFrom,
+    AttestKey,
     PromoteFrom,
 )
 from copyrator.api.fields import Fields
@@ -113,6 +117,51 @@ def _release(value: str) -> str | None:
     if syntax.namespace(namespace) is None and syntax.object_name(name) is None:
         return None
     return f"{syntax.shown(value)} isn't a release; write it as namespace/name"
+
+
+def read_attest(fields: Fields) -> Attest:
+    """``spec.attest``.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    return Attest(
+        environment=fields.required_text("environment", _environment),
+        key_from=_read_key_from(fields),
+        after=fields.duration("after", 0.0),
+        auth=fields.text("auth", syntax.object_name),
+        renew=fields.duration("renew", DEFAULT_RENEWAL, least=MIN_RENEWAL),
+    )
+
+
+def _read_key_from(fields: Fields) -> AttestKey | None:
+    key = fields.sub("keyFrom")
+    secret = key.text("secretName", syntax.object_name)
+    name = key.text("key", syntax.data_key)
+    password = key.text("passwordKey", syntax.data_key)
+    if key.flag("operator"):
+        if secret or name or password:
+            key.fail("operator", "must be alone: it is the operator's key, or that of a Secret")
+        return None
+    if secret is None or name is None:
+        missing = "key" if secret else "secretName"
+        key.fail(missing, "is required: name the Secret and its key with the private key")
+    return AttestKey(secret, name, password)
+
+
+_WITHDRAWAL: Final = re.compile(
+    r"(?:(?P<time>\d{4}-\d\d-\d\dT\S{1,30})\s+)?(?:(?P<digest>sha256:[0-9a-f]{64})(?:\s+|$))?"
+)
+
+
+def read_withdrawal(annotations: Mapping[str, str]) -> tuple[str, str | None, str] | None:
+    """The annotation withdraw: its value, the digest (None: what is deployed), and the reason."""
+    asked = annotations.get(names.ANN_WITHDRAW)
+    if asked is None:
+        return None
+    found = _WITHDRAWAL.match(asked)
+    assert found is not None  # both parts are optional
+    return asked, found["digest"], shown_hold(asked[found.end() :])
 
 
 def allows_promotion(annotations: Mapping[str, str], own: str, namespace: str) -> bool:

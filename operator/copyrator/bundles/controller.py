@@ -32,6 +32,7 @@ from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.catalog import all_gates
+from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
@@ -51,10 +52,12 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
+from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polling import VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
+from copyrator.oci.statements import StatementPusher
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 
@@ -75,18 +78,19 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted, health = (Counter[str]() for _ in range(4))
+    reasons, pending, drifted, health, unattested = (Counter[str]() for _ in range(5))
     quarantined, untrusted, unpolled, oldest, now = 0, 0, 0, 0.0, context.monotonic()
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
         reasons[reason if reason in _REASONS else "Unknown"] += 1
-        pending[_true_reason(status, ConditionType.UPDATE_PENDING)] += 1
-        drifted[_true_reason(status, ConditionType.DRIFTED)] += 1
+        pending[_reason(status, ConditionType.UPDATE_PENDING)] += 1
+        drifted[_reason(status, ConditionType.DRIFTED)] += 1
         health[entry.health] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
+        unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
         untrusted += status.verification.verdict == Trust.NOT_TRUSTED
         memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
@@ -107,6 +111,8 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     for one in ConditionStatus:
         context.metrics.bundles_health.labels(one).set(health[one])
+    for fault in PUSH_FAULTS:
+        context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.bundles_untrusted.set(untrusted)
     context.metrics.oldest_poll_seconds.set(oldest)
     _publish_waits(context)
@@ -114,10 +120,12 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         context.metrics.bundle_references.labels(scope).set(count)
 
 
-def _true_reason(status: BundleStatus, kind: ConditionType) -> str:
-    """The reason of a condition that is True; empty for any other."""
+def _reason(
+    status: BundleStatus, kind: ConditionType, wanted: ConditionStatus = ConditionStatus.TRUE
+) -> str:
+    """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
-    return str(found.get("reason")) if found.get("status") == ConditionStatus.TRUE else ""
+    return str(found.get("reason")) if found.get("status") == wanted else ""
 
 
 def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
@@ -238,6 +246,7 @@ class BundleController:
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
+        self._attester = Attester(context, references, trust, StatementPusher(oci))
         self._health = HealthMonitor(context)
         writer = StatusWriter(context, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer)
@@ -285,6 +294,7 @@ class BundleController:
             permissions=permissions,
             plan_queue=plan_queue,
             plans=plans,
+            attester=self._attester,
             accounts=accounts,
             resolver=resolver,
             deployer=Deployer(
@@ -316,6 +326,7 @@ class BundleController:
         await self._trust.stop()
         self._health.stop()
         self._references.close()
+        await self._attester.close()
         await self._polls.close()
         await self._plan_jobs.close()
         await self._redaction.close()

@@ -19,6 +19,9 @@ from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.bundles.version.rhythm import Rhythm
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from copyrator.bundles.gates.evidence import AttestFault, PushResult
     from copyrator.bundles.health.monitor import Release
     from copyrator.bundles.inputs.reader import Known
     from copyrator.bundles.inputs.watches import Ref
@@ -143,6 +146,21 @@ class HealthMemory:
 
 
 @dataclass(slots=True)
+class AttestMemory:
+    """The pushes of its statements to the registry."""
+
+    task: asyncio.Task[None] | None = None
+    pushed: PushResult | None = None
+    """The last statement that was pushed."""
+    fault: AttestFault | None = None
+    """Why the last push failed; None: it didn't."""
+    failures: int = 0
+    """Number of consecutive pushes that failed."""
+    retry_at: datetime | None = None
+    """After a failure: when it is tried again. None: at once."""
+
+
+@dataclass(slots=True)
 class InputsMemory:
     """What was read of the objects that the spec names."""
 
@@ -150,6 +168,8 @@ class InputsMemory:
     access: Known | None = None
     signers: Known | None = None
     attesters: Known | None = None
+    attest_key: Known | None = None
+    """Of ``spec.attest``: only which versions of the Secrets were read."""
     refs: frozenset[Ref] = frozenset()
     """The objects that are watched."""
 
@@ -175,6 +195,7 @@ class BundleMemory:
     check: CheckMemory = field(default_factory=CheckMemory)
     inputs: InputsMemory = field(default_factory=InputsMemory)
     account: AccountMemory = field(default_factory=AccountMemory)
+    attest: AttestMemory = field(default_factory=AttestMemory)
     health: HealthMemory | None = None
     """None where no health is asked for."""
     consent: tuple[str | None, ...] = ()

@@ -45,6 +45,7 @@ from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
+from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -113,6 +114,7 @@ class BundleReconciler:
     permissions: PermissionRecorder
     plan_queue: PlanQueue
     plans: PlanMachine
+    attester: Attester
     accounts: ServiceAccountChecker
     resolver: VersionResolver
     deployer: Deployer
@@ -176,6 +178,8 @@ class BundleReconciler:
         memory = self.context.memories[entry.key]
         changes, memory.changes = memory.changes, frozenset()
         inputs, memory.poll.inputs = memory.poll.inputs, None
+        if changes & {Change.REFERENCE, Change.EDITED}:
+            memory.attest.retry_at = None
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -206,6 +210,8 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
+        if spec.attest is not None:
+            entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.context.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))

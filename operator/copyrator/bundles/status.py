@@ -1,7 +1,7 @@
 """Writes the status and the finalizer of a Bundle, and emits Events about what has changed.
 
 A status is written once for each change, and not without one. ``status.soak`` of the Bundles that
-others may be promoted from is written with it.
+others may be promoted from, and ``status.attest``, are written with it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
@@ -62,7 +63,7 @@ SOAK_BROKEN: Final = "SoakBroken"
 
 
 def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-    """The status that is written next, with ``status.soak`` brought up to date."""
+    """The status that is written next, with ``soak`` and ``attest`` brought up to date."""
     if not relations.is_kept(context.bundles, entry):
         return status
     around = Surroundings(
@@ -72,7 +73,8 @@ def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> B
         seen=context.seen(),
     )
     soak = update_records(entry.status.soak, status, around, context.clock())
-    return status if soak == status.soak else replace(status, soak=soak)
+    status = status if soak == status.soak else replace(status, soak=soak)
+    return update_attested(context, entry, status) if entry.attests else status
 
 
 def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
@@ -346,7 +348,7 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=self._further(status, spec, found, gated=gated)
+            further=self._further(entry, status, found, gated=gated)
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
@@ -395,17 +397,20 @@ class StatusWriter:
 
     def _further(
         self,
+        entry: BundleEntry,
         status: BundleStatus,
-        spec: BundleSpec | InvalidSpec,
         ready: ReadyCondition,
         *,
         gated: bool,
     ) -> dict[ConditionType, FurtherCondition | None]:
         """The further conditions but Healthy; None for those that the Bundle doesn't have."""
+        spec = entry.spec
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
+        if entry.attests:
+            found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             withheld = withheld_condition(self._context.effective(spec))
@@ -429,10 +434,14 @@ class StatusWriter:
         body = _guard_metadata(entry, {}) | {"status": patch}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
         record_breaks(self._context, entry, status.soak)
+        if entry.attests:
+            record_attested(self._context, entry, written)
         return written
 
     async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
-        """Write ``status.soak`` where it changed by something outside the status, such as a hold.
+        """Write ``soak`` and ``attest`` where they changed by something outside the status.
+
+        Such as a hold, the time, or a statement that was pushed.
 
         Raises:
             StaleError: as ``write``.
@@ -440,10 +449,10 @@ class StatusWriter:
         memory = self._context.memories[entry.key]
         if not relations.is_kept(self._context.bundles, entry):
             return entry
-        if memory.soak == entry.resource_version:
+        if memory.soak == entry.resource_version and not entry.attests:
             return entry
         status = update_soak(self._context, entry, entry.status)
-        if status.soak != entry.status.soak:
+        if status != entry.status:
             entry = await self._replace(entry, status)
         memory.soak = entry.resource_version
         return entry

@@ -59,6 +59,7 @@ class Change(Enum):
     DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
     PROMOTION = "a Bundle that it is promoted from changed", Priority.NORMAL, Stale.DECISION
     SOURCE = "others are promoted from it now", Priority.NORMAL, Stale.NOTHING
+    STATEMENT = "its statement was pushed, or couldn't be", Priority.NORMAL, Stale.NOTHING
     STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 
     def __init__(self, _description: str, priority: Priority, stale: Stale) -> None:

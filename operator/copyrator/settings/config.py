@@ -101,6 +101,9 @@ class Settings:
     require_bound_plans: tuple[str, ...] = ()
     """Globs of Bundles' namespaces where a plan isn't deployed unless it is bound."""
 
+    attest_environments: tuple[tuple[str, str], ...] = ()
+    """Names of environments, each with a glob of namespaces whose Bundles may attest under it."""
+
     require_signature_policy: bool = False
     """Nothing is deployed without the ConfigMap of the signature policy."""
 

@@ -122,6 +122,22 @@ def approvals(
     return tuple(dict.fromkeys(found))
 
 
+def environments(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Parse ENVIRONMENT=NAMESPACE-GLOB pairs, separated by commas."""
+    found = []
+    for item in filter(None, (part.strip() for part in (value or "").split(","))):
+        name, _, glob = item.partition("=")
+        if not DNS_LABEL.fullmatch(name) or not NAMESPACE_GLOB.fullmatch(glob):
+            raise click.BadParameter(
+                f"{item!r} is not an environment with a namespace's name or glob, such as "
+                "staging=team-*."
+            )
+        found.append((name, glob))
+    return tuple(dict.fromkeys(found))
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -330,6 +346,13 @@ def _bundle_options() -> list[click.Parameter]:
             "Namespaces of Bundles or their releases, as globs separated by commas, where a plan "
             "isn't deployed unless it is bound; default: none.",
             callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
+        ),
+        _option(
+            "--attest-environments",
+            "COPYRATOR_ATTEST_ENVIRONMENTS",
+            "Namespaces whose Bundles may attest under an environment's name: "
+            "ENVIRONMENT=NAMESPACE-GLOB, separated by commas; default: with keys of their own all.",
+            callback=environments,
         ),
         _option(
             "--require-signature-policy/--no-require-signature-policy",

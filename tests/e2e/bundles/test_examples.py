@@ -69,6 +69,7 @@ PROMISES = {
     "bundles/approval.yaml": Promise(
         tags=("1.2.0", "1.2.1", "1.3.0"), deployed={"apps/shop": "1.2.1"}
     ),
+    "bundles/attested.yaml": Promise(tags=("1.4.1", "1.4.2"), deployed={"staging/shop": "1.4.2"}),
     "bundles/depends-on.yaml": Promise(
         tags=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1", "apps/database": "1.2.1"}
     ),

@@ -162,6 +162,13 @@ BUNDLES: list[dict[str, Any]] = [
                     }
                 ],
             },
+            "attest": {
+                "environment": "staging",
+                "keyFrom": {"secretName": "x", "key": "y", "passwordKey": "z", "operator": False},
+                "after": "24h",
+                "auth": "x",
+                "renew": "24h",
+            },
             "windows": [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "UTC"}],
             "drift": {"mode": "Detect", "ignore": [{"kind": "Deployment", "name": "web-*"}]},
             "verify": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
+from copyrator.bundles.gates.evidence import longest_period
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -36,7 +37,6 @@ from copyrator.bundles.gates.gate import (
 from copyrator.bundles.gates.promotion import (
     GATE,
     Surroundings,
-    longest_period,
     update_records,
     valid_records,
 )
@@ -58,18 +58,18 @@ class Bundle:
     around: Surroundings = field(default_factory=Surroundings)
     writes: int = 0
 
-    def write(self, **changes: Any) -> Bundle:
+    def write(self, **changes: Any) -> Self:
         status = replace(self.status, **changes)
         soak = update_records(self.status.soak, status, self.around, self.now)
         self.writes += soak != self.status.soak
         self.status = replace(status, soak=soak)
         return self
 
-    def later(self, minutes: float) -> Bundle:
+    def later(self, minutes: float) -> Self:
         self.now += timedelta(minutes=minutes)
         return self
 
-    def begin(self, version: str, name: str = "", reference: str = REPO) -> Bundle:
+    def begin(self, version: str, name: str = "", reference: str = REPO) -> Self:
         attempted = Attempted(
             version=version,
             digest=digest(name or version),
@@ -78,7 +78,7 @@ class Bundle:
         )
         return self.write(attempted=attempted)
 
-    def end(self, outcome: Outcome = Outcome.SUCCEEDED) -> Bundle:
+    def end(self, outcome: Outcome = Outcome.SUCCEEDED) -> Self:
         attempted = replace(self.status.attempted, outcome=outcome)
         if outcome is not Outcome.SUCCEEDED:
             return self.write(attempted=attempted)
@@ -90,17 +90,17 @@ class Bundle:
         )
         return self.write(attempted=attempted, deployed=deployed)
 
-    def deploy(self, version: str, name: str = "", reference: str = REPO) -> Bundle:
+    def deploy(self, version: str, name: str = "", reference: str = REPO) -> Self:
         return self.begin(version, name, reference).end()
 
-    def hold(self, text: str | None) -> Bundle:
+    def hold(self, text: str | None) -> Self:
         self.around = replace(self.around, hold=text)
         return self.write()
 
-    def pin(self, version: str, name: str = "") -> Bundle:
+    def pin(self, version: str, name: str = "") -> Self:
         return self.write(pin=PinStatus(version=version, digest=digest(name or version)))
 
-    def condition(self, kind: str, status: str) -> Bundle:
+    def condition(self, kind: str, status: str) -> Self:
         return self.write(conditions=({"type": kind, "status": status},))
 
     @property

@@ -375,7 +375,7 @@ def test_other_conditions_stay_as_they_are() -> None:
     entry = bundle.entry()
     status, ready = keep_ready(entry, entry.status, IDLE)
     found = FurtherCondition(ConditionStatus.TRUE, BundleReason.AWAITING_APPROVAL, "plan 7")
-    kinds = ConditionType.UPDATE_PENDING, ConditionType.HEALTHY, ConditionType.DRIFTED
+    kinds = ConditionType.UPDATE_PENDING, ConditionType.DRIFTED, ConditionType.HEALTHY
     conditions = build_conditions(
         status.conditions, ready, generation=2, now=NOW, further=dict.fromkeys(kinds, found)
     )

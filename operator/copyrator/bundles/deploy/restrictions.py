@@ -17,6 +17,7 @@ from copyrator.api.bundle_spec import BundleSpec, ValuesKind
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.globs import Globs
 from copyrator.api.verify import refs_of
 
 
@@ -63,6 +64,24 @@ def refusal(
     return None
 
 
+def may_attest(spec: BundleSpec, environments: Collection[tuple[str, str]]) -> bool:
+    """Whether a Bundle's namespace may attest under the name of its environment.
+
+    A name that the settings list is for the namespaces that are listed with it. Others are free
+    with a key of one's own: who trusts that key trusts its owner. With the operator's key only
+    listed names are.
+
+    Args:
+        spec: with ``attest``.
+        environments: names, each with a glob of namespaces.
+    """
+    assert spec.attest is not None
+    globs = [glob for name, glob in environments if name == spec.attest.environment]
+    if not globs:
+        return spec.attest.key_from is not None
+    return Globs(tuple(globs)).matches(spec.namespace)
+
+
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     """The Secrets that the operator would read, and the fields that name them."""
     if spec.auth:
@@ -71,6 +90,10 @@ def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
         yield "spec.caSecret", spec.ca_secret
     if spec.secret_key:
         yield "spec.secretKey", spec.secret_key.secret
+    if spec.attest and spec.attest.key_from:
+        yield "spec.attest.keyFrom", spec.attest.key_from.secret
+    if spec.attest and spec.attest.auth:
+        yield "spec.attest.auth", spec.attest.auth
     for ref in refs_of(spec.verify.any_of) if spec.verify else ():
         if ref.kind is ValuesKind.SECRET:
             yield "spec.verify", ref.name

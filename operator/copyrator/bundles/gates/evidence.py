@@ -1,22 +1,37 @@
-"""What attestations say about a digest's promotion: ``spec.promoteFrom.attestations``. Pure.
+"""Evidence in the registry: what others' attestations say, and what this cluster attests. Pure.
 
-Of each cluster and release of an environment the newest statement counts, and of equally old ones
-the withdrawal. A withdrawal anywhere in the environment stops the promotion until it is as old as
-statements may be, so that a registry which hides a newer one can't promote what it withdraws for
-longer than that. It counts whatever the clock there says; a positive statement that is dated ahead
-would outlive its time, so it doesn't count.
+``spec.promoteFrom.attestations``: of each cluster and release of an environment the newest
+statement counts, and of equally old ones the withdrawal. A withdrawal anywhere in the environment
+stops the promotion until it is as old as statements may be, so that a registry which hides a newer
+one can't promote what it withdraws for longer than that. It counts whatever the clock there says; a
+positive statement that is dated ahead would outlive its time, so it doesn't count.
+
+``spec.attest``: ``status.attest``, the statements, is derived from the soak and written with it, so
+no break of a soak is missed. What is recorded there is pushed afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.bundle_spec import AttestationsFrom
-from copyrator.api.bundle_status import BundleReason
-from copyrator.api.times import format_duration, format_time
+from copyrator.api.bundle_spec import AttestationsFrom, BundleSpec
+from copyrator.api.bundle_status import (
+    MAX_ATTESTED,
+    AttestState,
+    AttestStatus,
+    BundleReason,
+    BundleStatus,
+    SoakStatus,
+)
+from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
+from copyrator.api.health import HealthMode
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.text import one_line
+from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
+from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, DeployedStatement
 
 AHEAD: Final = timedelta(minutes=10)
@@ -190,3 +205,361 @@ def _place(statement: DeployedStatement) -> str:
 def _join(sentences: Sequence[str]) -> str:
     more = len(sentences) - _NAMED
     return "; ".join(sentences[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+# --- what this cluster attests --------------------------------------------------------------------
+
+MANY: Final = ATTESTATIONS // 2
+"""Statements about one digest in the registry from which on they are renewed less often."""
+RARELY: Final = 3 * 24 * 3600.0
+"""Seconds between two renewals then, at least."""
+_REASON: Final = 200
+"""Characters of a withdrawal's reason."""
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 1e9
+"""Limits for values of a forged status."""
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttestInput:
+    """What decides about a Bundle's statements, beside its status."""
+
+    spec: BundleSpec
+    """With ``attest``."""
+    is_allowed: bool = True
+    """Whether its namespace may attest under this name."""
+    is_deleted: bool = False
+    withdrawal: tuple[str, str | None, str] | None = None
+    """As ``api.promotion.read_withdrawal``."""
+    seen: SeenTime = ALL_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class AttestFault:
+    """Why a statement isn't in the registry."""
+
+    reason: BundleReason
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """A statement that is in the registry."""
+
+    statement: AttestStatus
+    """As it was recorded."""
+    manifest: str
+    left: int
+    """As in AttestStatus."""
+
+
+def longest_period(record: SoakStatus) -> timedelta | None:
+    """The longest period that has ended; None where there is no such evidence."""
+    seconds = parse_duration(record.longest) if record.longest else None
+    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
+
+
+def update_statements(status: BundleStatus, around: AttestInput, now: datetime) -> BundleStatus:
+    """The status with what is to be attested or withdrawn by its soak.
+
+    Args:
+        status: with the soak as it is written next.
+        around: the rest of the Bundle.
+        now: with a time zone.
+    """
+    soaks = {one.digest: one for one in status.soak}
+    records = [
+        _withdraw_broken(one, soaks.get(one.digest), now) for one in status.attest if one.digest
+    ]
+    handled = status.last_handled_withdrawal
+    if around.withdrawal is not None and around.withdrawal[0] != handled:
+        handled, named, reason = around.withdrawal
+        digest = named or status.deployed.digest
+        records = [
+            replace(_withdraw(one, reason, now), requested_for=one.since)
+            if one.digest == digest and one.is_positive
+            else one
+            for one in records
+        ]
+    if (due := due_at(records, status, around)) is not None and due <= now:
+        records = _issue(records, status, around, now)
+    return replace(status, attest=tuple(records), last_handled_withdrawal=handled)
+
+
+def due_at(
+    records: Sequence[AttestStatus], status: BundleStatus, around: AttestInput
+) -> datetime | None:
+    """When the next statement about what is deployed is due; None: not by time alone."""
+    stands = _stands_at(status, around)
+    if stands is None:
+        return None
+    record = find_record(records, status, around.spec)
+    if record is None:
+        return stands
+    if record.is_positive:
+        issued = _parse_date(record.issued_at)
+        return stands if issued is None else max(stands, issued + _renewal(record, around.spec))
+    # A withdrawal by a break: the stretch that goes on now is a new one.
+    soak = _soak_of(status)
+    return None if soak is not None and soak.since == record.requested_for else stands
+
+
+def find_record(
+    records: Sequence[AttestStatus], status: BundleStatus, spec: BundleSpec
+) -> AttestStatus | None:
+    """What was last said about what is deployed, by the present spec."""
+    wanted = status.deployed.digest, spec.attest and spec.attest.environment, spec.reference
+    found = (one for one in records if (one.digest, one.environment, one.reference) == wanted)
+    return next(found, None)
+
+
+def next_pending(status: BundleStatus, spec: BundleSpec) -> AttestStatus | None:
+    """The statement that is pushed next: withdrawals first, then the oldest."""
+    found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
+    found.sort(key=lambda one: one.is_positive)
+    return next(iter(found), None)
+
+
+def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus:
+    """The status with a statement that is in the registry; again it changes nothing.
+
+    Where another one was recorded meanwhile, that one replaces it in the registry.
+    """
+    if pushed is None:
+        return status
+    said, records = pushed.statement, list(status.attest)
+    place = said.digest, said.environment, said.reference
+    for at, one in enumerate(records):
+        if (one.digest, one.environment, one.reference) != place or not one.is_pending:
+            continue
+        record = replace(one, manifest=pushed.manifest, left=pushed.left or None)
+        if (one.issued_at, one.state) == (said.issued_at, said.state):
+            done = AttestState.ATTESTED if one.is_positive else AttestState.WITHDRAWN
+            record = replace(record, state=done)
+        records[at] = record
+    return replace(status, attest=tuple(records))
+
+
+def statement_of(
+    record: AttestStatus, status: BundleStatus, spec: BundleSpec, cluster: str
+) -> DeployedStatement | None:
+    """The statement that is recorded; None: the record isn't whole, as somebody forged it."""
+    dates = [_parse_date(one) for one in (record.since, record.until, record.issued_at)]
+    since, until, issued_at = dates
+    if not record.digest or since is None or until is None or issued_at is None:
+        return None
+    return DeployedStatement(
+        digest=record.digest,
+        environment=record.environment or "",
+        cluster=cluster,
+        namespace=status.deployed.namespace or spec.project_namespace,
+        release=spec.release,
+        revision=record.revision or 1,
+        seconds=record.seconds or 0,
+        since=since,
+        until=max(since, until),
+        issued_at=issued_at,
+        withdrawn=not record.is_positive,
+        reason=record.reason or "",
+    )
+
+
+def attested_condition(
+    status: BundleStatus, around: AttestInput, fault: AttestFault | None
+) -> FurtherCondition:
+    """The condition Attested.
+
+    Args:
+        status: with the statements.
+        around: the rest of the Bundle.
+        fault: of the last push; None: it succeeded, or this process hasn't tried yet.
+    """
+    found = _find_push_fault(status, around, fault)
+    return _judge_statement(status, around) if found is None else found
+
+
+def _find_push_fault(
+    status: BundleStatus, around: AttestInput, fault: AttestFault | None
+) -> FurtherCondition | None:
+    """Why a statement can't be pushed; None where all are pushed, or about to be."""
+    spec, no, pending = around.spec, ConditionStatus.FALSE, next_pending(status, around.spec)
+    if pending is not None and fault is not None:
+        return FurtherCondition(no, fault.reason, f"{_describe_record(pending)}: {fault.text}")
+    if not around.is_allowed and spec.attest is not None:
+        text = (
+            f"the namespace {spec.namespace} may not attest as {spec.attest.environment}: an "
+            "administrator allows it by attest.environments of the chart"
+        )
+        return FurtherCondition(no, BundleReason.ENVIRONMENT_NOT_ALLOWED, text)
+    elsewhere = (one for one in status.attest if one.is_pending and one.reference != spec.reference)
+    if (left := next(elsewhere, None)) is not None:
+        text = (
+            f"{_describe_record(left)} can't be pushed to {left.reference}, which the spec doesn't "
+            "name any more: set registry and repo back until it is withdrawn"
+        )
+        return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
+    before = status.condition(ConditionType.ATTESTED)
+    is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
+    if pending is None or pending.state == AttestState.RENEWING or not is_told:
+        return None
+    # Of a former process: the push is tried again at once.
+    return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+
+
+def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:
+    """Whether what is deployed is attested."""
+    spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
+    assert attest is not None
+    record, pending = find_record(status.attest, status, spec), next_pending(status, spec)
+    if pending is not None and pending.state != AttestState.RENEWING:
+        text = f"{_describe_record(pending)} is being pushed"
+        return FurtherCondition(unknown, BundleReason.ATTESTING, text)
+    what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
+    if record is None or (not record.is_positive and due_at(status.attest, status, around)):
+        return FurtherCondition(unknown, BundleReason.SOAKING, _soaking(status, around, what))
+    if not record.is_positive:
+        text = (
+            f"the statement that {what} stands in {attest.environment} was withdrawn: "
+            f"{record.reason}; it is attested again once it has stood anew"
+        )
+        return FurtherCondition(ConditionStatus.FALSE, BundleReason.ATTESTATION_WITHDRAWN, text)
+    text = f"{what} is attested as {attest.environment}"
+    if (record.left or 0) + 1 >= MANY:
+        text += (
+            f"; the registry has {(record.left or 0) + 1} statements about it, as it doesn't "
+            f"delete old ones, and readers accept {ATTESTATIONS}: it is renewed every "
+            f"{format_duration(max(RARELY, attest.renew))}"
+        )
+    return FurtherCondition(ConditionStatus.TRUE, BundleReason.ATTESTED, text)
+
+
+PUSH_FAULTS: Final = frozenset(
+    {
+        BundleReason.AUTHENTICATION_FAILED,
+        BundleReason.REGISTRY_UNREACHABLE,
+        BundleReason.RATE_LIMITED,
+        BundleReason.TAG_NOT_FOUND,
+        BundleReason.REPOSITORY_NOT_FOUND,
+        BundleReason.PUSH_REFUSED,
+        BundleReason.ATTEST_KEY_INVALID,
+        BundleReason.FORBIDDEN,
+    }
+)
+"""Reasons of a AttestFault."""
+
+
+def _soaking(status: BundleStatus, around: AttestInput, what: str) -> str:
+    attest = around.spec.attest
+    assert attest is not None
+    if status.deployed.digest is None:
+        return "nothing is deployed yet"
+    wanted = [f"has stood for {format_duration(attest.after)}"] if attest.after else []
+    if around.spec.health is HealthMode.WATCH:
+        wanted.append("is Healthy")
+    once = " and ".join(wanted) or "stands"
+    return f"{what} is attested as {attest.environment} once it {once}"
+
+
+def _parse_date(text: str | None) -> datetime | None:
+    """A date of a status; None where there is none that the operator could have written."""
+    found = parse_time(text)
+    return None if found is None or found > _LATEST else found
+
+
+def _describe_record(record: AttestStatus) -> str:
+    what = "the statement" if record.is_positive else "the withdrawal of the statement"
+    version = f"{record.version} ({(record.digest or '')[:19]})"
+    return f"{what} that {version} stands in {record.environment}"
+
+
+def _soak_of(status: BundleStatus) -> SoakStatus | None:
+    digest = status.deployed.digest
+    return next((one for one in status.soak if digest and one.digest == digest), None)
+
+
+def _stands_at(status: BundleStatus, around: AttestInput) -> datetime | None:
+    """When what is deployed has stood for long enough; None: it doesn't stand, or isn't Healthy."""
+    soak, attest = _soak_of(status), around.spec.attest
+    since = _parse_date(soak.since) if soak is not None else None
+    if attest is None or soak is None or since is None or soak.until is not None:
+        return None
+    if around.is_deleted or not around.is_allowed:
+        return None
+    healthy = status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.TRUE
+    if around.spec.health is HealthMode.WATCH and not healthy:
+        return None
+    wanted, longest = timedelta(seconds=attest.after), longest_period(soak)
+    if longest is not None and longest >= wanted:
+        return since
+    return around.seen.reaches(since, wanted)
+
+
+def _renewal(record: AttestStatus, spec: BundleSpec) -> timedelta:
+    assert spec.attest is not None
+    renew = spec.attest.renew
+    return timedelta(seconds=max(renew, RARELY) if (record.left or 0) + 1 >= MANY else renew)
+
+
+def _issue(
+    records: Sequence[AttestStatus], status: BundleStatus, around: AttestInput, now: datetime
+) -> list[AttestStatus]:
+    """The records with a new statement about what is deployed."""
+    there, soak, spec = status.deployed, _soak_of(status), around.spec
+    since = _parse_date(soak.since) if soak is not None else None
+    assert soak is not None
+    assert since is not None
+    assert spec.attest is not None
+    known = find_record(records, status, spec)
+    seconds = max(around.seen.seen(since, now), longest_period(soak) or timedelta())
+    is_renewal = known is not None and known.state in (AttestState.ATTESTED, AttestState.RENEWING)
+    new = replace(
+        known or AttestStatus(),
+        digest=there.digest,
+        version=there.version,
+        environment=spec.attest.environment,
+        reference=spec.reference,
+        state=AttestState.RENEWING if is_renewal else AttestState.ATTESTING,
+        issued_at=format_time(_later(records, there.digest, now)),
+        since=soak.since,
+        until=format_time(now),
+        seconds=int(seconds.total_seconds()),
+        revision=there.revision,
+        reason=None,
+        requested_for=None,
+    )
+    return _drop_oldest([*(one for one in records if one is not known), new])
+
+
+def _later(records: Iterable[AttestStatus], digest: str | None, now: datetime) -> datetime:
+    """The date of a new statement: later than all about this digest, whatever the clock says."""
+    dates = (_parse_date(one.issued_at) for one in records if one.digest == digest)
+    return max([now, *(one + _SECOND for one in dates if one is not None)])
+
+
+def _withdraw_broken(record: AttestStatus, soak: SoakStatus | None, now: datetime) -> AttestStatus:
+    """The withdrawal of a statement whose evidence doesn't count any more, else the record."""
+    if not record.is_positive or soak is None or soak.longest is not None:
+        return record
+    if soak.until is not None:
+        return _withdraw(record, soak.broken_by or "it doesn't stand any more", now)
+    if soak.since != record.since:  # it broke while nothing was attested
+        return _withdraw(record, "it didn't stand all the time", now)
+    return record
+
+
+def _withdraw(record: AttestStatus, reason: str, now: datetime) -> AttestStatus:
+    return replace(
+        record,
+        state=AttestState.WITHDRAWING,
+        issued_at=format_time(_later([record], record.digest, now)),
+        reason=one_line(reason, _REASON),
+    )
+
+
+def _drop_oldest(records: list[AttestStatus]) -> list[AttestStatus]:
+    """At most MAX_ATTESTED: those that are withdrawn go first, then the oldest."""
+    while len(records) > MAX_ATTESTED:
+        withdrawn = (i for i, one in enumerate(records) if one.state == AttestState.WITHDRAWN)
+        del records[next(withdrawn, 0)]
+    return records

@@ -34,8 +34,8 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
-from copyrator.bundles.gates.evidence import Objection, find_objections
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -53,8 +53,7 @@ from copyrator.bundles.version.candidates import is_below
 from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-_LONGEST: Final = 1e9
-"""Limits for values of a forged status."""
+"""Limit for a value of a forged status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +120,6 @@ def update_records(
         )
     )
     return _drop_excess(records)
-
-
-def longest_period(record: SoakStatus) -> timedelta | None:
-    """The longest period that has ended; None where there is no such evidence."""
-    seconds = parse_duration(record.longest) if record.longest else None
-    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
 
 
 def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:

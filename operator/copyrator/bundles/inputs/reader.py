@@ -11,11 +11,12 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import (
+    AttestKey,
     BundleSpec,
     LocalObjectRef,
     SecretKey,
@@ -50,6 +51,7 @@ from copyrator.oci.auth import (
     find_credential,
 )
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
+from copyrator.oci.statements import PrivateKeyFile
 from copyrator.settings import limits
 from copyrator.signatures.model import SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
@@ -134,6 +136,17 @@ class Access:
 
 
 _ANONYMOUS: Final = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class AttestAccess:
+    """What signs attestations, and the access to the registry that they are pushed with."""
+
+    key: PrivateKeyFile
+    access: Access
+
+
+_OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
 
 
 TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
@@ -302,6 +315,41 @@ class ReferenceReader:
         self._memories[entry.key].inputs.attesters = Known(refs, versions, (shape, found))
         return found
 
+    async def attest_access(self, entry: BundleEntry, spec: BundleSpec) -> AttestAccess:
+        """Read the private key of ``spec.attest``, and the credential that may push.
+
+        Nothing of the key is kept.
+
+        Raises:
+            MissingReferenceError: a Secret doesn't exist, or lacks a required key.
+            ApiError: one can't be read.
+        """
+        attest = spec.attest
+        assert attest is not None
+        ref = _attest_ref(self._context, spec)
+        pushing = replace(spec, auth=attest.auth or spec.auth)
+        bodies: dict[Ref, Mapping[str, Any]] = {}
+        versions: dict[Ref, str] = {}
+        for one in (ref, *_access_refs(pushing)):
+            body = await self._read_optional(one)
+            versions[one], bodies[one] = _version(body), body or {}
+        known = Known(tuple(versions), tuple(versions.values()), None)
+        self._memories[entry.key].inputs.attest_key = known
+        if missing := [one for one, body in bodies.items() if not body]:
+            text = f"{missing[0]} of spec.attest doesn't exist; create it"
+            raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
+        own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
+        key, data = attest.key_from or _OPERATORS_KEY, bodies[ref].get("data") or {}
+        needs_password = key.password_key and (attest.key_from or key.password_key in data)
+        return AttestAccess(
+            PrivateKeyFile(
+                f"the key {key.key} of {ref}",
+                _read_attest_key(ref, key.key, data),
+                _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
+            ),
+            read_access(pushing, own),
+        )
+
     async def _read_keys(
         self, spec: BundleSpec, wanted: Sequence[LocalObjectRef]
     ) -> tuple[Contents, tuple[str, ...]]:
@@ -323,7 +371,13 @@ class ReferenceReader:
         if (memory := self._memories.get(key)) is None:
             return False
         inputs = memory.inputs
-        known = inputs.values, inputs.access, inputs.signers, inputs.attesters
+        known = (
+            inputs.values,
+            inputs.access,
+            inputs.signers,
+            inputs.attesters,
+            inputs.attest_key,
+        )
         versions = [
             read
             for part in known
@@ -346,7 +400,17 @@ class ReferenceReader:
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
     keys = (*(refs_of(spec.verify.any_of) if spec.verify else ()), *attester_refs(spec))
-    return frozenset((*_values_refs(spec), *_access_refs(spec), *_key_refs(spec, keys)))
+    attest = spec.attest
+    own_key = attest.key_from if attest else None
+    pushing = [attest.auth if attest else None, own_key.secret if own_key else None]
+    return frozenset(
+        (
+            *_values_refs(spec),
+            *_access_refs(spec),
+            *_key_refs(spec, keys),
+            *(Ref(SECRETS, spec.namespace, name) for name in pushing if name),
+        )
+    )
 
 
 def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
@@ -399,6 +463,26 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
     if decoded_size(encoded) > BUNDLE_SECRET_KEY:
         text = f"{where} has more than {BUNDLE_SECRET_KEY} bytes under {wanted.key}"
         raise MissingReferenceError(text, reason)
+    return base64.b64decode(encoded)
+
+
+def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
+    """The Secret with the private key: the Bundle's, or the operator's own."""
+    assert spec.attest is not None
+    if spec.attest.key_from is None:
+        return Ref(SECRETS, context.settings.namespace, names.ATTEST_SECRET)
+    return Ref(SECRETS, spec.namespace, spec.attest.key_from.secret)
+
+
+def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
+    """One file of the Secret with the private key."""
+    where, encoded = f"{ref} of spec.attest", data.get(name)
+    if encoded is None:
+        text = f"{where} has no key {name}; add it"
+        raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
+    if decoded_size(encoded) > limits.SIGNATURE_KEY_BYTES:
+        text = f"{where} has more than {limits.SIGNATURE_KEY_BYTES} bytes under {name}"
+        raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
     return base64.b64decode(encoded)
 
 

@@ -71,11 +71,12 @@ def allows(entry: BundleEntry | None, namespace: str) -> bool:
 def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted from it.
 
-    That is where it has a soak already, allows the promotion to other namespaces, or is named by a
-    Bundle of its own namespace.
+    That is where it has a soak already, attests it, allows the promotion to other namespaces, or is
+    named by a Bundle of its own namespace.
     """
     return (
         bool(entry.status.soak)
+        or entry.attests
         or ANN_PROMOTE_TO in entry.annotations
         or any(key.namespace == entry.key.namespace for key in bundles.promoted_of(entry.key))
     )

@@ -15,7 +15,9 @@ decides (``Allow`` where it is absent).
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -289,6 +291,25 @@ def read_attesters(
         faults.append(text)
     hashed = hash_of([_canonical_entry(one) for one in usable], faults)
     return Attesters(hashed, tuple(usable), "; ".join(faults[:_NAMED_FAULTS]))
+
+
+def find_signer(bundle: bytes, requirements: Iterable[SignatureRequirement]) -> str | None:
+    """The requirement that trusts the key of an attestation of ours for signatures; else None.
+
+    Call it in a thread: it loads cryptography and parses keys.
+    """
+    from copyrator.signatures.keys import identify  # noqa: PLC0415
+
+    hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
+    for requirement in requirements:
+        for entry in requirement.entries:
+            if not isinstance(entry, CosignKeys):
+                continue
+            for file, key in entry.keys.items():
+                hashed = hashlib.sha256(identify(file, key)).digest()
+                if base64.b64encode(hashed).decode() == hint:
+                    return requirement.name
+    return None
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:

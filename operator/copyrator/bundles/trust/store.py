@@ -280,6 +280,17 @@ class TrustStore:
         faults = [fault for _, some in found for fault in some]
         return trust.combine_requirements((one for one, _ in found), faults, policy.blocked(spec))
 
+    async def signers(self, entry: BundleEntry, spec: BundleSpec) -> list[SignatureRequirement]:
+        """All that is trusted for signatures by the policy, also elsewhere, or by a Bundle's spec.
+
+        Raises:
+            ApiError: keys of its spec can't be read.
+        """
+        found = [one for one, _ in self._required.values()]
+        if spec.verify is not None:
+            found.append((await self._references.requirement(entry, spec))[0])
+        return found
+
     # --- the policy -------------------------------------------------------------------------------
 
     async def _keep_reading(self) -> None:

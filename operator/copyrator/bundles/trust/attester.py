@@ -1,0 +1,253 @@
+"""Attests in the registry what Bundles run: signs and pushes the statements in their status.
+
+What is recorded in ``status.attest`` is pushed, by a task of its own: a push that fails or takes
+long holds no deploy up. A restart, or another leader, pushes the same again, which a registry takes
+as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import AttestState, AttestStatus, BundleReason, BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.promotion import read_withdrawal
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy.restrictions import may_attest
+from copyrator.bundles.gates.evidence import (
+    AttestFault,
+    AttestInput,
+    PushResult,
+    attested_condition,
+    due_at,
+    next_pending,
+    record_push,
+    statement_of,
+    update_statements,
+)
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.step import Change, Step
+from copyrator.bundles.trust.policy import find_signer
+from copyrator.bundles.trust.store import TrustStore
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.events import NORMAL, WARNING
+from copyrator.kube.resources import NAMESPACES
+from copyrator.oci.errors import RegistryError
+from copyrator.oci.reference import Repository
+from copyrator.oci.statements import PushTarget, StatementPusher
+from copyrator.signatures.model import TrustError
+
+log = logging.getLogger(__name__)
+
+RETRY: Final = 15.0
+"""Seconds before a push that failed is tried again, doubling."""
+LONGEST_RETRY: Final = 900.0
+SYSTEM: Final = "kube-system"
+"""The Namespace whose uid names the cluster."""
+
+
+class _PushError(Exception):
+    """Why a statement can't be pushed."""
+
+    def __init__(self, reason: BundleReason, text: str) -> None:
+        super().__init__(text)
+        self.fault = AttestFault(reason, text)
+
+
+def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
+    """What decides about a Bundle's statements beside its status; None: it attests nothing."""
+    spec = entry.spec
+    if isinstance(spec, InvalidSpec) or spec.attest is None:
+        return None
+    return AttestInput(
+        spec=spec,
+        is_allowed=may_attest(spec, context.settings.attest_environments),
+        is_deleted=entry.deleting,
+        withdrawal=read_withdrawal(entry.annotations),
+        seen=context.seen(),
+    )
+
+
+def condition_of(
+    context: Context, entry: BundleEntry, status: BundleStatus
+) -> FurtherCondition | None:
+    """The condition Attested of a status; None: the Bundle attests nothing."""
+    around = attest_input(context, entry)
+    if around is None:
+        return None
+    return attested_condition(status, around, context.memories[entry.key].attest.fault)
+
+
+def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+    """The status that is written next, with its statements, those pushed, and Attested."""
+    around = attest_input(context, entry)
+    if around is None:
+        return status
+    memory, now = context.memories[entry.key].attest, context.clock()
+    updated = update_statements(record_push(status, memory.pushed), around, now)
+    if not updated.conditions:  # of a new Bundle Ready comes first
+        return status if updated == status else updated
+    conditions = with_further(
+        updated.conditions,
+        ConditionType.ATTESTED,
+        attested_condition(updated, around, memory.fault),
+        generation=updated.observed_generation or 0,
+        now=now,
+    )
+    updated = replace(updated, conditions=tuple(conditions))
+    return status if updated == status else updated
+
+
+def record_attested(context: Context, before: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
+    kind = ConditionType.ATTESTED
+    was, found = before.status.condition(kind), written.status.condition(kind)
+    status, reason, message = (str(found.get(one)) for one in ("status", "reason", "message"))
+    if was.get("status") == status and (
+        status == ConditionStatus.TRUE or was.get("reason") == reason
+    ):
+        return
+    if status == ConditionStatus.TRUE:
+        context.record(written, NORMAL, reason, message)
+        log.info("%s: %s: %s", written.key, reason, message)
+    elif status == ConditionStatus.FALSE:
+        context.record(written, WARNING, reason, message)
+        log.warning("%s: %s: %s", written.key, reason, message)
+
+
+class Attester:
+    """Pushes the statements of all Bundles, one of each at a time."""
+
+    def __init__(
+        self,
+        context: Context,
+        references: ReferenceReader,
+        trust: TrustStore,
+        pusher: StatementPusher,
+    ) -> None:
+        self._context = context
+        self._references = references
+        self._trust = trust
+        self._pusher = pusher
+        self._cluster = ""
+        context.memories.on_drop(lambda _, memory: self._cancel(memory.attest.task))
+
+    async def close(self) -> None:
+        """End all pushes."""
+        memories = self._context.memories.values()
+        await cancel_all([one.attest.task for one in memories if one.attest.task is not None])
+        await self._pusher.close()
+
+    def attest(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Push what the status has and the registry may lack; the Bundle is requeued afterwards."""
+        around, memory = attest_input(self._context, entry), self._context.memories[entry.key]
+        if around is None:
+            return Step(entry)
+        pushes, due = memory.attest, due_at(entry.status.attest, entry.status, around)
+        pending = None if entry.is_paused else next_pending(entry.status, spec)
+        is_busy = pushes.task is not None and not pushes.task.done()
+        if pending is None or is_busy:
+            return Step(entry, due=(due,))
+        if pushes.retry_at is not None and self._context.clock() < pushes.retry_at:
+            return Step(entry, due=(due, pushes.retry_at))
+        pushes.task = asyncio.create_task(
+            self._push(entry, spec, pending), name=f"attestation of {entry.key}"
+        )
+        return Step(entry, due=(due,))
+
+    async def _push(self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus) -> None:
+        memory, count = self._context.memories[entry.key].attest, self._context.metrics.attestations
+        fault, retry_after = None, 0.0
+        try:
+            memory.pushed = await self._sign_and_push(entry, spec, record)
+        except RegistryError as error:
+            fault = AttestFault(_reason_of(error), error.message)
+            retry_after = error.retry_after or 0.0
+        except _PushError as error:
+            fault = error.fault
+        except Exception as error:  # else nothing would requeue the Bundle
+            log.exception("%s: its statement can't be pushed", entry.key)
+            text = f"the operator failed ({type(error).__name__}); it is tried again"
+            fault = AttestFault(BundleReason.PUSH_REFUSED, text)
+        memory.fault = fault
+        if fault is None:
+            memory.failures, memory.retry_at = 0, None
+            is_positive = record.is_positive
+            count.labels(AttestState.ATTESTED if is_positive else AttestState.WITHDRAWN).inc()
+        else:
+            delay = min(RETRY * 2 ** min(memory.failures, 20), LONGEST_RETRY)
+            delay = max(delay, retry_after)
+            memory.failures += 1
+            memory.retry_at = self._context.clock() + timedelta(seconds=delay)
+            count.labels(fault.reason).inc()
+        self._context.schedule.changed(entry.key, Change.STATEMENT)
+
+    async def _sign_and_push(
+        self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus
+    ) -> PushResult:
+        namespace = entry.key.namespace
+        statement = statement_of(record, entry.status, spec, await self._find_cluster())
+        if statement is None:
+            raise _PushError(BundleReason.PUSH_REFUSED, "its record in status.attest isn't whole")
+        try:
+            found = await self._references.attest_access(entry, spec)
+            bundle = await self._pusher.sign(found.key, statement, namespace)
+            signers = await self._trust.signers(entry, spec)
+        except MissingReferenceError as error:
+            raise _PushError(error.reason, str(error)) from None
+        except TrustError as error:
+            raise _PushError(BundleReason.ATTEST_KEY_INVALID, str(error)) from None
+        except ApiError as error:
+            reason = BundleReason.FORBIDDEN if isinstance(error, Forbidden) else None
+            raise _PushError(reason or BundleReason.ATTEST_KEY_INVALID, error.message) from None
+        if (signer := await asyncio.to_thread(find_signer, bundle, signers)) is not None:
+            text = f"{found.key.name} is trusted for signatures by {signer}: attest with another"
+            raise _PushError(BundleReason.ATTEST_KEY_INVALID, text)
+        repository = Repository(
+            spec.registry,
+            spec.repo,
+            plain_http=spec.insecure,
+            verify=not spec.skip_tls_verify,
+            ca=found.access.ca,
+        )
+        pushed = await self._pusher.push(
+            PushTarget(repository, found.access.credential),
+            statement.digest,
+            bundle,
+            namespace,
+            replaces=record.manifest,
+        )
+        kept = record.manifest not in (None, pushed.manifest) and not pushed.deleted
+        return PushResult(record, pushed.manifest, (record.left or 0) + kept)
+
+    async def _find_cluster(self) -> str:
+        """What names this cluster in statements: the uid of its Namespace kube-system."""
+        if not self._cluster:
+            try:
+                body = await self._context.client.get(NAMESPACES, None, SYSTEM)
+            except ApiError as error:
+                text = (
+                    f"the Namespace {SYSTEM}, whose uid names this cluster, can't be read: "
+                    f"{error.message}; with watchNamespaces the chart allows it by "
+                    "attest.environments"
+                )
+                raise _PushError(BundleReason.FORBIDDEN, text) from None
+            self._cluster = str(body["metadata"]["uid"])
+        return self._cluster
+
+    @staticmethod
+    def _cancel(task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            task.cancel()
+
+
+def _reason_of(error: RegistryError) -> BundleReason:
+    known = (one for one in BundleReason if one == error.reason)
+    return next(known, BundleReason.PUSH_REFUSED)

@@ -1,0 +1,120 @@
+"""Evidence in real registries on a real control plane: made by one Bundle, believed by the next."""
+
+from __future__ import annotations
+
+import signal
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from tests.e2e.bundles.conftest import Operator, Team
+from tests.e2e.operator_process import until
+
+from localcluster.bundle import push
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+@pytest.fixture(params=["distribution", "go-containerregistry"])
+def registry(request: pytest.FixtureRequest, team: Team) -> str:
+    """Without and with the list of referrers."""
+    if request.param == "distribution":
+        return team.cluster.registry
+    found: str = request.getfixturevalue("referrers_registry")
+    return found
+
+
+def make_key(team: Team, environment: str) -> None:
+    """The Secret with an environment's private key, and the ConfigMap with the public one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    data = {"key.pem": b64encode(private).decode()}
+    team.create("secrets", f"{environment}-key", data=data)
+    team.create("configmaps", f"{environment}-keys", data={"a.pub": public.decode()})
+
+
+def attest(environment: str, **more: str) -> dict[str, Any]:
+    key = {"secretName": f"{environment}-key", "key": "key.pem"}
+    return {"environment": environment, "keyFrom": key, **more}
+
+
+def promoted_by(environment: str, **more: str) -> dict[str, Any]:
+    keys = {"keysFrom": {"kind": "ConfigMap", "name": f"{environment}-keys"}}
+    return {"attestations": [{"environment": environment, "cosign": keys, **more}]}
+
+
+def gate(team: Team, name: str) -> dict[str, Any]:
+    found = team.status(name).get("gates", [])
+    return next((one for one in found if one["name"] == "promotion"), {})
+
+
+def test_a_version_goes_through_three_environments_that_share_only_a_registry(
+    team: Team, registry: str
+) -> None:
+    """And a hold in one of them stops it for all who ask for that one, until it ends."""
+    digest = push(team.chart("first"), registry, team.repo, "1.0.0")
+    for environment in ("dev", "staging"):
+        make_key(team, environment)
+    team.bundle("dev", registry=registry, attest=attest("dev", after="2s"))
+    staging = promoted_by("dev", soak="2s")
+    team.bundle("staging", registry=registry, promoteFrom=staging, attest=attest("staging"))
+    team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
+
+    team.wait_deployed("production", digest)
+
+    (record,) = team.status("dev")["attest"]
+    assert (record["digest"], record["state"]) == (digest, "Attested")
+    assert record["seconds"] >= 2
+    assert team.condition("staging", "Attested")["status"] == "True"
+    team.annotate("staging", hold="load test failed")
+    until(lambda: team.status("staging")["attest"][-1]["state"] == "Withdrawn", "it is withdrawn")
+    team.bundle("later", registry=registry, promoteFrom=promoted_by("staging"))
+    until(
+        lambda: gate(team, "later").get("reason") == "PromotionWithdrawn",
+        lambda: f"{team.status('later')}",
+    )
+    assert "(it was held: load test failed)" in gate(team, "later")["message"]
+    assert team.jobs("later") == []
+    team.annotate("staging", hold=None)
+    team.wait_deployed("later", digest)
+
+
+def test_a_kill_between_record_and_push_attests_once(
+    team: Team, registry: str, operator: Operator
+) -> None:
+    digest = push(team.chart("first"), registry, team.repo, "1.0.0")
+    make_key(team, "staging")
+    team.bundle("staging", registry=registry, attest=attest("staging"))
+    until(lambda: team.status("staging").get("attest"), "it is recorded")
+    operator.stop(signal.SIGKILL)
+    before = team.status("staging")["attest"][-1]
+
+    operator.start()
+
+    until(lambda: team.status("staging")["attest"][-1]["state"] == "Attested", "it is attested")
+    assert team.status("staging")["attest"][-1]["issuedAt"] == before["issuedAt"]
+    team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
+    team.wait_deployed("production", digest)
+
+
+def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
+    from localcluster.api import ApiStatusError  # noqa: PLC0415
+
+    key = {"secretName": "a", "key": "b"}
+    for wrong, said in (
+        ({"environment": "Staging", "keyFrom": key}, "environment in body should match"),
+        ({"environment": "a", "keyFrom": {}}, "keyFrom must have secretName and key, or only oper"),
+        ({"environment": "a", "keyFrom": key | {"operator": True}}, "keyFrom must have secretName"),
+        ({"environment": "a", "keyFrom": key, "after": "soon"}, "after must be between 1s"),
+        ({"environment": "a", "keyFrom": key, "renew": "1s"}, "renew must be between 1m and 720h"),
+    ):
+        with pytest.raises(ApiStatusError, match=said):
+            team.bundle("shop", attest=wrong)
