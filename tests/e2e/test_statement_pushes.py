@@ -120,3 +120,28 @@ async def test_statements_are_pushed_found_and_replaced(
         ]
     finally:
         await pusher.close()
+
+
+async def test_clusters_that_push_at_the_same_time_lose_nothing(
+    target: PushTarget, digest: str, client: RegistryClient
+) -> None:
+    """Without a list of referrers they write the same index."""
+    releases = ["one", "two", "three", "four"]
+
+    async def attest(release: str) -> None:
+        own = RegistryClient(metrics=Metrics(), allowed=[ip_network("127.0.0.0/8")])
+        pusher = StatementPusher(own)
+        try:
+            bundle = await pusher.sign(
+                PrivateKeyFile("key.pem", PRIVATE, b"pa55"), statement(digest, release), "team"
+            )
+            await pusher.push(target, digest, bundle, "team", replaces=None)
+        finally:
+            await pusher.close()
+            await own.close()
+
+    await asyncio.gather(*map(attest, releases))
+
+    attestations = await SignatureFinder(client).find_attestations(target.repository, digest, None)
+    evidence = judge(digest, attestations, [CosignKeys("staging", {"key.pub": PUBLIC})])
+    assert sorted(one.release for one in evidence.statements) == sorted(releases)

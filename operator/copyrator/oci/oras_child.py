@@ -21,6 +21,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import oras.container
+import oras.defaults
 import oras.provider
 import requests
 from requests.adapters import HTTPAdapter
@@ -39,6 +40,7 @@ _SAID_SECONDS: Final = 3.0
 _HEADER_CHARACTERS: Final = 8 * 1024
 _CHALLENGES: Final = 8
 _HEADERS: Final = ("Date", "Docker-Content-Digest", "OCI-Subject", "Retry-After")
+_ANY_MANIFEST: Final = ", ".join(oras.defaults.default_manifest_accepted_media_types)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -48,6 +50,8 @@ def upload(route: Route, what: Upload) -> Answer:
     def write(registry: Any, container: Any) -> requests.Response:
         for blob in what.blobs:
             _put_blob(registry, container, blob)
+        if what.expected is not None:
+            _check_unchanged(registry, container, what.reference, what.expected)
         answer: requests.Response = registry.do_request(
             f"{registry.prefix}://{container.manifest_url(what.reference)}",
             "PUT",
@@ -84,6 +88,21 @@ def _put_blob(registry: Any, container: Any, blob: bytes) -> None:
     finally:
         with suppress(OSError):  # oras has closed it, if it got so far
             os.close(readable)
+
+
+def _check_unchanged(registry: Any, container: Any, reference: str, expected: str) -> None:
+    """Raise where a reference has another digest than expected, if the registry says which.
+
+    There are no conditional writes: this leaves other clients milliseconds for a write between.
+    """
+    url = f"{registry.prefix}://{container.manifest_url(reference)}"
+    try:
+        answer = registry.do_request(url, "HEAD", headers={"Accept": _ANY_MANIFEST})
+        current = answer.headers.get("Docker-Content-Digest", expected)
+    except _RefusedError as refused:
+        current = "" if refused.answer.status == 404 else expected
+    if current != expected:
+        raise _RefusedError(Answer(fault=PushFault.CHANGED))
 
 
 def _run(route: Route, path: str, write: Callable[[Any, Any], requests.Response]) -> Answer:

@@ -45,6 +45,8 @@ class Upload:
     """A digest or a tag."""
     media_type: str
     manifest: bytes
+    expected: str | None = None
+    """The digest that the reference has before, empty for none; None: any."""
 
 
 class PushFault(StrEnum):
@@ -59,6 +61,7 @@ class PushFault(StrEnum):
     REDIRECT = "redirects what is pushed, which is refused"
     OTHER_HOST = "wants the upload to be sent to another host, which is refused"
     INVALID = "doesn't respond as a registry"
+    CHANGED = "has another manifest there now"
 
 
 @dataclass(frozen=True, slots=True)

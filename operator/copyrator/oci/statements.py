@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -323,24 +324,25 @@ class _Push:
     async def _edit_index(self, added: dict[str, Any] | None, removed: str | None) -> None:
         """Add an entry to the index of the fallback tag and remove one, if that isn't done yet.
 
-        There are no conditional writes: what another client writes at the same time is seen by
-        reading again.
+        It isn't written if another client has changed it since it was read, as far as can be seen,
+        and read again afterwards.
         """
         tag = self._digest.replace(":", "-")
-        where = f"the index of the tag {tag}"
         for number in range(_INDEX_TRIES + 1):
-            edited = await self._edited(await self._read_index(tag), added, removed)
+            before, body = await self._read_index(tag)
+            edited = await self._edited(body, added, removed)
             if edited.fault:
                 raise self._index_error(edited.fault)
             if edited.content is None:
                 return
             if number == _INDEX_TRIES:
                 break
-            await self._upload(
-                Upload(self._repository.path, (), tag, INDEX_TYPE, edited.content),
-                where,
-                "let tags of the form sha256-* be overwritten there",
-            )
+            with suppress(_ChangedError):
+                await self._upload(
+                    Upload(self._repository.path, (), tag, INDEX_TYPE, edited.content, before),
+                    f"the index of the tag {tag}",
+                    "let tags of the form sha256-* be overwritten there",
+                )
             await asyncio.sleep(self._pause)
         raise self._index_error("is changed by other clients all the time: it is tried again later")
 
@@ -354,17 +356,20 @@ class _Push:
         except IsolatedError as error:
             return EditedIndex(fault=f"can't be extended: {error}")
 
-    async def _read_index(self, tag: str) -> bytes | None:
-        """The index of a tag; None only where the registry says that there is none."""
+    async def _read_index(self, tag: str) -> tuple[str, bytes | None]:
+        """The digest of a tag, empty for none, and its index.
+
+        There is none only where the registry says so, and not where it can't be read.
+        """
         try:
             digest = await self._client.digest(self._repository, tag, self._credential)
             if digest == self._digest:
-                return None  # GitLab's registry resolves the tag as the digest
-            return await self._client.manifest_bytes(
+                return digest, None  # GitLab's registry resolves the tag as the digest
+            return digest, await self._client.manifest_bytes(
                 self._repository, digest, self._credential, REFERRERS_WRITTEN_BYTES
             )
         except TagNotFound:
-            return None
+            return "", None
         except InvalidResponse as error:
             raise self._index_error(f"can't be read: {error.message}") from None
 
@@ -416,8 +421,14 @@ def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 
 
+class _ChangedError(RegistryError):
+    """Another client has written the index after it was read."""
+
+
 def _fault_error(host: str, fault: PushFault) -> RegistryError:
     text = f"{host}: the attestation isn't pushed: the registry {fault}"
+    if fault is PushFault.CHANGED:
+        return _ChangedError(text)
     if fault in (PushFault.TLS, PushFault.CERTIFICATE):
         return TLSFailed(f"{text}; see caSecret and skipTLSVerify")
     if fault in (PushFault.REDIRECT, PushFault.OTHER_HOST, PushFault.INVALID):

@@ -21,7 +21,7 @@ from tests.component.oci.fake_registry import answering, registry_client
 from tests.component.oci.pushed_registry import PushedRegistry
 from tests.component.oci.signed_registry import NAME
 from tests.component.oci.test_proxies import Tunnel
-from tests.signature_layout import encoded, fallback_tag, index, sigstore_bundle
+from tests.signature_layout import digest_of, encoded, fallback_tag, index, sigstore_bundle
 
 from copyrator.oci import statements
 from copyrator.oci.auth import Credential
@@ -311,6 +311,32 @@ async def test_what_another_client_writes_at_the_same_time_is_kept(
     pushed = await push(signed, pusher, await sign(signed.digest))
 
     assert [one["digest"] for one in signed.index] == [OTHER, pushed.manifest]
+
+
+async def test_what_another_client_writes_after_the_index_was_read_is_kept(
+    signed: PushedRegistry, pusher: StatementPusher, sign: Sign
+) -> None:
+    signed.has_referrers = False
+    signed.sign(b"a signature")
+    tag, before = fallback_tag(signed.digest), signed.index
+    other = {"mediaType": "application/x", "digest": OTHER, "size": 7}
+    read = ("GET", f"manifests/{digest_of(signed.manifests[NAME, tag])}")
+
+    async def then_changed(request: web.Request) -> web.StreamResponse:
+        del signed.refusals[read]
+        response = await signed.respond(request)
+        signed.push(index(*before, other), tag)
+        return response
+
+    signed.refusals[read] = then_changed
+
+    pushed = await push(signed, pusher, await sign(signed.digest))
+
+    assert [one["digest"] for one in signed.index] == [
+        before[0]["digest"],
+        OTHER,
+        pushed.manifest,
+    ]
 
 
 async def test_an_index_that_is_overwritten_all_the_time_ends_the_push(
