@@ -7,6 +7,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.e2e.bundles.conftest import Operator, Team
 from tests.e2e.operator_process import until
 
+from copyrator.cli import cli
 from localcluster.bundle import push
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -85,6 +87,38 @@ def test_a_version_goes_through_three_environments_that_share_only_a_registry(
     assert team.jobs("later") == []
     team.annotate("staging", hold=None)
     team.wait_deployed("later", digest)
+
+
+def test_a_person_withdraws_what_is_attested(team: Team, registry: str) -> None:
+    digest = push(team.chart("first"), registry, team.repo, "1.0.0")
+    make_key(team, "staging")
+    team.bundle("staging", registry=registry, attest=attest("staging"))
+    until(
+        lambda: [one["state"] for one in team.status("staging").get("attest", [])] == ["Attested"],
+        "it is attested",
+    )
+
+    command = [
+        "attest",
+        "withdraw",
+        f"{team.namespace}/staging",
+        "--reason",
+        "the load test failed",
+    ]
+    environment = {"KUBECONFIG": str(team.cluster.admin_kubeconfig), "COLUMNS": "200"}
+    result = CliRunner().invoke(cli, command, env=environment)
+
+    assert result.exit_code == 0, result.output
+    said = "is withdrawn from the environment staging: the load test failed"
+    assert f"bundle {team.namespace}/staging: 1.0.0 ({digest[:19]}) {said}" in result.output
+    team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
+    until(
+        lambda: gate(team, "production").get("reason") == "PromotionWithdrawn",
+        lambda: f"{team.status('production')}",
+    )
+    assert "the load test failed" in gate(team, "production")["message"]
+    result = CliRunner().invoke(cli, command, env=environment)
+    assert "1.0.0 is withdrawn already" in result.output
 
 
 def test_a_kill_between_record_and_push_attests_once(

@@ -1,4 +1,7 @@
-"""`copyrator attest show`: what environments have attested of a version in a registry."""
+"""`copyrator attest show`: what environments have attested of a version in a registry.
+
+`attest withdraw` is in `hold.py`.
+"""
 
 # ruff: noqa: PLC0415 - a registry's client and cryptography are imported late: not for --help
 
@@ -15,6 +18,7 @@ import click
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_duration
 from copyrator.bundles.gates.evidence import AHEAD
+from copyrator.cli.bundles.hold import withdraw
 from copyrator.cli.bundles.registry import (
     credential_of,
     in_options,
@@ -154,7 +158,10 @@ class _Duration(click.ParamType[timedelta]):
 
 @click.group()
 def attest() -> None:
-    """Show what environments have attested of a version."""
+    """Show what environments have attested of a version, or withdraw it."""
+
+
+attest.add_command(withdraw)
 
 
 @attest.command()

@@ -1,18 +1,39 @@
-"""`copyrator hold` and `unhold`: what a Bundle runs isn't promoted, or is again."""
+"""`copyrator hold`, `unhold` and `attest withdraw`: whether what a Bundle runs is promoted."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import click
 
-from copyrator.api.names import ANN_HOLD
+from copyrator.api.bundle_status import AttestStatus, parse_status
+from copyrator.api.names import ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
+from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.hints import hint_about
-from copyrator.cli.core.objects import RESOURCES, annotations_of, object_arguments, one
-from copyrator.cli.core.output import Format, object_option, prose, reference, show
-from copyrator.cli.core.waiting import shown
+from copyrator.cli.core.objects import (
+    RESOURCES,
+    annotations_of,
+    complete_objects,
+    object_arguments,
+    one,
+)
+from copyrator.cli.core.output import (
+    Format,
+    object_option,
+    prose,
+    reference,
+    said,
+    show,
+    show_result,
+)
+from copyrator.cli.core.waiting import response_timeout_option, shown, wait
+
+WHAT: Final = "bundles"
 
 
 @click.command()
@@ -30,14 +51,18 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
 
     Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
+    _check_reason(reason)
+    body, _ = run(_annotate(target, what, name, reason))
+    done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
+    _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
+
+
+def _check_reason(reason: str) -> None:
     if len(reason) > MAX_HOLD_TEXT or not reason.strip() or not reason.isprintable():
         raise click.UsageError(
             f"--reason must be one line of 1 to {MAX_HOLD_TEXT} characters without control "
             "characters"
         )
-    body, _ = run(_annotate(target, what, name, reason))
-    done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
-    _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
 
 
 @click.command()
@@ -70,3 +95,89 @@ def _print(body: dict[str, Any], shape: Format | None, sentence: str) -> None:
         click.echo(reference(body))
     else:
         show(body, shape)
+
+
+@click.command("withdraw")
+@click.argument(
+    "name",
+    metavar="[NAMESPACE/]NAME",
+    shell_complete=lambda ctx, _, word: complete_objects(ctx, WHAT, "", word),
+)
+@cluster_options()
+@click.option(
+    "--reason",
+    required=True,
+    metavar="TEXT",
+    help="Reason, in one line; everybody who reads the registry sees it.",
+)
+@click.option("--version", metavar="VERSION", help="Version; default: the deployed one.")
+@response_timeout_option
+@object_option
+def withdraw(
+    *,
+    target: Target,
+    name: str,
+    reason: str,
+    version: str | None,
+    timeout: float,
+    shape: Format | None,
+) -> None:
+    """Withdraw what a Bundle attests: other clusters don't deploy that version any more.
+
+    What they have deployed stays. The Bundle attests the version again once it has stood anew.
+    """
+    _check_reason(reason)
+    show_result(*run(_withdraw(target, name, reason, version, timeout)), shape)
+
+
+async def _withdraw(
+    target: Target,
+    name: str,
+    reason: str,
+    version: str | None,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> tuple[dict[str, Any], str]:
+    """Annotate the Bundle, and wait until the operator has recorded the withdrawal.
+
+    Raises:
+        Fault: nothing is attested of this version.
+    """
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, WHAT, namespace, name)
+        record = _attested(body, version)
+        value = f"{format_micro_time(datetime.now(UTC))} {record.digest} {reason}"
+        patch = {"metadata": {"annotations": {ANN_WITHDRAW: value}}}
+        body = await client.patch(RESOURCES[WHAT], namespace, name, patch)
+
+        def is_recorded(seen: Mapping[str, Any]) -> bool:
+            return parse_status(seen).last_handled_withdrawal == value
+
+        body = await wait(client, WHAT, body, timeout, is_recorded)
+    done = "is withdrawn" if is_recorded(body) else "will be withdrawn"
+    what = f"{said(record.version)} ({said(record.digest)[:19]})"
+    text = f"{shown(WHAT, body)}: {what} {done} from the environment {said(record.environment)}"
+    return body, f"{text}: {shown_hold(reason)}"
+
+
+def _attested(body: Mapping[str, Any], version: str | None) -> AttestStatus:
+    """The newest statement about this version, or about what is deployed.
+
+    Raises:
+        Fault: there is none that stands.
+    """
+    status = parse_status(body)
+    there = status.deployed.digest
+    found = [
+        record
+        for record in status.attest
+        if (record.version == version if version else record.digest == there)
+    ]
+    if found and found[-1].is_positive:
+        return found[-1]
+    if found:
+        raise Fault(f"{shown(WHAT, body)}: {said(found[-1].version)} is withdrawn already")
+    what = said(version) if version else "the deployed version"
+    known = [said(record.version) for record in status.attest if record.is_positive]
+    more = f"; of {', '.join(known)} there is: add --version" if known else ""
+    raise Fault(f"{shown(WHAT, body)}: there is no attestation of {what}{more}")
