@@ -67,7 +67,7 @@ def test_import_operator_is_the_standard_librarys(folder: str) -> None:
 
 
 def test_an_operator_whose_bundles_ask_for_no_signature_loads_no_cryptography() -> None:
-    libraries = ("cryptography", "rfc3161_client", "sigstore")
+    libraries = ("cryptography", "oras", "rfc3161_client", "sigstore")
     assert loaded("import copyrator.runtime.app", libraries) == []
 
 

@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from multidict import CIMultiDict
 
-from copyrator.api.times import format_time
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient, digest_of
+from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     InvalidResponse,
     PushRefused,
@@ -31,31 +30,26 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.exchange import Request, Response, error_text
 from copyrator.oci.push_route import (
+    EMPTY_CONFIG,
+    IMAGE_TYPE,
     INDEX_TYPE,
+    PREDICATE,
     Answer,
     EditedIndex,
+    Layout,
     PushFault,
     Route,
     Upload,
     delete,
     edit_index,
-    encode,
+    lay_out,
+    sign,
     upload,
 )
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
-from copyrator.settings.limits import ATTESTATION_BYTES
-from copyrator.signatures.attestation import parse_statement
-from copyrator.signatures.model import (
-    DEPLOYED_PREDICATE,
-    Artifact,
-    DeployedStatement,
-    InvalidSignatureError,
-    TrustError,
-)
-from copyrator.signatures.private_keys import sign_with_file
-from copyrator.signatures.sigstore_bundle import MEDIA_TYPE, read_envelope
+from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement, TrustError
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -73,10 +67,6 @@ is written as a whole."""
 _INDEX_TRIES: Final = 5
 _INDEX_PAUSE: Final = 1.0
 """Seconds after which it is read again: a client that has read it before may overwrite it."""
-_IMAGE: Final = "application/vnd.oci.image.manifest.v1+json"
-_EMPTY: Final = "application/vnd.oci.empty.v1+json"
-_EMPTY_CONFIG: Final = b"{}"
-_PREDICATE: Final = "dev.sigstore.bundle.predicateType"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +133,7 @@ class StatementPusher:
         """
         try:
             made = await self._isolated.call(
-                sign_with_file, group, key.name, key.content, key.password, statement
+                sign, group, key.name, key.content, key.password, statement
             )
         except IsolatedError as error:
             raise TrustError(
@@ -180,7 +170,12 @@ class StatementPusher:
             ValueError: the bundle isn't one of ``sign``, or is of another digest.
         """
         subject = await self._client.artifact(target.repository, digest, target.credential)
-        manifest = _manifest(subject, bundle)
+        try:
+            manifest = await self._isolated.call(lay_out, group, bundle, subject)
+        except IsolatedError as error:
+            raise ValueError(f"the bundle can't be read: {error}") from None
+        if isinstance(manifest, str):
+            raise ValueError(manifest)
         async with self._turns.slot(group):
             try:
                 async with asyncio.timeout(PUSH_SECONDS):
@@ -220,18 +215,23 @@ class _Push:
         self._group = group
         self._pause = pause
 
-    async def run(self, manifest: dict[str, Any], bundle: bytes, replaces: str | None) -> Pushed:
-        content = encode(manifest)
-        pushed = digest_of(content)
+    async def run(self, manifest: Layout, bundle: bytes, replaces: str | None) -> Pushed:
+        pushed = manifest.listed["digest"]
         answer = await self._upload(
-            Upload(self._repository.path, (_EMPTY_CONFIG, bundle), pushed, _IMAGE, content),
+            Upload(
+                self._repository.path,
+                (EMPTY_CONFIG, bundle),
+                pushed,
+                IMAGE_TYPE,
+                manifest.content,
+            ),
             "the attestation",
-            f"see whether the repository has room and accepts the artifact type {MEDIA_TYPE}",
+            f"see whether the repository has room and accepts {manifest.listed['artifactType']}",
         )
         replaced = None if replaces == pushed else await self._find_replaced(replaces)
         subject = answer.headers.get("OCI-Subject")
         if subject != self._digest and not await self._has_referrers():
-            await self._edit_index(_listed(manifest, content), replaced)
+            await self._edit_index(manifest.listed, replaced)
             if replaced is not None:
                 await self._delete(replaced)
             return Pushed(pushed, deleted=replaced is not None)
@@ -264,7 +264,7 @@ class _Push:
             return replaces
         except (RegistryError, UnusableError):
             return None
-        is_ours = stored is not None and stored.annotations.get(_PREDICATE) == DEPLOYED_PREDICATE
+        is_ours = stored is not None and stored.annotations.get(PREDICATE) == DEPLOYED_PREDICATE
         return replaces if is_ours else None
 
     async def _delete(self, manifest: str) -> bool:
@@ -378,47 +378,6 @@ class _Push:
         return PushRefused(
             f"the tag {tag} of {self._repository}, by which attestations are found, {fault}"
         )
-
-
-def _manifest(subject: Artifact, bundle: bytes) -> dict[str, Any]:
-    """The manifest by which cosign 3 attaches a bundle, with the statement's date.
-
-    Raises:
-        ValueError: it isn't a bundle of our statement, or of another digest.
-    """
-    try:
-        statement = parse_statement(read_envelope(bundle).payload)
-    except InvalidSignatureError as error:
-        raise ValueError(str(error)) from None
-    if statement.digest != subject.digest or len(bundle) > ATTESTATION_BYTES:
-        raise ValueError(f"the statement is about {statement.digest}, or too long")
-    return {
-        "schemaVersion": 2,
-        "mediaType": _IMAGE,
-        "artifactType": MEDIA_TYPE,
-        "config": _descriptor(_EMPTY, _EMPTY_CONFIG),
-        "layers": [_descriptor(MEDIA_TYPE, bundle)],
-        "subject": {
-            "mediaType": subject.media_type,
-            "digest": subject.digest,
-            "size": subject.size,
-        },
-        "annotations": {
-            "dev.sigstore.bundle.content": "dsse-envelope",
-            _PREDICATE: DEPLOYED_PREDICATE,
-            "org.opencontainers.image.created": format_time(statement.issued_at),
-        },
-    }
-
-
-def _listed(manifest: dict[str, Any], content: bytes) -> dict[str, Any]:
-    """The entry of a manifest in an index of referrers."""
-    more = {name: manifest[name] for name in ("artifactType", "annotations")}
-    return _descriptor(_IMAGE, content) | more
-
-
-def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 
 
 class _ChangedError(RegistryError):

@@ -91,16 +91,6 @@ def _check_label(name: str, label: bytes, password: bytes | None) -> None:
         raise TrustError(f"{name} isn't encrypted, and there is a password for it: remove that")
 
 
-def sign_with_file(
-    name: str, content: bytes, password: bytes | None, statement: DeployedStatement
-) -> bytes | TrustError:
-    """For a child process: the bundle, or the error of the key's file."""
-    try:
-        return sign_statement(read_private_key(name, content, password), statement)
-    except TrustError as error:
-        return error
-
-
 def sign_statement(key: SigningKey, statement: DeployedStatement) -> bytes:
     """The sigstore bundle of a statement; the same statement and key give the same bytes.
 
