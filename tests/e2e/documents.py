@@ -36,6 +36,7 @@ DOCUMENTS = (
     "docs/drift.md",
     "docs/health.md",
     "docs/promotion.md",
+    "docs/clusters.md",
     "charts/copyrator/README.md",
 )
 
