@@ -251,6 +251,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("bundles.jobsTTL", "120"),
     ("bundles.timerInterval", 0),
     ("bundles.werfTag", "v 2"),
+    ("attest.environments", {"Staging": ["a"]}),
+    ("attest.environments", {"staging": ["a,b"]}),
     ("bundles.requireApproval", {"prod": "Never"}),
     ("bundles.allowedPodMetadata", ["a,b"]),
     ("bundles.requireApproval", {"prod=Always,x": "Always"}),

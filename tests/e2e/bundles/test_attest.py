@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from tests.e2e.bundles.conftest import Operator, Team
+from tests.e2e.bundles.conftest import Operator, Team, make_team
+from tests.e2e.installation import installed
 from tests.e2e.operator_process import until
 
 from copyrator.cli import cli
+from localcluster import Cluster
 from localcluster.bundle import push
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -137,6 +140,57 @@ def test_a_kill_between_record_and_push_attests_once(
     assert team.status("staging")["attest"][-1]["issuedAt"] == before["issuedAt"]
     team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
     team.wait_deployed("production", digest)
+
+
+def test_staging_in_another_cluster_attests_with_its_operators_key(
+    team: Team, disposable: Cluster, tmp_path: Path
+) -> None:
+    """That operator may read nothing but one namespace, its key, and the uid of its cluster."""
+    digest = team.publish("1.0.0", "first")
+    name = team.namespace
+    values = {
+        "watchNamespaces": [name],
+        "attest.environments": {"staging": [name]},
+        "bundles.allowedSecrets": [],
+    }
+    settings = {
+        "WERF_OPERATOR_TIMER_INTERVAL": "2",
+        "COPYRATOR_WATCH_NAMESPACES": name,
+        "COPYRATOR_ALLOWED_SECRETS": "-",
+        "COPYRATOR_ATTEST_ENVIRONMENTS": f"staging={name}",
+    }
+    api = disposable.api()
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    staging = make_team(disposable, api, name, tmp_path)
+    with installed(disposable, tmp_path / "log", settings, values=values) as operator:
+        home = f"/api/v1/namespaces/{operator.namespace}/secrets"
+        key = ec.generate_private_key(ec.SECP384R1())
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        data = {"key.pem": b64encode(private).decode()}
+        api.create(home, {"metadata": {"name": "copyrator-attest-key"}, "data": data})
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        team.create("configmaps", "staging-keys", data={"a.pub": public.decode()})
+        uid = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+        production = promoted_by("staging", cluster=uid, release=f"{name}/shop")
+        team.bundle("shop", promoteFrom=production)
+        team.wait_condition("shop", "Ready", "NotPromoted")
+        attested = {"environment": "staging", "keyFrom": {"operator": True}}
+        operator.start()
+
+        staging.bundle("shop", registry=team.cluster.registry, attest=attested)
+
+        team.wait_deployed("shop", digest)
+        staging.annotate("shop", hold="load test failed")
+        withdrawn = "AttestationWithdrawn"
+        staging.wait_condition("shop", "Attested", withdrawn)
+        team.bundle("later", promoteFrom=production)
+        until(
+            lambda: gate(team, "later").get("reason") == "PromotionWithdrawn",
+            lambda: f"{team.status('later')}",
+        )
+        assert f"release {name}/shop of cluster {uid}" in gate(team, "later")["message"]
+        staging.delete("bundles", "shop")
+        staging.wait_gone("bundles", "shop")
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:

@@ -153,6 +153,42 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
             "spec.promoteFrom.bundles: has 21 items; at most 20 are allowed",
         ),
         (
+            {"attest": {"keyFrom": {"operator": True}}},
+            "spec.attest.environment: is required",
+        ),
+        (
+            {"attest": {"environment": "Staging", "keyFrom": {"operator": True}}},
+            (
+                "spec.attest.environment: 'Staging' isn't the name of an environment; use at most "
+                "63 lower-case letters, digits and '-'"
+            ),
+        ),
+        (
+            {"attest": {"environment": "staging"}},
+            (
+                "spec.attest.keyFrom.secretName: is required: name the Secret and its key with the "
+                "private key"
+            ),
+        ),
+        (
+            {"attest": {"environment": "staging", "keyFrom": {"secretName": "a"}}},
+            (
+                "spec.attest.keyFrom.key: is required: name the Secret and its key with the "
+                "private key"
+            ),
+        ),
+        (
+            {"attest": {"environment": "a", "keyFrom": {"operator": True, "key": "b"}}},
+            (
+                "spec.attest.keyFrom.operator: must be alone: it is the operator's key, or that of "
+                "a Secret"
+            ),
+        ),
+        (
+            {"attest": {"environment": "a", "keyFrom": {"operator": True}, "renew": "59s"}},
+            "spec.attest.renew: must be between 1m and 720h",
+        ),
+        (
             {"windows": [{}, {"from": "24:00"}]},
             "spec.windows[1].from: must be before 24:00; 00:00 is the beginning of a day",
         ),
@@ -319,6 +355,7 @@ def test_what_a_bundle_may_not_have(spec: dict[str, Any]) -> None:
         {"drift": {"interval": "15m", "ignore": [{"kind": "k" * 253, "name": "n" * 253}] * 50}},
         {"dependsOn": NAMES},
         {"promoteFrom": {"bundles": NAMES, "soak": "1s"}},
+        {"attest": {"environment": "a" * 63, "keyFrom": {"operator": True}, "renew": "1m"}},
         {"verify": {"anyOf": [{"cosign": {"keysFrom": REF}}] * 10}},
         {"verify": {"anyOf": [{"notation": {"subjects": ["x" * 512] * 20, "caFrom": REF}}]}},
         {

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import (
+    Attest,
+    AttestKey,
     BundleSpec,
     CosignKeysSpec,
     LocalObjectRef,
@@ -63,6 +65,9 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
         ({"auth": "creds"}, "spec.auth"),
         ({"ca_secret": "ca"}, "spec.caSecret"),
         ({"secret_key": SecretKey("keys", "k")}, "spec.secretKey"),
+        ({"attest": Attest("staging", AttestKey("keys", "k"))}, "spec.attest.keyFrom"),
+        ({"attest": Attest("staging", None, auth="creds")}, "spec.attest.auth"),
+        ({"attest": Attest("staging", None)}, None),
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
         (
