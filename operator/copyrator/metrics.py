@@ -2,8 +2,9 @@
 
 The lowest layer: every package may count, and nothing of ours is imported here. Labels are bounded
 by what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
-no metric has a label with the name of a namespace, a Secret or a Bundle. One has names of rules,
-of a limited number: certificate_expiry_timestamp_seconds.
+no metric has a label with the name of a namespace or a Bundle. One has names of rules, of a limited
+number: certificate_expiry_timestamp_seconds. Two have names of Secrets, at most --max-remotes:
+remote_up, remote_silent_seconds.
 """
 
 from __future__ import annotations
@@ -117,6 +118,17 @@ class Metrics:
             "When the first certificate in a rule's copies ends (Unix time); of the 100 rules "
             "whose certificates end soonest.",
             "rule",
+        )
+        self.remote_up = self._gauge(
+            "remote_up",
+            "1 where the watches of another cluster work that rules have sources in, else 0; by "
+            "the name of the Secret with its kubeconfig.",
+            "kubeconfig",
+        )
+        self.remote_silent_seconds = self._gauge(
+            "remote_silent_seconds",
+            "Seconds since the last answer or event of another cluster that rules have sources in.",
+            "kubeconfig",
         )
         self.copy_writes = self._counter(
             "copy_writes",

@@ -18,8 +18,12 @@ _SUFFIX = ".owner"
 
 
 @contextmanager
-def owned_cluster(state_dir: Path, apiserver_flags: Sequence[str] = ()) -> Iterator[Cluster]:
+def owned_cluster(
+    state_dir: Path, apiserver_flags: Sequence[str] = (), **options: bool
+) -> Iterator[Cluster]:
     """A cluster of this process's own, with further flags for its kube-apiserver.
+
+    `options` as for Cluster.start.
 
     Raises:
         LocalClusterError: it could not be started.
@@ -32,7 +36,7 @@ def owned_cluster(state_dir: Path, apiserver_flags: Sequence[str] = ()) -> Itera
     draft.write_text(json.dumps(asdict(identity)), encoding="utf-8")
     draft.replace(owner)
     try:
-        with Cluster.start(state_dir, apiserver_flags=apiserver_flags) as cluster:
+        with Cluster.start(state_dir, apiserver_flags=apiserver_flags, **options) as cluster:
             yield cluster
     finally:
         owner.unlink(missing_ok=True)

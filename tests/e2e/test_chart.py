@@ -76,6 +76,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "rules.rolloutHealthPause": 300,
     },
     "certificates": {"rules.certificateWarning": 86400},
+    "other clusters": {"rules.maxRemotes": 3},
     "no admission policy": {
         "rules.admissionPolicy": False,
         "bundles.approvalPolicy.enabled": False,
@@ -258,6 +259,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("bundles.requireApproval", {"prod=Always,x": "Always"}),
     ("rules.certificateWarning", -1),
     ("rules.certificateWarning", "14d"),
+    ("rules.maxRemotes", -1),
     ("bundles.maxPlanJobs", 0),
     ("bundles.maxPlanJobs", 101),
     ("bundles.plans.enabled", "yes"),

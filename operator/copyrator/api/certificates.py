@@ -23,6 +23,8 @@ _MORE: Final = re.compile(
     r"; ([1-9][0-9]*) more in status[.]certificates; renew it at the source\Z", re.ASCII
 )
 """The end of a message about several certificates."""
+CREDENTIAL: Final = "kubeconfig "
+"""Begins the source of a token or certificate by which the sources are read, then the Secret."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """An earlier end is reported as this one."""
 
@@ -48,6 +50,11 @@ class Certificate:
     """Empty where its subject has none."""
     not_before: datetime = EARLIEST
     """When it begins to be valid, in whole seconds."""
+
+    @property
+    def noun(self) -> str:
+        """What it is, for messages."""
+        return "credential" if self.source.startswith(CREDENTIAL) else "certificate"
 
     def to_dict(self) -> dict[str, str]:
         """As in the status."""
@@ -111,14 +118,14 @@ def expiring(
         return FurtherCondition(
             ConditionStatus.FALSE,
             CertificateReason.VALID,
-            f"the first certificate to expire is {first.to_string()}, at {end}",
+            f"the first {first.noun} to expire is {first.to_string()}, at {end}",
         )
     over = _left(first, now) <= 0
     more = f"; {due - 1} more in status.certificates" if due > 1 else ""
     return FurtherCondition(
         ConditionStatus.TRUE,
         CertificateReason.EXPIRED if over else CertificateReason.EXPIRING,
-        f"the certificate {first.to_string()} {'expired' if over else 'expires'} at {end}{more}; "
+        f"the {first.noun} {first.to_string()} {'expired' if over else 'expires'} at {end}{more}; "
         "renew it at the source",
     )
 

@@ -59,6 +59,9 @@ wants a copy. The operator removes it when that is done.
 ANN_CONFIRM_DELETE: Final = "copyrator.flant.com/confirm-delete"
 """On a rule: the generation whose deletions are confirmed (``spec.maxDelete``)."""
 
+ANN_SOURCE_CLUSTER: Final = "copyrator.flant.com/source-cluster"
+"""On a rule: the uid (or CA) of the other cluster that its sources may come from now."""
+
 ANN_ROLLOUT_RESUME: Final = "copyrator.flant.com/rollout-resume"
 """On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: the rollout stopped there continues."""
 ANN_ROLLOUT_FINISH: Final = "copyrator.flant.com/rollout-finish"

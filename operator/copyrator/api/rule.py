@@ -9,6 +9,7 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unreadable
 from copyrator.api.globs import read_globs
+from copyrator.api.kubeconfig import read_kubeconfig_ref
 from copyrator.api.rollout import read_rollout
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
@@ -70,6 +71,7 @@ def _source_in(source: Fields, namespaces: tuple[str, ...]) -> Source:
         namespaces=namespaces,
         name=source.text("name", syntax.object_name),
         selector=_source_selector(source),
+        kubeconfig=read_kubeconfig_ref(source) if source.has("kubeConfig") else None,
     )
 
 

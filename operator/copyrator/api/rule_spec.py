@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.globs import NO_GLOBS, Globs
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import Rollout
 from copyrator.api.selectors import ANY_LABELS, LabelSelector
 from copyrator.api.text import truncate
@@ -82,12 +83,24 @@ class Source:
     """Never empty; when two have a source of one name, the first listed wins."""
     name: str | None = None
     selector: LabelSelector | None = None
+    kubeconfig: KubeconfigRef | None = None
+    """Where it is in another cluster."""
+
+    @property
+    def cluster(self) -> str:
+        """For messages: `` in the cluster of kubeconfig …``; empty for the operator's own."""
+        return place_of(self.kubeconfig) if self.kubeconfig else ""
 
     def means(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether an object of this kind is copied."""
-        if namespace not in self.namespaces:
+        """Whether an object of this kind in the operator's cluster is copied."""
+        if self.kubeconfig is not None or namespace not in self.namespaces:
             return False
         return self.name == name if self.name else (self.selector or ANY_LABELS).matches(labels)
+
+
+def place_of(kubeconfig: KubeconfigRef) -> str:
+    """`` in the cluster of kubeconfig …`` with the Secret's name."""
+    return f" in the cluster of kubeconfig {kubeconfig.secret}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +232,12 @@ class RuleSpec:
         if self.source is not None:
             return (self.source,)
         return tuple(entry.source for entry in self.sources)
+
+    @property
+    def kubeconfigs(self) -> tuple[KubeconfigRef, ...]:
+        """The kubeconfigs of other clusters that sources are in, each once."""
+        named = (source.kubeconfig for source in self.all_sources)
+        return tuple(dict.fromkeys(one for one in named if one is not None))
 
     @property
     def kind(self) -> str:

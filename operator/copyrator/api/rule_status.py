@@ -18,7 +18,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
 )
 from copyrator.api.suspension import Suspension
-from copyrator.api.times import format_time
+from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from copyrator.api.rollout import RolloutState
@@ -31,6 +31,9 @@ DROPPED_FIELDS: Final = 20  # limit: templates
 
 PASSED_OVER_SOURCES: Final = 20  # limit: templates
 """Sources in status.passedOver."""
+
+MAX_SOURCE_CLUSTERS: Final = 32
+"""Other clusters that a status holds: as many as spec.sources has entries."""
 
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
@@ -58,6 +61,10 @@ class RuleReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NOT_TRUSTED = "NotTrusted"
     SOURCE_NOT_FOUND = "SourceNotFound"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    """The sources in another cluster can't be read; the copies stay as they are."""
+    SOURCE_CLUSTER_CHANGED = "SourceClusterChanged"
+    """Another cluster than before answers behind the kubeconfig; it has to be confirmed."""
     KIND_UNAVAILABLE = "KindUnavailable"
     TOO_LARGE = "TooLarge"
     """The template's sources are too many, or too large."""
@@ -206,6 +213,54 @@ def confirmed_generation(status: Mapping[str, Any]) -> int:
     return observed if isinstance(observed, int) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class SourceCluster:
+    """Another cluster that a rule's sources are in."""
+
+    secret: str
+    key: str
+    uid: str = ""
+    """Of its Namespace kube-system; empty where that may not be read."""
+    ca: str = ""
+    """A hash of the CA in its kubeconfig."""
+    unreachable_since: datetime | None = None
+
+    @property
+    def identity(self) -> str:
+        """What confirms it in the annotation: the uid, or the CA's hash where there is none."""
+        return self.uid or self.ca
+
+    def is_same_as(self, other: SourceCluster) -> bool:
+        """Whether it is the same cluster, as far as that is known."""
+        if self.uid and other.uid:
+            return self.uid == other.uid
+        return self.ca == other.ca
+
+    def to_dict(self) -> dict[str, str]:
+        """As in the status."""
+        found = {"secretName": self.secret, "key": self.key, "uid": self.uid, "ca": self.ca}
+        if self.unreachable_since is not None:
+            found["unreachableSince"] = format_time(self.unreachable_since)
+        return {name: value for name, value in found.items() if value}
+
+
+def read_source_clusters(status: Mapping[str, Any]) -> tuple[SourceCluster, ...]:
+    """The other clusters of a stored status; malformed ones are left out."""
+    found = status.get("sourceClusters")
+    items = found[:MAX_SOURCE_CLUSTERS] if isinstance(found, list) else ()
+    return tuple(one for item in items if (one := _read_cluster(item)) is not None)
+
+
+def _read_cluster(item: object) -> SourceCluster | None:
+    if not isinstance(item, Mapping):
+        return None
+    texts = [item.get(part, "") for part in ("secretName", "key", "uid", "ca")]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    secret, key, uid, ca = texts
+    return SourceCluster(secret, key, uid, ca, parse_time(item.get("unreachableSince")))
+
+
 class FieldsReason(StrEnum):
     """Reasons of the condition FieldsDropped, and of Events: stable values of the API."""
 
@@ -236,6 +291,8 @@ class RuleFacts:
     """Of the copies, sorted; None where they aren't known: the status keeps what it has."""
     warning: float = 0.0
     """Seconds before a certificate's end that the condition becomes True."""
+    clusters: Sequence[SourceCluster] | None = None
+    """The other clusters of its sources; None: the status keeps what it has."""
     rollout: RolloutState | None = None
     """None where it isn't known: the status keeps what it has."""
     steps: int | None = None
@@ -287,7 +344,7 @@ def build_rule_status(
         status["composedOf"] = facts.composed_of
     if certificates or before.get("certificates"):
         status["certificates"] = [one.to_dict() for one in certificates]
-    status |= _rollout(before, facts)
+    status |= _clusters(before, facts) | _rollout(before, facts)
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -334,6 +391,14 @@ def _composed(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
     return {name: found for name, found in unused.items() if found or before.get(name)}
 
 
+def _clusters(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
+    """The part about other clusters; an empty list where there were some only before."""
+    found = read_source_clusters(before) if facts.clusters is None else facts.clusters
+    if found or before.get("sourceClusters"):
+        return {"sourceClusters": [one.to_dict() for one in found]}
+    return {}
+
+
 def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
     """The part about the rollout, if there is one."""
     if facts.rollout is not None and facts.steps:
@@ -351,6 +416,7 @@ _PARTS: Final = (
         "droppedFields",
         "composedOf",
         "certificates",
+        "sourceClusters",
         "rollout",
         "suspension",
     ),

@@ -231,11 +231,16 @@ class CopyController:
         for state in context.rule_states.values():
             for registration in state.sources:
                 registration.release()
+        await context.remotes.close()
         self._kinds.forget()
         context.unmanaged.close()
         if context.namespace_watch is not None:
             context.namespace_watch.release()
         await context.isolated.close()
+
+    def publish(self) -> None:
+        """Set the gauges that are computed at a scrape."""
+        self._context.remotes.publish(self._context.metrics)
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Process a CopyratorRule from its handler; cheap.

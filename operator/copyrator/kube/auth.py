@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.kube.client.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
 from copyrator.settings.proxies import Proxies, ProxyError
 
@@ -364,6 +365,32 @@ def _validity(user: Mapping[str, Any], loader: Any) -> float | None:
     if isinstance(expiry, datetime):
         return max((expiry - datetime.now(UTC)).total_seconds() - 60.0, 30.0)
     return None
+
+
+def remote_endpoint(config: Kubeconfig) -> Endpoint:
+    """Another cluster, by a kubeconfig of a Secret: only its CA is trusted.
+
+    Raises:
+        KubeconfigError: the certificate and the key aren't a pair, or the proxy can't be used.
+    """
+    context = ssl.create_default_context(cadata=config.ca.decode())
+    if config.certificate is not None and config.key is not None:
+        with tempfile.NamedTemporaryFile(prefix="copyrator-") as file:  # read from files only
+            file.write(config.certificate + config.key)
+            file.flush()
+            try:
+                context.load_cert_chain(file.name)
+            except ssl.SSLError:
+                raise KubeconfigError(
+                    "client-certificate-data and client-key-data aren't a pair; write both anew"
+                ) from None
+    return Endpoint(
+        host=config.server,
+        authorization=f"Bearer {config.token}" if config.token is not None else None,
+        ssl=context,
+        proxy=_environment_proxy(config.server),
+        server_hostname=config.tls_server_name,
+    )
 
 
 def _complete(endpoint: Endpoint) -> Endpoint:

@@ -220,6 +220,12 @@ class BrokenAnswer(Unreachable):
     default_reason = "BrokenAnswer"
 
 
+class ClusterChanged(ApiError):
+    """Another cluster answers than before, by the uid of its Namespace kube-system."""
+
+    default_reason = "ClusterChanged"
+
+
 class NotLeading(ApiError):
     """Not sent: this replica isn't the leader (any more), so it must not write."""
 

@@ -66,6 +66,7 @@ class Parts:
     def publish(self) -> None:
         """Update the gauges that are computed at a scrape."""
         self.informers.publish()
+        self.copying.publish()
         self.deploying.publish()
         specs = (entry.spec for entry in self.bundles)
         self.oci.keep_registries(

@@ -59,6 +59,9 @@ class Settings:
     certificate_warning: float = 1_209_600.0
     """Seconds before the end of a certificate in a copy that the rule warns of it: 14 days."""
 
+    max_remotes: int = 20
+    """Credentials of other clusters that trusted rules may use at the same time."""
+
     rollout_health_pause: float = 120.0
     """Seconds that a rollout with health waits after each step, at least."""
 

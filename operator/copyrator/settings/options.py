@@ -256,6 +256,13 @@ def _rule_options() -> list[click.Parameter]:
             default=1_209_600.0,
         ),
         _option(
+            "--max-remotes",
+            "COPYRATOR_MAX_REMOTES",
+            "Credentials of other clusters that rules may read sources with.",
+            type=click.IntRange(min=0, max=1000),
+            default=20,
+        ),
+        _option(
             "--rollout-health-pause",
             "COPYRATOR_ROLLOUT_HEALTH_PAUSE",
             "Seconds that rollouts with health wait after each step, at least.",

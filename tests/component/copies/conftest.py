@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -109,6 +110,7 @@ class Operator:
             monotonic=monotonic,
             timing=timing,
         )
+        self.controller._context.remotes.timing = replace(quick, settled=0.5)
         self.workers = Workers(self.queue, self.controller.reconcile, count=8)
 
     async def start(self) -> None:

@@ -41,6 +41,7 @@ from copyrator.api.rule_status import (
     FailureReason,
     PlanCounts,
     RuleFacts,
+    SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
 )
@@ -104,6 +105,7 @@ SELECTOR = {
     "matchLabels": {"a": "b"},
     "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
 }
+REMOTE = {"kubeConfig": {"secretName": "x", "key": "y"}}
 TRANSFORM = {
     "name": "x",
     "keys": {"include": ["a"], "exclude": ["b"], "rename": {"a": "c"}},
@@ -114,7 +116,7 @@ RULES: list[dict[str, Any]] = [
     {"ruleType": "secret", "selector": {"a": "b"}, "namespace": "x", "namespaces": ["y"]},
     {
         "spec": {
-            "source": {"kind": "Secret", "selector": SELECTOR, "namespace": "x"},
+            "source": {"kind": "Secret", "selector": SELECTOR, "namespace": "x"} | REMOTE,
             "targets": {"namespaces": ["a"], "exclude": ["b"], "selector": SELECTOR},
             "transform": TRANSFORM,
             "rollout": {"steps": ["1", "100%"], "first": SELECTOR},
@@ -125,7 +127,7 @@ RULES: list[dict[str, Any]] = [
             "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
             "sources": [
                 {"as": "a", "kind": "Secret", "namespace": "x", "name": "y", "optional": True},
-                {"as": "b", "kind": "Secret", "selector": SELECTOR},
+                {"as": "b", "kind": "Secret", "selector": SELECTOR} | REMOTE,
             ],
         }
     },
@@ -252,6 +254,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         passed_over=[("private (infra/x)", "has no credentials")],
         certificates=[Certificate(now, "infra/tls", "tls.crt", "example.com", now)],
         composed_of="hub, private (3)",
+        clusters=[SourceCluster("hub", "value", "uid", "ca", now)],
         rollout=RolloutState(
             "a" * 32,
             step=1,

@@ -21,7 +21,7 @@ from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, place_of
 from copyrator.api.rule_status import Failure, FailureReason, RuleReason
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault
@@ -360,6 +360,8 @@ class DryRun:
         """
         if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
             return None
+        if rule.spec.kubeconfigs:  # another cluster's credential isn't the user's
+            return None
         deadline, added = time.monotonic() + PATIENCE, self._queue.added[rule.key]
         while time.monotonic() < deadline:
             added.clear()
@@ -374,6 +376,20 @@ class DryRun:
                 return state
             await _wait(added)
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
+
+    def elsewhere(self, rule: Rule) -> str:
+        """What is known of a rule with sources in another cluster, or empty."""
+        if isinstance(rule.spec, InvalidSpec) or not rule.spec.kubeconfigs:
+            return ""
+        places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
+        said = self.views[rule.key].condition()
+        text = f"its sources are {places}, which this command doesn't read"
+        return (
+            f"{text}; the operator reported {said['reason']}"
+            + (f": {said['message']}" if said.get("message") else "")
+            if said.get("reason")
+            else text
+        )
 
     def no_source(self, rule: Rule) -> tuple[str, str]:
         """Reason and message of a rule that has no source now, as in its Ready condition.

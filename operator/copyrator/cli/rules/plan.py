@@ -330,6 +330,8 @@ async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
     if verdict := dry_run.refusal(rule):
         verdict = await name_group(verdict, rule.spec, dry_run.kinds, dry_run.context.discovery)
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
+    if elsewhere := dry_run.elsewhere(rule):
+        raise Fault(f"rule {rule.owner} can't be planned: {elsewhere}")
     await dry_run.serve_all(rule.spec.kind, but=rule.key)
     state = await dry_run.serve(rule)
     said = dry_run.client.ready_conditions.get(rule.key)

@@ -142,7 +142,13 @@ async def verdict_of(asked: ExplainedObject) -> CopyVerdict:
 
 
 async def _verdict_in(asked: ExplainedObject, place: Namespace) -> CopyVerdict:
+    context = asked.dry_run.context
     plan = asked.dry_run.context.plan(asked.key)
+    record = context.record(asked.key)
+    owner = context.rules.by_owner(record.owner) if record else None
+    if owner is not None and (elsewhere := asked.dry_run.elsewhere(owner)):
+        said = f"It is a copy of the rule {owner.owner}: {elsewhere}."
+        return CopyVerdict(said, CopyGroup.UNKNOWN)
     if contested := _contested(asked, plan):
         return CopyVerdict(contested, CopyGroup.CONFLICT)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
@@ -305,7 +311,8 @@ def _of_served(asked: ExplainedObject, rule: Rule) -> str:
         return "the namespace doesn't exist"
     bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not bindings:
-        return _paused(rule) + ": ".join(asked.dry_run.no_source(rule))
+        missing = asked.dry_run.elsewhere(rule) or ": ".join(asked.dry_run.no_source(rule))
+        return _paused(rule) + missing
     if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
         return _paused(rule) + "this is its source"
     said = (

@@ -424,7 +424,8 @@ def _sources(page: RulePage) -> Iterator[list[str]]:
 def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
     for entry in spec.sources:
         one, optional = entry.source, ", optional" if entry.optional else ""
-        which, where = f" {one.name}" if one.name else "", f"in {entry.namespace}{optional}"
+        which = f" {one.name}" if one.name else ""
+        where = f"in {entry.namespace}{one.cluster}{optional}"
         texts = [where] if one.name else [_labels(one.selector), where]
         yield [f"{entry.alias}: {one.kind}{which}", *texts]
     if spec.source is None:
@@ -432,9 +433,10 @@ def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
             yield ["Template", "without sources"]
     elif spec.source.name:
         for place in spec.source.namespaces:
-            yield [f"{spec.kind} {spec.source.name}", f"in {place}"]
+            yield [f"{spec.kind} {spec.source.name}", f"in {place}{spec.source.cluster}"]
     else:
-        labels, where = _labels(spec.source.selector), f"in {_some(spec.source.namespaces)}"
+        labels = _labels(spec.source.selector)
+        where = f"in {_some(spec.source.namespaces)}{spec.source.cluster}"
         number = number_of(page.view, "sources")
         if known := _names_of_sources(page, spec, number):
             for name in known:

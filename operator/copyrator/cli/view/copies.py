@@ -199,7 +199,8 @@ class RuleCopies:
             for name, place in places.items()
             if place.is_target and targets.matches(name, place.labels)
         ]
-        homes = set(spec.source.namespaces) if spec.source is not None else set()
+        source = spec.source
+        homes = set(source.namespaces) if source is not None and not source.kubeconfig else set()
         home = homes if len(homes) == 1 else ()
         found = [one for one in matched if one.name not in home]
         is_exact = len(matched) == number_of(self.view, "targets")

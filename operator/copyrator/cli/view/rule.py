@@ -22,6 +22,7 @@ from copyrator.api.rule_status import (
     read_copy_counts,
     read_dropped,
     read_rule_status,
+    read_source_clusters,
     shared_message,
 )
 from copyrator.api.text import GROUP, some
@@ -325,6 +326,7 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
     yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
     if view.composed_of:
         yield Detail("Made from", view.composed_of)
+    yield from describe_clusters(view.status)
     synced = view.status.get("lastSyncTime")
     yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
     yield from describe_unused(view.status)
@@ -354,6 +356,14 @@ def _maps(found: object) -> Iterator[Body]:
     yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
 
 
+def describe_clusters(status: Body) -> Iterator[Detail]:
+    """The other clusters that sources are in."""
+    for one in read_source_clusters(status):
+        since = one.unreachable_since
+        away = f", unreachable since {format_time(since)}" if since else ""
+        yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
+
+
 def describe_settings(view: RuleView) -> Iterator[Detail]:
     """Its spec, or the fault of that."""
     spec = view.spec
@@ -364,7 +374,7 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
         yield Detail("Form", "old (ruleType)")
     if spec.source:
         which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
-        where = ", ".join(spec.source.namespaces)
+        where = f"{', '.join(spec.source.namespaces)}{spec.source.cluster}"
         yield Detail("Source", f"{spec.kind} {which} in {where}")
     else:
         yield Detail("Template", spec.kind)
@@ -393,7 +403,7 @@ def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
     for one in () if isinstance(spec, InvalidSpec) else spec.sources:
         source, optional = one.source, ", optional" if one.optional else ""
         which = source.name or (source.selector and source.selector.to_string())
-        yield f"{one.alias}: {source.kind} {which} in {one.namespace}{optional}"
+        yield f"{one.alias}: {source.kind} {which} in {one.namespace}{source.cluster}{optional}"
 
 
 def _time_left(certificate: Certificate, now: datetime) -> str:

@@ -90,7 +90,8 @@ def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | No
         return ready_conditions.tenant_refused(why)
     if refused := _refused_kind(rule.spec, kinds):
         return ready_conditions.kind_not_allowed(*refused)
-    spaces = (name for source in rule.spec.all_sources for name in source.namespaces)
+    local = (source for source in rule.spec.all_sources if source.kubeconfig is None)
+    spaces = (name for source in local for name in source.namespaces)
     if outside := [name for name in dict.fromkeys(spaces) if not settings.serves(name)]:
         return ready_conditions.outside(outside)
     return None

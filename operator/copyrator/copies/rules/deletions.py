@@ -163,6 +163,7 @@ class RuleRemover:
         """The rule is gone, or not this operator's: its copies aren't changed."""
         self._takeover_at.pop(key, None)
         self._context.rule_metrics.forget(key)
+        self._context.remotes.release(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)
         if state is not None:
@@ -203,6 +204,7 @@ class RuleRemover:
         state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
         if state.phase is not RulePhase.DELETING:
             self._end(state, rule.owner)
+            context.remotes.release(rule.key)
             state.phase = RulePhase.DELETING
             delay_first_status(context, state)
         if not self._sees_all_copies(rule):

@@ -12,6 +12,7 @@ from copyrator.api.certificates import read_certificates, seconds_until_transiti
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts, read_copy_counts
@@ -32,17 +33,22 @@ from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.status import (
     delay_first_status,
+    facts_kept,
+    judge_remote,
+    known_cluster,
     notify_owners,
     patch_metadata,
     report,
     report_failed,
     report_forbidden,
+    unreachable,
     what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.sources.watches import has_watches, no_room, watch_sources
+from copyrator.copies.sources.remotes import BusyError, RemoteCluster, RemoteError
+from copyrator.copies.sources.watches import has_watches, no_room, share_of, watch_sources
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.composer import ComposeError
 from copyrator.copies.template.rendering import Text
@@ -54,6 +60,7 @@ from copyrator.copies.template.rules import (
     seconds_until_change,
 )
 from copyrator.kube import errors
+from copyrator.kube.client.remote import UID_NAMESPACE
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
@@ -91,6 +98,11 @@ RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
 KIND_AGAIN = 15.0
 """Seconds before a kind that the cluster doesn't serve is looked up again."""
+
+BUSY_AGAIN = 1.0
+"""Seconds before sources of another cluster are read that others of its rules are reading."""
+CLUSTER_AGAIN = 60.0
+"""Seconds before it is asked again whether the former cluster is back."""
 
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
@@ -135,7 +147,7 @@ class RulePreparation:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
         spec = await self._accepted_spec(rule)
-        await self._serve(state, rule, spec)
+        await self._serve(state, rule, spec, self._connect(state, rule, spec))
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
@@ -148,12 +160,61 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
+        self._context.remotes.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+    def _connect(
+        self, state: RuleState, rule: Rule, spec: RuleSpec
+    ) -> Mapping[KubeconfigRef, RemoteCluster]:
+        """The other clusters that the rule's sources are in, each as it is known to be.
+
+        Raises:
+            StoppedError: one can't be used (now); the copies stay as they are.
+        """
+        remotes, refs = self._context.remotes, spec.kubeconfigs
+        remotes.release(rule.key, but=refs)
+        return {ref: self._connect_one(state, rule, ref) for ref in refs}
+
+    def _connect_one(self, state: RuleState, rule: Rule, ref: KubeconfigRef) -> RemoteCluster:
+        context = self._context
+        use = context.remotes.use(rule.key, ref)
+        try:
+            cluster = context.remotes.connect(use)
+        except RemoteError as error:
+            _lose_sources(state)
+            if state.generation != rule.generation:
+                state.pause()  # the spec that is served doesn't hold any more
+            condition = None if rule.is_observed else ready_conditions.reading()
+            if error.message:
+                condition = unreachable(context, rule, use, error.message)
+            facts = facts_kept(rule, use)
+            raise StoppedError(condition, error.again, facts) from None
+        home = context.namespaces.get(UID_NAMESPACE)
+        if use.is_home(context.client.connection.host, home.uid if home else ""):
+            self._remover.freeze(rule)
+            raise StoppedError(ready_conditions.source_is_home(use))
+        known, found = known_cluster(rule, use), use.describe()
+        confirmed = rule.source_cluster == found.identity
+        if known is None or known.is_same_as(found) or confirmed:
+            return cluster
+        self._remover.freeze(rule)
+        context.remotes.check_again(use)
+        raise StoppedError(
+            ready_conditions.source_cluster_changed(use, known, found, rule.owner),
+            CLUSTER_AGAIN,
+            facts_kept(rule, use),
+        )
+
+    async def _serve(
+        self,
+        state: RuleState,
+        rule: Rule,
+        spec: RuleSpec,
+        clusters: Mapping[KubeconfigRef, RemoteCluster],
+    ) -> None:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
@@ -168,7 +229,8 @@ class RulePreparation:
             raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        if state.generation == rule.generation and state.compiled is not None:
+        served = state.generation == rule.generation and state.clusters == clusters
+        if served and state.compiled is not None:
             await self._ensure_finalizer(rule)
             state.compiled.rule = rule
             return
@@ -177,6 +239,9 @@ class RulePreparation:
             self._remover.freeze(rule)
             raise StoppedError(texts)
         await self._ensure_finalizer(rule)
+        if any(not cluster.usable for cluster in clusters.values()):
+            raise StoppedError(None, RECHECK_SECONDS)  # it changed meanwhile
+        state.clusters, state.remote_sources = clusters, {}
         self._begin(state, rule, spec, (resource, texts, sources))
 
     async def _ensure_finalizer(self, rule: Rule) -> None:
@@ -249,11 +314,15 @@ class RulePreparation:
         watches = [*state.sources, view.registration, context.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
-            condition = ready_conditions.watch_fault(watches)
+            condition = judge_remote(context, state, compiled.rule)
+            facts = None
+            for use in context.remotes.of_rule(state.key).values() if condition else ():
+                facts = facts_kept(compiled.rule, use)
+            condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
-            raise StoppedError(condition, RECHECK_SECONDS)
-        share = context.shares.of(tenant_of(compiled.rule, context.settings))
+            raise StoppedError(condition, RECHECK_SECONDS, facts)
+        share = share_of(context, state, tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
             state.pause()
             state.phase = RulePhase.FROZEN
@@ -280,6 +349,8 @@ class RulePreparation:
             return
         try:
             await compose(self._context, state)
+        except BusyError:
+            raise StoppedError(None, BUSY_AGAIN) from None
         except ComposeError as error:
             assert state.compiled is not None
             state.pause()
@@ -288,6 +359,15 @@ class RulePreparation:
             raise StoppedError(
                 error.condition, again, facts_before(self._context, state)
             ) from error
+
+
+def _lose_sources(state: RuleState) -> None:
+    """A rule's sources can't be read any more: its copies stay as they are, and are healed."""
+    state.phase = RulePhase.INCOMPLETE
+    state.clusters, state.remote_sources = {}, {}
+    released, state.sources = state.sources, []
+    for registration in released:
+        registration.release()
 
 
 class RuleReconciler:

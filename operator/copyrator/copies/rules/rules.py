@@ -10,7 +10,7 @@ from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import copies_kind, parse_rule
-from copyrator.api.rule_spec import ConflictPolicy, RuleSpec
+from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
 from copyrator.api.rule_status import read_rule_status
 
 REQUEST_TEXT: Final = 256  # limit: rules
@@ -44,6 +44,8 @@ class Rule:
     """Value of the resealAt annotation."""
     confirmed: str | None = None
     """Value of the confirm-delete annotation."""
+    source_cluster: str | None = None
+    """Value of the source-cluster annotation."""
     resume: str | None = None
     """Value of the rollout-resume annotation."""
     finish: str | None = None
@@ -75,6 +77,7 @@ class Rule:
             and self.requested == other.requested
             and self.reseal == other.reseal
             and self.confirmed == other.confirmed
+            and self.source_cluster == other.source_cluster
             and (self.resume, self.finish) == (other.resume, other.finish)
             and self.status == other.status
         )
@@ -115,6 +118,7 @@ class Rule:
             requested=requested[:REQUEST_TEXT] or None,
             reseal=_text(noted.get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
             confirmed=_text(noted.get(names.ANN_CONFIRM_DELETE))[:REQUEST_TEXT] or None,
+            source_cluster=_text(noted.get(names.ANN_SOURCE_CLUSTER))[:REQUEST_TEXT] or None,
             resume=_text(noted.get(names.ANN_ROLLOUT_RESUME))[:REQUEST_TEXT] or None,
             finish=_text(noted.get(names.ANN_ROLLOUT_FINISH))[:REQUEST_TEXT] or None,
             status=read_rule_status(body.get("status")),
@@ -180,19 +184,10 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
     if spec.source is None:
         return "spec.template is for trusted rules only: it can create any object; use spec.source"
     source = spec.source
-    if source.kind not in TENANT_KINDS or source.api_version not in (None, "v1"):
-        return (
-            f"spec.source.kind is {source.kind}: outside the operator's namespace rules copy "
-            f"{' and '.join(TENANT_KINDS)} only"
-        )
-    elsewhere = [namespace for namespace in source.namespaces if namespace != home]
-    if elsewhere:
-        where = "namespace" if spec.legacy else "spec.source.namespace"
-        return (
-            f"{where} names {', '.join(elsewhere)}: outside the operator's namespace a rule's "
-            "sources "
-            f"must be in its own namespace, {home}"
-        )
+    if why := _source_refusal(
+        source, home, "namespace" if spec.legacy else "spec.source.namespace"
+    ):
+        return why
     if spec.on_conflict is ConflictPolicy.OVERWRITE:
         return (
             "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
@@ -202,6 +197,27 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
         return (
             "spec.rollout.health and restart are for trusted rules only: they read workloads of "
             "other namespaces; remove both"
+        )
+    return None
+
+
+def _source_refusal(source: Source, home: str, field: str) -> str | None:
+    """Why a tenant's rule may not read this source, or None; `field` has its namespaces."""
+    if source.kubeconfig is not None:
+        return (
+            "spec.source.kubeConfig is for trusted rules only: connections to other clusters are "
+            "the operator's; move the rule to the operator's namespace"
+        )
+    if source.kind not in TENANT_KINDS or source.api_version not in (None, "v1"):
+        return (
+            f"spec.source.kind is {source.kind}: outside the operator's namespace rules copy "
+            f"{' and '.join(TENANT_KINDS)} only"
+        )
+    elsewhere = [namespace for namespace in source.namespaces if namespace != home]
+    if elsewhere:
+        return (
+            f"{field} names {', '.join(elsewhere)}: outside the operator's namespace a rule's "
+            f"sources must be in its own namespace, {home}"
         )
     return None
 

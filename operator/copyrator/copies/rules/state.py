@@ -13,6 +13,7 @@ from enum import Enum
 
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import read_dropped
@@ -20,6 +21,7 @@ from copyrator.copies.rollout.steps import RolloutBarrier
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.trace import RuleTrace
 from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.sources.remotes import RemoteCluster
 from copyrator.copies.targets.namespaces import TargetSet
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.copies.template.rendering import NO_TEXTS, Text, Tree
@@ -218,6 +220,8 @@ class RuleState:
         generation: of the spec that `compiled` was made from.
         summarized: the last generation of which a summary completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
+        clusters: the other clusters that some of these are in.
+        remote_sources: the watches in each of those.
         rollout: the state of the rollout for the status; None while it isn't known.
         rollout_fault: why a rollout can't continue now: a message.
         next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
@@ -236,6 +240,8 @@ class RuleState:
     generation: int = 0
     summarized: int = 0
     sources: list[Registration] = field(default_factory=list)
+    clusters: Mapping[KubeconfigRef, RemoteCluster] = field(default_factory=dict)
+    remote_sources: dict[KubeconfigRef, list[Registration]] = field(default_factory=dict)
     deletions: DeletionState = field(default_factory=DeletionState)
     lag: SyncLag = field(default_factory=SyncLag)
     rollout: RolloutState | None = None
@@ -285,6 +291,7 @@ class RuleState:
         self.compiled = None
         self.generation = 0
         self.deletions.spare()
+        self.clusters, self.remote_sources = {}, {}
         released, self.sources = self.sources, []
         return released
 

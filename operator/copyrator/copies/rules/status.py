@@ -33,10 +33,13 @@ from copyrator.api.rule_status import (
     FailureReason,
     RuleFacts,
     RuleReason,
+    SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
     confirmed_generation,
+    read_copy_counts,
     read_dropped,
+    read_source_clusters,
     read_unconfirmed,
 )
 from copyrator.copies.context import CopyContext
@@ -46,6 +49,7 @@ from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.rules.trace import Burst, Trigger, edit_text
 from copyrator.copies.sources.bindings import CopyRequest
+from copyrator.copies.sources.remotes import RemoteUse
 from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
 from copyrator.copies.template.rules import binding_of
@@ -234,23 +238,28 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
         unused = "" if sources else unused_sources(context, state)
     assert context.namespace_watch is not None
-    condition = ready_conditions.watch_fault(
-        [
-            *state.sources,
-            context.kinds[compiled.resource].registration,
-            context.namespace_watch,
-        ]
-    ) or ready_conditions.summarized(
-        compiled,
-        summary,
-        sources,
-        unused,
-        ready_conditions.Waits(state.deletions.unconfirmed, state.rollout, state.rollout_fault),
+    condition = (
+        judge_remote(context, state, rule)
+        or ready_conditions.watch_fault(
+            [
+                *state.sources,
+                context.kinds[compiled.resource].registration,
+                context.namespace_watch,
+            ]
+        )
+        or ready_conditions.summarized(
+            compiled,
+            summary,
+            sources,
+            unused,
+            ready_conditions.Waits(state.deletions.unconfirmed, state.rollout, state.rollout_fault),
+        )
     )
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
     found = dataclasses.replace(
         found,
         certificates=await _certificates(context, rule),
+        clusters=[use.describe() for use in _uses(context, rule) if use.cluster],
         rollout=state.rollout,
         dropped=dropped_fields(state, rule, spec),
     )
@@ -263,6 +272,50 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
             composed_of=composition.to_string(),
         )
     await write_status(context, state, rule, condition, found)
+
+
+def _uses(context: CopyContext, rule: Rule) -> Iterable[RemoteUse]:
+    return context.remotes.of_rule(rule.key).values()
+
+
+def judge_remote(context: CopyContext, state: RuleState, rule: Rule) -> ReadyCondition | None:
+    """SourceUnreachable while the watches of another cluster have a fault; None without one."""
+    for use in _uses(context, rule):
+        if why := ready_conditions.remote_fault(use, state.remote_sources.get(use.ref, ())):
+            return unreachable(context, rule, use, why)
+        use.unreachable_since = None
+    return None
+
+
+def unreachable(context: CopyContext, rule: Rule, use: RemoteUse, why: str) -> ReadyCondition:
+    """SourceUnreachable, since when it was first found; that outlives a restart."""
+    if use.unreachable_since is None:
+        known = known_cluster(rule, use)
+        use.unreachable_since = (known and known.unreachable_since) or context.clock()
+    return ready_conditions.source_unreachable(use, why)
+
+
+def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
+    """What the status has of the cluster behind a kubeconfig."""
+    for known in read_source_clusters(rule.status):
+        if (known.secret, known.key) == (use.ref.secret, use.ref.key):
+            return known
+    return None
+
+
+def facts_kept(rule: Rule, use: RemoteUse) -> RuleFacts:
+    """The counts of the last status, of a rule whose sources can't be read."""
+    numbers = (rule.status.get(name) for name in ("sources", "targets"))
+    sources, targets = (one if isinstance(one, int) else 0 for one in numbers)
+    kept = []
+    for known in read_source_clusters(rule.status):
+        if (known.secret, known.key) == (use.ref.secret, use.ref.key):
+            kept.append(dataclasses.replace(known, unreachable_since=use.unreachable_since))
+        else:
+            kept.append(known)
+    return RuleFacts(
+        sources=sources, targets=targets, copies=read_copy_counts(rule.status), clusters=kept
+    )
 
 
 def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
@@ -283,9 +336,9 @@ _WRITTEN: Final = frozenset({"name", "namespace", "labels", "annotations"})
 
 
 async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:
-    """Of all sources; each is read once a change."""
+    """Of all sources, each read once a change; and of the credentials of other clusters."""
     turn = TimeSlice()
-    found: tuple[Certificate, ...] = ()
+    found = soonest(one for use in _uses(context, rule) if (one := use.certificate) is not None)
     for binding in list(context.index.of_rule(rule.owner).values()):
         if binding.certificates:
             found = soonest((*found, *binding.certificates))

@@ -80,6 +80,7 @@ class SourceBinding:
         "_desired",
         "compiled",
         "composition",
+        "is_local",
         "rank",
         "source",
     )
@@ -95,6 +96,9 @@ class SourceBinding:
         """The sources that its template reads; None of other bindings."""
         self.compiled = compiled
         self.source = source
+        wanted = compiled.spec.source
+        self.is_local = source is not None and (wanted is None or wanted.kubeconfig is None)
+        """Whether its source is an object of the operator's own cluster."""
         self.rank = rank
         self._by_namespace: dict[str, DesiredCopy] = {}
         self._certificates: tuple[Certificate, ...] | None = None
@@ -193,7 +197,7 @@ class SourceBinding:
             return True
         if not self.source.allows(namespace.name):
             return False
-        if self.source.namespace != namespace.name:
+        if self.source.namespace != namespace.name or not self.is_local:
             return True
         return self.at(namespace).name != self.source.name  # a source is never a target
 
@@ -384,7 +388,9 @@ class BindingIndex:
         copying = [
             owner
             for owner, bindings in self._by_rule.items()
-            if (found := bindings.get(origin)) and found.compiled.resource == resource
+            if (found := bindings.get(origin))
+            and found.is_local
+            and found.compiled.resource == resource
         ]
         reading = (owner for owner, read in self._composed.items() if (resource, origin) in read)
         return sorted({*copying, *reading})
@@ -458,7 +464,7 @@ class BindingIndex:
         insort(self._place(binding), binding)
         if binding.compiled.targets.tenant is None:
             self._trusted_place(binding).append(binding)
-        if binding.origin:
+        if binding.is_local:
             key = (binding.compiled.resource, binding.origin)
             self._sources[key] = self._sources.get(key, 0) + 1
         return earlier
@@ -478,7 +484,7 @@ class BindingIndex:
         if binding.compiled.targets.tenant is None:
             self._trusted_place(binding).remove(binding)
             self._drop_trusted_place(binding)
-        if binding.origin:
+        if binding.is_local:
             self._drop_source((binding.compiled.resource, binding.origin))
         return binding
 

@@ -44,11 +44,22 @@ _MIB: Final = 1024 * 1024
 
 
 class SourceShare:
-    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share)."""
+    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share).
 
-    def __init__(self, shares: SourceShares, tenant: str | None) -> None:
+    `most` is the limit of bytes without a tenant, and `whose` its sources are, for messages.
+    """
+
+    def __init__(
+        self,
+        shares: SourceShares,
+        tenant: str | None,
+        most: int | None = None,
+        whose: str = "of the rules of the operator's namespace",
+    ) -> None:
         self._shares = shares
         self._tenant = tenant
+        self._most = TRUSTED_SOURCE_BYTES if most is None else most
+        self._whose = whose
         self.watches = 0
         self.bytes = 0
         self.waiting: dict[RuleKey, None] = {}
@@ -71,7 +82,7 @@ class SourceShare:
         """Whether so many more bytes may be held."""
         after = self.bytes + size
         if self._tenant is None:
-            return after <= TRUSTED_SOURCE_BYTES
+            return after <= self._most
         if after <= FIRST_SOURCE_BYTES:
             return True
         together = self._shares.bytes + size <= TENANTS_SOURCE_BYTES
@@ -141,14 +152,15 @@ class SourceShare:
 
     def no_room(self, sources: int, size: int) -> str:
         """Why a rule's sources aren't all held, for its status."""
-        most, where = TENANT_SOURCE_BYTES, f"the namespace {self._tenant}"
+        most, whose = TENANT_SOURCE_BYTES, f"of the rules of the namespace {self._tenant}"
         if self._tenant is None:
-            most, where = TRUSTED_SOURCE_BYTES, "the operator's namespace"
+            most, whose = self._most, self._whose
         elif self.bytes + size <= most:
-            most, where = TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
+            most = TENANTS_SOURCE_BYTES
+            whose = "of the rules of all namespaces but the operator's"
         return (
-            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the sources of the "
-            f"rules of {where} may have {most // _MIB} MiB; select fewer or smaller objects in the "
+            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the sources "
+            f"{whose} may have {most // _MIB} MiB; select fewer or smaller objects in the "
             "rules. Until then this rule's copies aren't changed"
         )
 
@@ -200,8 +212,9 @@ class SourceShares:
         if self.watches == TENANTS_WATCHES - 1:  # all were in use: others may wait
             for other in list(self._shares.values()):
                 other.next_rule()
-        if not share.watches and not share.waiting and not share.bytes:
-            self._shares.pop(share.tenant, None)
+        is_idle = not share.watches and not share.waiting and not share.bytes
+        if is_idle and self._shares.get(share.tenant) is share:
+            del self._shares[share.tenant]
 
 
 def _without_content(record: SourceRecord) -> SourceRecord:

@@ -15,7 +15,7 @@ from copyrator.copies.sources.records import SourceReader, SourceRecord
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.template.rendering import source_context
 from copyrator.copies.template.scope import TemplateError
-from copyrator.kube.resources import Resource
+from copyrator.kube.resources import SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange
 
@@ -25,7 +25,7 @@ def has_watches(
 ) -> bool:
     """Whether there is room for the watches that a rule needs; existing ones are joined."""
     share = context.shares.of(tenant)
-    if share.may_watch:
+    if share.may_watch or source.kubeconfig is not None:
         return True
     for namespace in source.namespaces:
         if source.name:
@@ -38,14 +38,24 @@ def has_watches(
     return True
 
 
+def share_of(context: CopyContext, state: RuleState, tenant: str | None) -> SourceShare:
+    """The limits of what a rule copies: those of its own cluster, or of the rule's tenant."""
+    source = state.compiled.spec.source if state.compiled else None
+    remote = state.clusters.get(source.kubeconfig) if source and source.kubeconfig else None
+    return remote.share if remote else context.shares.of(tenant)
+
+
 def watch_sources(
     context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
 ) -> list[Registration]:
     """Join a watch for each namespace; known sources become bindings before this returns.
 
-    The server filters: other objects cost nothing.
+    The server filters: other objects cost nothing. In another cluster each named object has a watch
+    of its own, which needs no right to more than that object.
     """
-    share = context.shares.of(tenant)
+    share = share_of(context, state, tenant)
+    remote = state.clusters.get(source.kubeconfig) if source.kubeconfig else None
+    informers = remote.informers if remote else context.informers
     registrations = []
     for order, namespace in enumerate(source.namespaces):
         listener = _listener(context, state, order)
@@ -53,13 +63,15 @@ def watch_sources(
         def on_synced() -> None:
             context.requeue_rule(state.key)
 
-        if source.name:
+        if source.name and remote is None:
             name = ObjectName(namespace, source.name)
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
             spec = _spec(source, namespace, resource, share)
-            place = context.informers.acquire(spec, listener, on_synced=on_synced)
+            place = informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
+    if source.kubeconfig:
+        state.remote_sources[source.kubeconfig] = registrations
     return registrations
 
 
@@ -67,6 +79,7 @@ def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare
     return WatchSpec(
         resource=resource,
         namespace=namespace,
+        name=source.name,
         label_selector=source.selector.to_string() if source.selector else None,
         decode=SourceReader(resource.api_version, resource.kind),
         share=share,
@@ -90,19 +103,24 @@ def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
 def unused_sources(context: CopyContext, state: RuleState) -> str:
     """Why the objects that match aren't copied; empty where none matches."""
     compiled = state.compiled
-    records = (record for watch in state.sources for record in watch.store.values())
-    found = [one for one in records if isinstance(one, SourceRecord) and one.refused]
-    if not found or compiled is None:
+    if compiled is None:
         return ""
-    first = min(found, key=lambda one: (one.namespace, one.name))
+    records = (record for watch in state.sources for record in watch.store.values())
+    refused = (
+        (one, _refusal(context, compiled, one)) for one in records if isinstance(one, SourceRecord)
+    )
+    found = [(one, why) for one, why in refused if why]
+    if not found:
+        return ""
+    first, reason = min(found, key=lambda one: (one[0].namespace, one[0].name))
     place = f"{first.namespace}/{first.name}"
     more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
     start = "" if len(found) == 1 else more
-    view = context.kinds.get(compiled.resource)
+    view = None if state.clusters else context.kinds.get(compiled.resource)
     copy = view.copies.get((first.namespace, first.name)) if view else None
     maker = (copy.owner or copy.marks) if copy else ""
     if not maker:
-        return f"{start}{place} is never copied: {first.refused}"
+        return f"{start}{place} is never copied: {reason}"
     bindings = [
         one for one in context.index.of_rule(maker).values() if one.static_name == first.name
     ]
@@ -112,6 +130,15 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     origins = ", ".join(one.origin for one in bindings if one.origin)
     original = f"copy {origins} instead, or " if origins else ""
     return f"{start}{original}add these targets to {maker}"
+
+
+def _refusal(context: CopyContext, compiled: CompiledRule, source: SourceRecord) -> str | None:
+    """Why an object that the rule selects is never copied, or None."""
+    local = compiled.spec.source is None or compiled.spec.source.kubeconfig is None
+    name = ObjectName(source.namespace, source.name)
+    if local and compiled.resource == SECRETS.key and context.remotes.is_credential(name):
+        return "it is the kubeconfig of a rule"
+    return source.refused
 
 
 def _is_target(compiled: CompiledRule, other: SourceBinding, source: SourceRecord) -> bool:
@@ -151,7 +178,7 @@ def _source_changed(
     if compiled is None:
         return
     owner, origin = compiled.rule.owner, f"{name.namespace}/{name.name}"
-    if record is None or record.refused:
+    if record is None or _refusal(context, compiled, record):
         if context.index.remove(owner, origin):
             context.requeue_rule(state.key)
         return

@@ -13,6 +13,7 @@ from copyrator.api.times import parse_time
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
+from copyrator.copies.sources.remotes import BusyError
 from copyrator.copies.targets.content import differences
 from copyrator.copies.targets.fights import describe_change
 from copyrator.copies.targets.kinds import enqueue_copy
@@ -103,7 +104,7 @@ class _Attempt:
         except ComposeError:
             self._context.requeue_rule(rule)  # which reports the error in its status
             return Done()
-        except NotHeldError:
+        except (BusyError, NotHeldError):
             return RequeueAfter(REQUEUE_SECONDS)
         except ApiError as error:
             self._context.requeue_rule(rule)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from copyrator.copies.sources.bindings import (
     unexpected,
 )
 from copyrator.copies.sources.records import refusal
+from copyrator.copies.sources.remotes import BusyError
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
@@ -237,10 +238,13 @@ class Composer:
             Whether all copies have to be rendered again, because other versions were read.
 
         Raises:
+            BusyError: others are being read from the same other cluster.
             ComposeError: they can't be used.
             ApiError: one can't be read.
         """
         composition = binding.composition
+        if composition.clusters and composition.lock.locked():
+            raise BusyError  # no further worker waits for another cluster
         composition.users += 1
         if timer := self._timers.pop(composition, None):
             timer.cancel()
@@ -271,7 +275,10 @@ class Composer:
                 break
             self.drop(composition)
             hashed = binding.compiled.spec.rollout is not None
-            composition.reading = await self._read(composition, hashed=hashed)
+            with ExitStack() as stack:
+                for cluster in composition.clusters:
+                    stack.enter_context(cluster.reading())
+                composition.reading = await self._read(composition, hashed=hashed)
         assert composition.reading is not None
         if composition.rendered == composition.reading.versions:
             return False
@@ -295,11 +302,7 @@ class Composer:
         bodies = dict(filter(None, found))
         entries: dict[str, Entry] = {}
         for part in composition.parts:
-            mine = [
-                bodies[part.resource.key, *name]
-                for name in part.found()
-                if (part.resource.key, *name) in bodies
-            ]
+            mine = [bodies[part.key(name)] for name in part.found() if part.key(name) in bodies]
             alias, single = part.entry.alias, part.entry.single
             if not mine and not part.entry.optional:
                 raise ComposeError(
@@ -322,13 +325,14 @@ class Composer:
         self, part: Part, name: ObjectName, left: list[int]
     ) -> tuple[tuple[str, str, str], Mapping[str, Any]] | None:
         """An object with its key; None of one that doesn't exist (any more), or is refused."""
-        async with self._reads:
-            if left[0] < 0:
-                return None
-            try:
-                body = part.assumed.get(name) or await self._client.get(part.resource, *name)
-            except errors.NotFound:
-                return None
+        if left[0] < 0:
+            return None
+        try:
+            body = part.assumed.get(name) or await self._get(part, name)
+        except errors.NotFound:
+            return None
+        if left[0] < 0:
+            return None
         body = {**body, "apiVersion": part.resource.api_version, "kind": part.resource.kind}
         if why := refusal(part.resource.kind, body):
             part.refuse(name, str(body["metadata"]["resourceVersion"]), why)
@@ -341,7 +345,27 @@ class Composer:
                 f"the objects of spec.sources have more than {COMPOSED_BYTES // 2**20} MiB; select "
                 "fewer or smaller ones. The copies stay as they are",
             )
-        return (part.resource.key, *name), body
+        return part.key(name), body
+
+    async def _get(self, part: Part, name: ObjectName) -> Mapping[str, Any]:
+        """Read an object from its cluster.
+
+        Raises:
+            NotFound: it doesn't exist in this one.
+            ComposeError: the other cluster can't be read.
+            ApiError: this one can't.
+        """
+        if part.cluster is None:
+            async with self._reads:
+                return await self._client.get(part.resource, *name)
+        try:
+            return await part.cluster.read(part.resource, name)
+        except errors.ApiError as error:  # also a 404: the watch delivers deletions
+            place = part.entry.source.cluster.strip()
+            why = (
+                f"sources.{part.entry.alias}, {place}: {error.message}; the copies stay as they are"
+            )
+            raise ComposeError(RuleReason.SOURCE_UNREACHABLE, why, waits=True) from None
 
 
 def _fingerprint(entries: Mapping[str, Entry]) -> bytes:

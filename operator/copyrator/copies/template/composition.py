@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,13 +12,14 @@ from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
 from copyrator.copies.sources.records import HeaderReader, SourceHeader, is_newer
+from copyrator.copies.sources.remotes import RemoteCluster
 from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.rendering import Composing
 from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import Resource
 
 Versions = Mapping[tuple[str, str, str], str]
-"""resourceVersion by kind (resource key), namespace and name."""
+"""resourceVersion by kind (resource key, with the other cluster), namespace and name."""
 
 
 class Headers(Protocol):
@@ -40,10 +41,20 @@ class Part:
     """None before it is opened."""
     assumed: dict[ObjectName, Mapping[str, Any]] = field(default_factory=dict)
     """Objects that count as existing in a dry run."""
+    cluster: RemoteCluster | None = None
+    """Where it is in another cluster."""
+    withheld: Callable[[ObjectName], bool] = lambda _name: False
+    """Whether an object is a rule's kubeconfig, which is used nowhere else."""
     _refused: dict[ObjectName, tuple[str, str]] = field(default_factory=dict)
     """Objects whose content is never copied: the version that was read, and why."""
     _found: Mapping[ObjectName, SourceHeader] | None = None
     _restricted: Sequence[tuple[ObjectName, SourceHeader]] | None = None
+
+    def key(self, name: ObjectName) -> tuple[str, str, str]:
+        """The key of an object in Versions."""
+        kubeconfig = self.entry.source.kubeconfig
+        place = f" of {kubeconfig}" if kubeconfig else ""
+        return (f"{self.resource.key}{place}", *name)
 
     def concerns(self, name: ObjectName) -> bool:
         """Whether it may select an object that its watch delivers."""
@@ -85,6 +96,8 @@ class Part:
         return {name: header for name, header in judged if header.refused is None}
 
     def _with_refusal(self, name: ObjectName, header: SourceHeader) -> SourceHeader:
+        if self.withheld(name):
+            return replace(header, refused="it is the kubeconfig of a rule")
         version, why = self._refused.get(name, ("", ""))
         return replace(header, refused=why) if version == header.resource_version else header
 
@@ -130,6 +143,11 @@ class Composition:
     """Why the copies stay as they are, as of the last reconcile of the rule."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the sources are read."""
+    clusters: frozenset[RemoteCluster] = field(init=False)
+    """The other clusters that some are in."""
+
+    def __post_init__(self) -> None:
+        self.clusters = frozenset(part.cluster for part in self.parts if part.cluster is not None)
 
     def renewed(self, versions: Versions | None) -> None:
         """The copies are rendered from these versions from now on; None: from none yet."""
@@ -158,15 +176,14 @@ class Composition:
                 yield part, name, header
 
     def sources(self) -> frozenset[tuple[str, str]]:
-        """Every object in use, by kind (resource key) and ``namespace/name``."""
-        return frozenset((part.resource.key, str(name)) for part, name, _ in self.headers())
+        """Every object of this cluster in use, by kind (resource key) and ``namespace/name``."""
+        return frozenset(
+            (part.resource.key, str(name)) for part, name, _ in self.headers() if not part.cluster
+        )
 
     def is_covered_by(self, read: Versions | None) -> bool:
         """Whether a reading has everything that the watches know, in these versions or newer."""
-        known = {
-            (part.resource.key, *name): header.resource_version
-            for part, name, header in self.headers()
-        }
+        known = {part.key(name): header.resource_version for part, name, header in self.headers()}
         return (
             read is not None
             and known.keys() == read.keys()
@@ -191,7 +208,9 @@ class Composition:
     def is_source(self, resource: str, namespace: str, name: str) -> bool:
         """Whether an object is one of the sources."""
         return any(
-            part.resource.key == resource and ObjectName(namespace, name) in part.found()
+            not part.cluster
+            and part.resource.key == resource
+            and ObjectName(namespace, name) in part.found()
             for part in self.parts
         )
 
@@ -223,12 +242,15 @@ def _with_number(part: Part) -> str:
 
 
 def _place(entry: ComposedSource, name: str) -> str:
-    return f"sources.{entry.alias}: {entry.source.kind} {entry.namespace}/{name}"
+    source = entry.source
+    return f"sources.{entry.alias}: {source.kind} {entry.namespace}/{name}{source.cluster}"
 
 
 def _nothing(entry: ComposedSource) -> str:
     source = entry.source
     if source.name is not None:
-        return f"sources.{entry.alias}: there is no {source.kind} {entry.namespace}/{source.name}"
+        what = f"there is no {source.kind} {entry.namespace}/{source.name}{source.cluster}"
+        return f"sources.{entry.alias}: {what}"
     selector = source.selector.to_string() if source.selector else ""
-    return f"sources.{entry.alias}: no {source.kind} in {entry.namespace} matches {selector}"
+    where = f"{entry.namespace}{source.cluster}"
+    return f"sources.{entry.alias}: no {source.kind} in {where} matches {selector}"

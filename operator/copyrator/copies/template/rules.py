@@ -15,8 +15,8 @@ from copyrator.copies.sources.records import HeaderReader, SourceHeader
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.template.composer import ComposedBinding, ComposeError, check
 from copyrator.copies.template.composition import Composition, Part
-from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.resources import SECRETS, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.kube.watch.reflector import OnChange
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -44,21 +44,35 @@ def begin_composed(
 ) -> list[Registration]:
     """Watch the metadata of a template's sources, and add its binding."""
     pairs = zip(compiled.spec.sources, resources, strict=True)
-    composition = Composition([Part(entry, resource) for entry, resource in pairs])
+    composition = Composition([_part(context, state, entry, resource) for entry, resource in pairs])
     context.index.add(ComposedBinding(compiled, composition))
     share = context.shares.of(None)
     watches = []
     for part in composition.parts:
-        watch = context.informers.acquire(
-            _spec(context, part.entry, part.resource, share),
+        informers = part.cluster.informers if part.cluster else context.informers
+        watch = informers.acquire(
+            _spec(informers, part, part.cluster.share if part.cluster else share),
             _listener(context, state, part),
             on_synced=lambda: context.requeue_rule(state.key),
         )
         part.watch = watch
         part.changed()
         watches.append(watch)
+        if (kubeconfig := part.entry.source.kubeconfig) is not None:
+            state.remote_sources.setdefault(kubeconfig, []).append(watch)
     context.index.set_composed(compiled.rule.owner, composition.sources())
     return watches
+
+
+def _part(
+    context: CopyContext, state: RuleState, entry: ComposedSource, resource: Resource
+) -> Part:
+    kubeconfig = entry.source.kubeconfig
+    if kubeconfig is not None:
+        return Part(entry, resource, cluster=state.clusters[kubeconfig])
+    if resource != SECRETS:
+        return Part(entry, resource)
+    return Part(entry, resource, withheld=context.remotes.is_credential)
 
 
 def binding_of(context: CopyContext, owner: str) -> ComposedBinding | None:
@@ -141,11 +155,12 @@ def seconds_until_change(context: CopyContext, state: RuleState) -> float | None
     return min(max(left, 0.0) + 1.0, LONGEST_WAIT)
 
 
-def _spec(
-    context: CopyContext, entry: ComposedSource, resource: Resource, share: SourceShare
-) -> WatchSpec:
-    """Few names of a namespace have a watch each; more share one of all its metadata."""
-    source, informers = entry.source, context.informers
+def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSpec:
+    """Few names of a namespace have a watch each; more share one of all its metadata.
+
+    In another cluster each has its own, which needs no right to more than that object.
+    """
+    entry, resource, source = part.entry, part.resource, part.entry.source
     reader = HeaderReader(resource.kind)
 
     def spec(name: str | None, selector: str | None = None) -> WatchSpec:
@@ -162,6 +177,8 @@ def _spec(
     if source.name is None:
         return spec(None, source.selector.to_string() if source.selector else None)
     alone, wide = spec(source.name), spec(None)
+    if part.cluster is not None:
+        return alone
     if alone in informers or wide in informers:
         return alone if alone in informers else wide
     place = (resource, entry.namespace)

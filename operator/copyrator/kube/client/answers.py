@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,6 +128,14 @@ def _too_deep(
         level += up - down
 
 
+def containers(raw: bytes) -> int:
+    """An upper bound of the maps and lists in a JSON text; exact above OBJECT_CONTAINERS."""
+    openings = _openings(raw)
+    if openings <= OBJECT_CONTAINERS:
+        return openings
+    return len(_brackets(_split(raw))) // 2
+
+
 def read(raw: bytes) -> Any:
     """Decode one object; a part that is too deep or too large is replaced by a text.
 
@@ -227,12 +235,35 @@ def from_answer(
     return kind(message, status=status, reason=reason, details=details, retry_after=wait)
 
 
+_FOREIGN: Final[Mapping[int, str]] = {
+    401: "it refuses the credential (401): that has ended, was revoked, or is another cluster's",
+    403: "it forbids the request (403); the credential needs get, list and watch there",
+    404: "it has nothing at this path (404): the kind isn't served, or the object is missing",
+    410: "it has forgotten this version (410)",
+    429: "it asks for a pause (429)",
+}
+
+
+def from_foreign_answer(status: int, headers: Mapping[str, str]) -> ApiError:
+    """Build the error for an HTTP answer of a server that isn't trusted.
+
+    Its words are in no message: they may repeat the credential.
+    """
+    if 300 <= status < 400:
+        text = f"it redirects ({status}), which isn't followed; write the server's own URL"
+    else:
+        text = _FOREIGN.get(status, f"it responded with {status}")
+    return from_answer(status, {"message": text}, headers)
+
+
 def no_answer(host: str, error: Exception) -> Unreachable:
     """Build the error for a request to `host` that raised an exception of aiohttp's."""
     import aiohttp  # noqa: PLC0415 - commands without a cluster don't need it
 
     if isinstance(error, aiohttp.ClientPayloadError):
         return BrokenAnswer(f"the response of {host} was truncated")
+    if isinstance(error, aiohttp.ClientResponseError):  # which would quote it
+        return BrokenAnswer(f"the response of {host} isn't HTTP")
     if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
         return Unreachable(f"{host} didn't respond in time", reason="Timeout")
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
@@ -283,17 +314,41 @@ def dropped_fields(warnings: Iterable[str]) -> set[str]:
     return {"".join(filter(str.isprintable, one[1])) for one in found if one}
 
 
-async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> bytes:
-    """Read the whole answer.
+FEW_PIECES: Final = 1000
+SMALL_PIECE: Final = 32
+"""Bytes: an event of a watch has more than 100."""
+
+
+async def in_pieces(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """What a server that isn't trusted sends, as it is sent.
+
+    Raises:
+        BrokenAnswer: in pieces of a few bytes, of which each takes some microseconds.
+    """
+    pieces = size = 0
+    async for piece, _ in content.iter_chunks():
+        pieces += 1
+        size += len(piece)
+        if pieces > FEW_PIECES and size < pieces * SMALL_PIECE:
+            raise BrokenAnswer("its answer comes in pieces of a few bytes")
+        yield piece
+
+
+async def read_answer(
+    response: aiohttp.ClientResponse, most: int | None, *, foreign: bool = False
+) -> bytes:
+    """Read the whole answer; `foreign` of a server that isn't trusted.
 
     Raises:
         AnswerTooLarge: it is longer than `most` bytes; the connection is closed.
+        BrokenAnswer: as `in_pieces`.
     """
     if most is None:
         return await response.read()
     chunks, left = [], most
     try:
-        async for chunk in response.content.iter_any():
+        content = response.content
+        async for chunk in in_pieces(content) if foreign else content.iter_any():
             chunks.append(chunk)
             left -= len(chunk)
             if left < 0:

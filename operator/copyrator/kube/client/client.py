@@ -7,8 +7,9 @@ read-modify-write would lose them.
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -49,6 +50,21 @@ LIST_TIMEOUT = 60.0
 """Seconds for one page of a list."""
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectFilter:
+    """Which objects a list or watch asks for."""
+
+    resource: Resource
+    namespace: str | None
+    field_selector: str | None
+    names_only: bool = False
+
+    @property
+    def reader(self) -> pages.Reader:
+        """Decodes one of them."""
+        return pages.read_name if self.names_only else read
+
+
 class PatchType(enum.StrEnum):
     """A patch's format, as its media type."""
 
@@ -63,8 +79,12 @@ class KubeClient:
     Every method raises subclasses of ApiError. All writes have our field manager.
     `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
     requests with a deadline of their own: the circuit breaker doesn't hold them back. With
-    `on_dry_run` every write is a dry run, whatever method makes it.
+    `on_dry_run` every write is a dry run, whatever method makes it. `most` as for Transport.
     """
+
+    page_bytes: int | None = None
+    """In place of PAGE_BYTES."""
+    usual_page_bytes = pages.USUAL_BYTES
 
     def __init__(
         self,
@@ -79,8 +99,10 @@ class KubeClient:
         on_refused: OnRefused | None = None,
         on_dry_run: OnDryRun | None = None,
         alone: bool = False,
+        most: int | None = None,
     ) -> None:
         self.connection = connection
+        self._most = most
         self._on_refused = on_refused
         self._list_timeout = list_timeout
         self._http = Transport(
@@ -93,6 +115,7 @@ class KubeClient:
             on_refused=on_refused,
             on_dry_run=on_dry_run,
             alone=alone,
+            most=most,
         )
 
     async def __aenter__(self) -> Self:
@@ -250,7 +273,7 @@ class KubeClient:
         metadata_only |= names_only
         headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
         size = min(limit, 500 if metadata_only else 100)
-        reader = pages.read_name if names_only else read
+        wanted = ObjectFilter(res, namespace, field_selector, names_only)
         while True:
             params["limit"] = str(size)
             call = Call(
@@ -260,12 +283,14 @@ class KubeClient:
                 params=dict(params),
                 headers=headers,
                 timeout=transport.total(self._list_timeout),
-                most=PAGE_BYTES if size > 1 else None,
+                most=(self.page_bytes or PAGE_BYTES) if size > 1 else None,
             )
             try:
-                decode = partial(pages.decode_page, reader=reader, lone=size == 1)
+                decode = partial(self._decode_page, wanted, size == 1)
                 page = await self._http.fetch(call, decode)
-            except AnswerTooLarge:  # never for a page of one object
+            except AnswerTooLarge:
+                if size == 1:  # of a server that isn't trusted
+                    raise
                 size = pages.fewer(size)
                 continue
             yield page
@@ -273,7 +298,7 @@ class KubeClient:
                 return
             params["continue"] = page.continue_token
             params.pop("resourceVersion", None)  # the token includes it; both together are refused
-            size = min(limit, page.next_limit())
+            size = min(limit, page.next_limit(self.usual_page_bytes))
             del page  # at most one page in memory
 
     async def watch(
@@ -317,13 +342,24 @@ class KubeClient:
         )
         async with (
             self._http.stream(call, reserved=reserved) as content,
-            aclosing(pages.lines(content.iter_any())) as lines,
+            aclosing(pages.lines(self._chunks(content), self._most)) as lines,
         ):
             if on_open:
                 on_open()
-            reader = pages.read_name if names_only else read
+            wanted = ObjectFilter(res, namespace, field_selector, names_only)
             async for line in lines:
-                yield pages.decode_event(line, reader)
+                yield self._decode_event(wanted, line)
+
+    # --- what differs for a server that isn't trusted --------------------------------------------
+
+    def _decode_page(self, wanted: ObjectFilter, lone: bool, raw: bytes) -> Page:
+        return pages.decode_page(raw, reader=wanted.reader, lone=lone)
+
+    def _decode_event(self, wanted: ObjectFilter, line: bytes) -> WatchEvent:
+        return pages.decode_event(line, wanted.reader)
+
+    def _chunks(self, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+        return content.iter_any()
 
     async def _object(self, call: Call) -> dict[str, Any]:
         return await self._http.fetch(call, _decode_object)

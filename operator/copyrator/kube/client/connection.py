@@ -239,6 +239,7 @@ class Connection:
 
     Attributes:
         origin: human-readable source of the credentials.
+        place: `` in the cluster of …`` for messages; empty for the cluster of the operator.
         generation: grows with each renewal, so that many requests refused together cause one.
         requests: holds all requests back while the server fails all of them.
         watches: holds watches back while none of them can be opened.
@@ -252,12 +253,14 @@ class Connection:
         loader: Loader | None = None,
         clock: Callable[[], float] = time.monotonic,
         pauses: Pauses = DEFAULT_PAUSES,
+        place: str = "",
     ) -> None:
         self.endpoint = endpoint
         self.origin = origin
+        self.place = place
         self.generation = 0
-        self.requests = CircuitBreaker("requests", clock, pauses)
-        self.watches = CircuitBreaker("watches", clock, pauses)
+        self.requests = CircuitBreaker(f"requests{place}", clock, pauses)
+        self.watches = CircuitBreaker(f"watches{place}", clock, pauses)
         self._loader = loader
         self._clock = clock
         self._lock = asyncio.Lock()

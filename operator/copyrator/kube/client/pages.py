@@ -113,10 +113,10 @@ class Page:
     size: int = 0
     """Bytes on the wire."""
 
-    def next_limit(self) -> int:
-        """The limit for the next page, estimated from this one's size: 1 to 1000 objects."""
+    def next_limit(self, usual: int = USUAL_BYTES) -> int:
+        """The limit for the next page of about `usual` bytes by this one's: 1 to 1000 objects."""
         each = max(self.size // max(len(self.items), 1), 1)
-        return max(1, min(1000, USUAL_BYTES // each))
+        return max(1, min(1000, usual // each))
 
 
 def fewer(limit: int) -> int:
@@ -191,6 +191,8 @@ def bare_event(line: bytes) -> BareEvent:
         raise BrokenAnswer(_CUT_OFF) from error
     raw = bytes(event.object)
     if event.type == "ERROR":
+        if len(raw) > LONE_BYTES:
+            raise BrokenAnswer("an error in the watch is too long")
         body = _object(raw)
         code = body.get("code")
         raise from_answer(code if isinstance(code, int) else Gone.default_status, body)
@@ -207,18 +209,26 @@ def _object(raw: bytes, reader: Reader = read) -> dict[str, Any]:
     return body
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Split a stream into lines of any length.
+async def lines(
+    chunks: AsyncIterator[bytes], most: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Split a stream into lines of any length, or of at most about `most` bytes.
 
     Raises:
+        AnswerTooLarge: a line is longer.
         BrokenAnswer: the stream ended within a line.
     """
     rest: list[bytes] = []
+    size = 0
     async for chunk in chunks:
+        size += len(chunk)
+        if most is not None and size > most + len(chunk):
+            raise AnswerTooLarge(f"an event of the watch is longer than {most} bytes")
         if b"\n" not in chunk:
             rest.append(chunk)
             continue
         first, *others = chunk.split(b"\n")
+        size = len(others[-1])
         line = b"".join((*rest, first))
         rest = [others.pop()]
         if line:

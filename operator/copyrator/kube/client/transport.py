@@ -24,7 +24,13 @@ from yarl import URL
 
 from copyrator.api.names import FIELD_MANAGER
 from copyrator.connections import Connector, aiohttp, keepalive_socket
-from copyrator.kube.client.answers import dropped_fields, from_answer, no_answer, read_answer
+from copyrator.kube.client.answers import (
+    dropped_fields,
+    from_answer,
+    from_foreign_answer,
+    no_answer,
+    read_answer,
+)
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
 from copyrator.kube.refusals import Refusal
@@ -176,6 +182,11 @@ CONNECT_TIMEOUT where we have little processor time, and then nearly all of it f
 
 LARGE_BODY = 512 * 1024
 
+BUFFER = 64 * 1024
+SMALL_BUFFER = 16 * 1024
+"""Bytes that are buffered of an answer, of a server that isn't trusted: even in pieces of a byte
+they take little time."""
+
 WATCH_PATIENCE = 60.0
 """Seconds that a watch waits for a connection before it fails, which is reported."""
 
@@ -222,7 +233,11 @@ class NoLimit:
 
 
 class Transport:
-    """Sends calls. Must be made in the running loop, and closed."""
+    """Sends calls. Must be made in the running loop, and closed.
+
+    `most` is for servers that aren't trusted: the limit of every answer in bytes, and no error has
+    words of theirs.
+    """
 
     def __init__(
         self,
@@ -236,8 +251,10 @@ class Transport:
         on_refused: OnRefused | None = None,
         on_dry_run: OnDryRun | None = None,
         alone: bool = False,
+        most: int | None = None,
     ) -> None:
         self.connection = connection
+        self._most = most
         self._on_dry_run = on_dry_run
         self._on_refused = on_refused
         self._limit: WriteLimit = limit or NoLimit()
@@ -256,6 +273,7 @@ class Transport:
                 socket_factory=keepalive_socket,
             ),
             auto_decompress=False,
+            read_bufsize=BUFFER if most is None else SMALL_BUFFER,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
@@ -294,7 +312,9 @@ class Transport:
                 response = await self._open(call)
                 try:
                     code = response.status
-                    answer = decode(await read_answer(response, call.most))
+                    foreign = self._most is not None
+                    limit = self._limit_of(call)
+                    answer = decode(await read_answer(response, limit, foreign=foreign))
                     if call.dropped is not None:
                         call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
                 finally:
@@ -340,6 +360,12 @@ class Transport:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
 
+    def _limit_of(self, call: Call) -> int | None:
+        """The limit of an answer in bytes."""
+        if self._most is None or call.most is None:
+            return self._most or call.most
+        return min(self._most, call.most)
+
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()
         return nullcontext() if reader is None else self._reads.slot(reader)
@@ -378,7 +404,11 @@ class Transport:
         if response.status < 300:
             return response
         try:
-            error = await _error(response, call)
+            if self._most is None:
+                error = await _error(response, call)
+            else:
+                error = from_foreign_answer(response.status, response.headers)
+                response.close()
         finally:
             response.release()
         if error.throttled:

@@ -291,7 +291,7 @@ class Reflector(Generic[R]):
         parts += [f"in {self._filter['namespace']}"] if self._filter["namespace"] else []
         selectors = (self._filter["label_selector"], self._filter["field_selector"])
         parts += [f"with {selector}" for selector in selectors if selector]
-        return " ".join(parts)
+        return " ".join(parts) + self._client.connection.place
 
     @property
     def store(self) -> dict[ObjectName, R]:

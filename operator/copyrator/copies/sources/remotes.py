@@ -1,0 +1,408 @@
+"""Other clusters that rules have sources in: one client for each credential, shared by rules.
+
+A rule names a Secret in its own namespace, which is watched: an edit is in force at once. Each
+credential has watches, a circuit breaker and a memory bound of its own, and nothing here waits for
+an answer of another cluster: a cluster that hangs delays no other rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from copyrator.api.certificates import CREDENTIAL, Certificate
+from copyrator.api.keys import ObjectName, RuleKey
+from copyrator.api.kubeconfig import (
+    InvalidKubeconfigError,
+    Kubeconfig,
+    KubeconfigRef,
+    is_home,
+    kubeconfig_in,
+)
+from copyrator.api.rule_spec import place_of
+from copyrator.api.rule_status import SourceCluster
+from copyrator.copies.sources.shares import SourceShare, SourceShares
+from copyrator.kube.auth import remote_endpoint
+from copyrator.kube.client.connection import KubeconfigError
+from copyrator.kube.client.remote import RemoteClient
+from copyrator.kube.errors import ApiError, ClusterChanged, Unreachable
+from copyrator.kube.resources import SECRETS, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.reflector import Timing
+
+if TYPE_CHECKING:
+    from copyrator.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: other clusters
+"""Bytes of sources (as JSON) that are held of one other cluster with one credential."""
+
+REMOTE_TIMING: Final = Timing(tolerance=15.0)
+"""A fault of 15 s makes rules SourceUnreachable."""
+SECRET_AGAIN: Final = 2.0
+"""Seconds before a Secret that wasn't read yet is looked at again."""
+RULES_READING: Final = 2
+"""Rules whose templates' sources are read from one cluster at the same time; others try later."""
+READS: Final = 4
+"""Concurrent reads from one cluster."""
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+"""Seconds between two tries to identify a cluster, doubling."""
+
+
+class RemoteError(Exception):
+    """A rule's other cluster can't be used (now); the copies stay as they are."""
+
+    def __init__(self, message: str = "", *, again: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        """Empty while it is only being opened."""
+        self.again = again
+        """Seconds after which it may be right although nothing here changes."""
+
+
+class BusyError(Exception):
+    """As many rules as may are reading sources of a cluster; try again soon."""
+
+
+@dataclass(slots=True, eq=False)
+class CredentialSecret:
+    """A Secret with kubeconfigs, each parsed once."""
+
+    resource_version: str
+    body: Mapping[str, Any] = field(repr=False)
+    _parsed: dict[str, Kubeconfig | str] = field(default_factory=dict, repr=False)
+
+    def kubeconfig(self, key: str) -> Kubeconfig:
+        """The kubeconfig of one of its keys.
+
+        Raises:
+            RemoteError: there is none, or it isn't valid.
+        """
+        if key not in self._parsed:
+            try:
+                self._parsed[key] = kubeconfig_in(self.body, key)
+            except InvalidKubeconfigError as error:
+                self._parsed[key] = str(error)
+        found = self._parsed[key]
+        if isinstance(found, str):
+            raise RemoteError(found)
+        return found
+
+
+def read_secret(body: dict[str, Any]) -> CredentialSecret:
+    """Decode for a watch."""
+    return CredentialSecret(
+        str(body["metadata"].get("resourceVersion", "")), {"data": body.get("data")}
+    )
+
+
+class RemoteCluster:
+    """Another cluster by one credential, open as long as a rule uses it.
+
+    Attributes:
+        users: the rules that use it.
+        failure: why it isn't identified yet.
+    """
+
+    def __init__(
+        self, config: Kubeconfig, ref: KubeconfigRef, share: SourceShare, timing: Timing
+    ) -> None:
+        self.config = config
+        self.fingerprint = config.fingerprint
+        self.secret = ref.secret
+        self.share = share
+        self.client = RemoteClient(remote_endpoint(config), place_of(ref))
+        self.informers = InformerFactory(self.client, timing=timing)
+        self.users: set[RuleKey] = set()
+        self.failure: ApiError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._rules_reading = 0
+        self._reads = asyncio.Semaphore(READS)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is known which cluster it is, and that it still is the same."""
+        return self.client.identified and not self.client.changed
+
+    @property
+    def fault(self) -> ApiError | None:
+        """The present fault of one of its watches."""
+        faults = (one.failure for one in self.informers.statuses())
+        return next((one for one in faults if one is not None), None)
+
+    @property
+    def up(self) -> bool:
+        """Whether its watches work."""
+        return self.usable and self.fault is None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A rule reads the sources of its template.
+
+        Raises:
+            BusyError: enough others do: no more workers wait for this cluster.
+        """
+        if self._rules_reading >= RULES_READING:
+            raise BusyError
+        self._rules_reading += 1
+        try:
+            yield
+        finally:
+            self._rules_reading -= 1
+
+    async def read(self, resource: Resource, name: ObjectName) -> dict[str, Any]:
+        """Read one object, whole.
+
+        Raises:
+            ApiError: it can't be read; at once while a watch has a fault.
+        """
+        if (fault := self.fault) is not None:
+            raise Unreachable(fault.message)
+        async with self._reads:
+            return await self.client.get(resource, *name)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since its last answer or event."""
+        watches = (one.silent_for for one in self.informers.statuses())
+        return min(watches, default=self.client.silent_for)
+
+    def identify(self, on_news: Callable[[], None]) -> None:
+        """Ask in the background which cluster it is, until there is an answer."""
+        if self._task is None or self._task.done():
+            task = self._identify(on_news)
+            self._task = asyncio.create_task(task, name=f"identify{self.client.connection.place}")
+
+    async def _identify(self, on_news: Callable[[], None]) -> None:
+        delay = FIRST_DELAY
+        while not self.client.changed:
+            try:
+                await self.client.identify()
+            except ClusterChanged:
+                return  # the client has reported it
+            except ApiError as error:
+                is_news = self.failure is None or self.failure.message != error.message
+                self.failure = error
+                if is_news:
+                    on_news()
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, LONGEST_DELAY)
+            else:
+                self.failure = None
+                on_news()
+                return
+
+    async def close(self) -> None:
+        """End its watches and connections."""
+        if self._task is not None:
+            self._task.cancel()
+        await self.client.close()  # first: ending a watch doesn't wait for its connection
+        await self.informers.close()
+
+
+@dataclass(slots=True, eq=False)
+class RemoteUse:
+    """What one rule has of one kubeconfig."""
+
+    rule: RuleKey
+    ref: KubeconfigRef
+    secret: Registration
+    cluster: RemoteCluster | None = None
+    unreachable_since: datetime | None = None
+
+    @property
+    def name(self) -> ObjectName:
+        """The Secret."""
+        return ObjectName(self.rule.namespace, self.ref.secret)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The end of its credential, to be warned of as those of certificates are."""
+        ends = self.cluster.config.ends if self.cluster else None
+        return Certificate(ends, f"{CREDENTIAL}{self.name}", self.ref.key) if ends else None
+
+    def describe(self) -> SourceCluster:
+        """The cluster for the status; it has to be identified."""
+        assert self.cluster is not None
+        ca = hashlib.sha256(self.cluster.config.ca).hexdigest()
+        uid, since = self.cluster.client.uid or "", self.unreachable_since
+        return SourceCluster(self.ref.secret, self.ref.key, uid, f"sha256:{ca}", since)
+
+    def is_home(self, server: str, uid: str) -> bool:
+        """Whether it is the operator's own cluster, by its server or its uid."""
+        assert self.cluster is not None
+        known = self.cluster.client.uid
+        return is_home(self.cluster.config.server, [server]) or bool(uid and known == uid)
+
+
+class Remotes:
+    """All other clusters in use.
+
+    Args:
+        informers: of the operator's cluster, where the Secrets are watched.
+        requeue: has a rule reconciled at once.
+        on_credential: called with a Secret that a rule begins to name as its kubeconfig.
+        limit: credentials that may be in use at the same time.
+    """
+
+    def __init__(
+        self,
+        informers: InformerFactory,
+        requeue: Callable[[RuleKey], None],
+        on_credential: Callable[[ObjectName], None],
+        limit: int,
+        timing: Timing = REMOTE_TIMING,
+    ) -> None:
+        self._informers = informers
+        self._requeue = requeue
+        self._on_credential = on_credential
+        self._limit = limit
+        self.timing = timing
+        self._shares = SourceShares(requeue)
+        self._uses: dict[RuleKey, dict[KubeconfigRef, RemoteUse]] = {}
+        self._clusters: dict[str, RemoteCluster] = {}
+        """By fingerprint."""
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of_rule(self, rule: RuleKey) -> Mapping[KubeconfigRef, RemoteUse]:
+        """What a rule uses."""
+        return self._uses.get(rule, {})
+
+    def is_credential(self, name: ObjectName) -> bool:
+        """Whether a rule names this Secret as its kubeconfig: then it is copied nowhere."""
+        return any(use.name == name for use in self._all())
+
+    def _all(self) -> Iterator[RemoteUse]:
+        for uses in self._uses.values():
+            yield from uses.values()
+
+    def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
+        """Watch the Secret of a rule's kubeconfig; it is opened by `connect`."""
+        uses = self._uses.setdefault(rule, {})
+        if ref not in uses:
+            name = ObjectName(rule.namespace, ref.secret)
+            is_new = not self.is_credential(name)
+            uses[ref] = RemoteUse(rule, ref, self._watch(name, rule))
+            if is_new:
+                self._on_credential(name)
+        return uses[ref]
+
+    def _watch(self, name: ObjectName, rule: RuleKey) -> Registration:
+        def changed(*_: object) -> None:
+            self._requeue(rule)
+
+        spec = WatchSpec(SECRETS, name.namespace, name=name.name, decode=read_secret)
+        return self._informers.acquire(spec, changed, on_synced=changed)
+
+    def connect(self, use: RemoteUse) -> RemoteCluster:
+        """The cluster that the Secret names now, identified.
+
+        Raises:
+            RemoteError: it isn't (yet).
+        """
+        secret: CredentialSecret | None = use.secret.store.get(use.name)
+        if secret is None and not use.secret.seen:
+            failure = use.secret.failure
+            why = f"the Secret can't be read: {failure.message}" if failure else ""
+            raise RemoteError(why, again=SECRET_AGAIN)
+        try:
+            if secret is None:
+                raise RemoteError(f"there is no Secret {use.name}; create it")
+            config = secret.kubeconfig(use.ref.key)
+        except RemoteError as error:
+            self._leave(use)
+            raise RemoteError(f"Secret {use.name}, key {use.ref.key}: {error.message}") from None
+        known = use.cluster
+        if known is None or known.fingerprint != config.fingerprint or known.client.changed:
+            self._leave(use)
+            use.cluster = self._join(config, use)
+        cluster = use.cluster
+        assert cluster is not None
+        if not cluster.usable:
+            cluster.identify(lambda: self._notify(cluster))
+            raise RemoteError(cluster.failure.message if cluster.failure else "")
+        return cluster
+
+    def _join(self, config: Kubeconfig, use: RemoteUse) -> RemoteCluster:
+        fingerprint = config.fingerprint
+        cluster = self._clusters.get(fingerprint)
+        if cluster is None:
+            if len(self._clusters) >= self._limit:
+                raise RemoteError(
+                    f"{self._limit} credentials of other clusters are in use, the limit; use the "
+                    "same one in several rules, or raise --max-remotes (chart: rules.maxRemotes)",
+                    again=LONGEST_DELAY,
+                )
+            share = SourceShare(self._shares, None, REMOTE_SOURCE_BYTES, place_of(use.ref).strip())
+            try:
+                cluster = RemoteCluster(config, use.ref, share, self.timing)
+            except KubeconfigError as error:
+                raise RemoteError(str(error)) from None
+            self._clusters[fingerprint] = cluster
+            opened = cluster
+            cluster.client.on_changed = lambda: self._changed(opened)
+        cluster.users.add(use.rule)
+        return cluster
+
+    def _notify(self, cluster: RemoteCluster) -> None:
+        for rule in list(cluster.users):
+            self._requeue(rule)
+
+    def _changed(self, cluster: RemoteCluster) -> None:
+        """Another cluster answers with this credential: each of its users opens that one anew."""
+        if self._clusters.get(cluster.fingerprint) is cluster:
+            del self._clusters[cluster.fingerprint]
+        self._notify(cluster)
+
+    def check_again(self, use: RemoteUse) -> None:
+        """Ask again which cluster it is: it may have changed back."""
+        if (cluster := use.cluster) is not None:
+            cluster.identify(lambda: None)
+
+    def release(self, rule: RuleKey, but: Collection[KubeconfigRef] = ()) -> None:
+        """A rule doesn't use other clusters any more, but for these."""
+        uses = self._uses.get(rule, {})
+        for ref in [ref for ref in uses if ref not in but]:
+            use = uses.pop(ref)
+            self._leave(use)
+            use.secret.release()
+        if not uses:
+            self._uses.pop(rule, None)
+
+    def _leave(self, use: RemoteUse) -> None:
+        cluster, use.cluster = use.cluster, None
+        if cluster is None or any(one.cluster is cluster for one in self._uses_of(use.rule, use)):
+            return
+        cluster.users.discard(use.rule)
+        if cluster.users:
+            return
+        if self._clusters.get(cluster.fingerprint) is cluster:
+            del self._clusters[cluster.fingerprint]
+        task = asyncio.create_task(cluster.close(), name="close another cluster")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _uses_of(self, rule: RuleKey, but: RemoteUse) -> Iterator[RemoteUse]:
+        """A rule may name one credential by two Secrets."""
+        return (one for one in self._uses.get(rule, {}).values() if one is not but)
+
+    def publish(self, metrics: Metrics) -> None:
+        """Set the gauges; to be called before a scrape."""
+        for gauge in (metrics.remote_up, metrics.remote_silent_seconds):
+            gauge.clear()
+        for cluster in self._clusters.values():
+            metrics.remote_up.labels(cluster.secret).set(cluster.up)
+            metrics.remote_silent_seconds.labels(cluster.secret).set(cluster.silent_for)
+
+    async def close(self) -> None:
+        """Close all, and wait for it."""
+        for rule in list(self._uses):
+            self.release(rule)
+        await asyncio.gather(*self._closing, return_exceptions=True)
