@@ -39,6 +39,8 @@ REASONS = {
     "semver": "the order of versions",
     "tzdata": "time zones of spec.windows, on machines without them",
     "sigstore": "keyless signatures: the extra `keyless` only",
+    "apprise": "notifications by services: the extra `notify` only",
+    "cloudevents": "notifications by webhooks: the extra `notify` only",
 }
 
 HEAD = """\
@@ -73,7 +75,8 @@ def main() -> int:
 
 def _wanted(project: dict[str, Any]) -> list[str]:
     """What we require, and what an image variant has in addition."""
-    return [*project["dependencies"], *project["optional-dependencies"]["keyless"]]
+    extras = project["optional-dependencies"]
+    return [*project["dependencies"], *extras["keyless"], *extras["notify"]]
 
 
 def licence(name: str) -> str:

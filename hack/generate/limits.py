@@ -35,6 +35,7 @@ TOPICS = (
     "signatures",
     "charts of bundles",
     "webhook",
+    "notifications",
 )
 """The page's sections, in their order."""
 

@@ -4,7 +4,7 @@ The lowest layer: every package may count, and nothing of ours is imported here.
 by what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
 no metric has a label with the name of a namespace or a Bundle. One has names of rules, of a limited
 number: certificate_expiry_timestamp_seconds. Two have names of Secrets, at most --max-remotes:
-remote_up, remote_silent_seconds.
+remote_up, remote_silent_seconds. Those of notifications have the names of their entries.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Metrics:
         self._kube()
         self._rules()
         self._bundles()
+        self._notify()
         for counter in (self.reconciles, self.copy_writes, self.api_requests):
             _cache_labels(counter)
         for histogram in (self.reconcile_seconds, self.api_request_seconds):
@@ -305,6 +306,24 @@ class Metrics:
         )
         self.registry_request_seconds = self._histogram(
             "registry_request_seconds", "Latency of requests to OCI registries.", "host"
+        )
+
+    def _notify(self) -> None:
+        self.notifications = self._counter(
+            "notifications",
+            "Messages of notifications by entry and outcome: sent, failed (tried again), or "
+            "dropped (transitions over the limit of those that wait).",
+            "entry",
+            "outcome",
+        )
+        self.notifications_failing = self._gauge(
+            "notifications_failing",
+            "1 where the last message of an entry couldn't be sent, else 0.",
+            "entry",
+        )
+        self.notification_faults = self._gauge(
+            "notification_faults",
+            "Faults of the ConfigMap copyrator-notifications: entries that aren't used.",
         )
 
     def add(self, collector: Collector) -> None:

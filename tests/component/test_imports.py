@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 IN_USE_ONLY = (
+    "apprise",
+    "cloudevents",
     "cryptography",
     "jinja2",
     "kubernetes",

@@ -67,6 +67,7 @@ def bad(good: Story) -> Story:
     added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
     for name in ("copyrator_copies_contested", "copyrator_bundles_unattested"):
         added[tuple(sorted({"__name__": name, **SCRAPED}.items()))] = 1.0
+    added |= failing_notifications()
     return [good[-1], {**page, **added}]
 
 
@@ -93,6 +94,13 @@ def stopped_rollout() -> Series:
     """A rule whose rollout is stopped."""
     labels = {"__name__": "copyrator_rules", "reason": "RolloutStopped", **SCRAPED}
     return {tuple(sorted(labels.items())): 1.0}
+
+
+def failing_notifications() -> Series:
+    """A receiver that can't be reached, and an entry with a fault."""
+    failing = {"__name__": "copyrator_notifications_failing", "entry": "chat", **SCRAPED}
+    faults = {"__name__": "copyrator_notification_faults", **SCRAPED}
+    return {tuple(sorted(labels.items())): 1.0 for labels in (failing, faults)}
 
 
 SOON, LATER = 20 * 60.0, 1_300_000.0

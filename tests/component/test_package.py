@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from tests.installed_wheel import installed, needed, pip, run, top_level
 
 from copyrator import __version__
+from copyrator.notify import sending
 from copyrator.signatures.keyless import MISSING
 from images.trim import UNUSED_PACKAGES
 
@@ -35,6 +36,13 @@ try:
     keyless.check_trusted_root("root.json", b"{}")
 except model.TrustError as error:
     print(error)
+"""
+
+NOTIFY = """
+from copyrator.notify import messages, sending
+message = messages.test_message("chat", "now")
+for url in ("https://example.com/hook", "slack://a/b/c"):
+    print(sending.send(sending.Order(url, None, "/copyrator", {}), message).fault)
 """
 
 KUBECONFIG = """
@@ -137,3 +145,9 @@ def test_commands_work_without_any_extra(bin_folder: Path, tmp_path: Path) -> No
 def test_what_needs_the_extra_names_it(bin_folder: Path) -> None:
     assert run(str(bin_folder / "python"), "-c", KEYLESS) == f"root.json: {MISSING}\n"
     assert "copyrator[keyless]" in MISSING
+
+
+def test_notifications_name_the_extra_that_they_need(bin_folder: Path) -> None:
+    fault = sending.MISSING
+    assert run(str(bin_folder / "python"), "-c", NOTIFY) == f"{fault}\n{fault}\n"
+    assert "copyrator[notify]" in fault

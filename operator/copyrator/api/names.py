@@ -87,6 +87,9 @@ BUNDLE_PREFIX: Final = "operator.werf.dev/"
 
 ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
 """On a Bundle, any value: no request to the registry and no update until it is removed."""
+ANN_NOTIFY_TEST: Final = "operator.werf.dev/notify-test"
+"""On the ConfigMap copyrator-notifications: the name of an entry, a blank and the time; it is sent
+a test message."""
 ANN_FREEZE: Final = "operator.werf.dev/freeze"
 """On a Namespace, any value: no deploy begins in it; see api.freeze."""
 ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"

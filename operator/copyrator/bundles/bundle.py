@@ -11,7 +11,7 @@ import logging
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -221,6 +221,8 @@ class BundleCache:
         self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self.observer: Callable[[BundleEntry], None] | None = None
+        """Is called with each Bundle that was stored; must take little time."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -259,6 +261,8 @@ class BundleCache:
             self._by_release[release] = (*keys, entry.key)
         for other in entry.depends_on:
             self._dependants[other] = (*self._dependants.get(other, ()), entry.key)
+        if self.observer is not None:
+            self.observer(entry)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:

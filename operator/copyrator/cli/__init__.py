@@ -42,6 +42,7 @@ _COMMANDS = {
     "install": ("Print the manifests, to install without Helm.", "offline.install:install"),
     "logs": ("Print the log of a Bundle's last Job.", "bundles.logs:logs"),
     "migrate": ("Print rules that replace other tools' annotations.", "migrate.command:migrate"),
+    "notify": ("Have the operator send a test notification.", "core.notify:notify"),
     "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan:plan"),
     "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile:reconcile"),
     "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve:reject"),

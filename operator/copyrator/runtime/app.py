@@ -197,6 +197,8 @@ class App:
             parts.copying.start, waiting, "copy rules can't be served yet"
         )
         await self._list(parts)
+        self._stack.push_async_callback(parts.notifier.stop)
+        await parts.notifier.start()
         workers = Workers(parts.queue, self._reconcile, metrics=self.metrics)
         self._stack.push_async_callback(self._drain, parts, workers)
         workers.start()

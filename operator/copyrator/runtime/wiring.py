@@ -28,6 +28,7 @@ from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.metrics import Metrics
+from copyrator.notify.notifier import Notifier
 from copyrator.oci.client import RegistryClient
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
@@ -49,7 +50,7 @@ class Parts:
 
     client: KubeClient
     reviewer: KubeClient
-    """Sends access reviews of others: they are optional, and nothing waits for them."""
+    """Sends access reviews of others, and requests of notifications: nothing waits for them."""
     permissions: MissingPermissions
     elector: Elector | None
     """None without leader election."""
@@ -62,6 +63,7 @@ class Parts:
     limit: AdaptiveLimit
     copying: CopyController
     deploying: BundleController
+    notifier: Notifier
 
     def publish(self) -> None:
         """Update the gauges that are computed at a scrape."""
@@ -86,6 +88,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     limit = AdaptiveLimit()
     permissions = MissingPermissions()
     elector = _elector(settings, connection, metrics, permissions)
+    fence = (lambda: elector.leads) if elector else None
     client = KubeClient(
         connection,
         limit=limit,
@@ -93,19 +96,19 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         metrics=metrics,
         on_refused=permissions.refused,
     )
-    reviewer = KubeClient(connection, metrics=metrics, alone=True)
+    reviewer = KubeClient(connection, fence=fence, metrics=metrics, alone=True)
     informers = InformerFactory(client, settings.watch_namespaces, metrics=metrics)
     recorder = EventRecorder(client, metrics=metrics, serves=settings.serves)
     tenants = _Tenants()
     queue: WorkQueue[Key] = WorkQueue(group=tenants, each=TENANT_WORKERS, together=TENANTS_WORKERS)
     scheduler: DueScheduler[Key] = DueScheduler(queue.add, wall=time.time)
     oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
-    bundles = BundleCache()
+    bundles, rules = BundleCache(), RuleCache()
     copying = CopyController(
         client=client,
         informers=informers,
         discovery=Discovery(client),
-        rules=RuleCache(),
+        rules=rules,
         namespaces=Namespaces(),
         queue=queue,
         recorder=recorder,
@@ -131,6 +134,17 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         namespaces=NAMESPACE_WATCH,
         seen_time=_seen_time(elector),
     )
+    notifier = Notifier(
+        client=reviewer,
+        informers=informers,
+        bundles=bundles,
+        rules=rules,
+        recorder=recorder,
+        metrics=metrics,
+        namespace=settings.namespace,
+        clock=_now,
+        leads=fence or (lambda: True),
+    )
     return Parts(
         client=client,
         reviewer=reviewer,
@@ -145,6 +159,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         limit=limit,
         copying=copying,
         deploying=deploying,
+        notifier=notifier,
     )
 
 

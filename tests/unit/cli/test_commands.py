@@ -35,7 +35,10 @@ def flags(name):
 
 @pytest.mark.parametrize(
     "name",
-    sorted(set(_COMMANDS) - {"attest", "completion", "create", "resolve", "validate", "verify"}),
+    sorted(
+        set(_COMMANDS)
+        - {"attest", "completion", "create", "notify", "resolve", "validate", "verify"}
+    ),
 )
 def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     # `run` is the operator: its --namespace is a setting, as the original's was.
@@ -48,7 +51,7 @@ def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     sorted(
         set(_COMMANDS)
         - {"completion", "install", "logs", "run", "uninstall"}
-        - {"attest", "create", "report", "ui"}
+        - {"attest", "create", "notify", "report", "ui"}
     ),
 )
 def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):

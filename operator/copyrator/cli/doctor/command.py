@@ -77,6 +77,7 @@ def summary(found: Sequence[bool | None]) -> str:
 
 async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import freeze
+    from copyrator.cli.core import notify
     from copyrator.cli.doctor.objects import (
         approval_policy,
         marks_policy,
@@ -115,6 +116,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found.append(await _references(client, installation))
             found.append(await signatures(client, installation))
             found.append(await freeze.check(client, installation, datetime.now(UTC)))
+            found.append(await notify.check(client, installation))
             found += await readable("Registries", _registries(client))
     return found
 

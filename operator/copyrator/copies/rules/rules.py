@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -131,6 +131,8 @@ class RuleCache:
     def __init__(self) -> None:
         self._rules: dict[RuleKey, Rule] = {}
         self._by_owner: dict[str, Rule] = {}
+        self.observer: Callable[[Rule], None] | None = None
+        """Is called with each rule that was stored; must take little time."""
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -157,6 +159,8 @@ class RuleCache:
             return False
         self._rules[rule.key] = rule
         self._by_owner[rule.owner] = rule
+        if self.observer is not None:
+            self.observer(rule)
         return True
 
     def drop(self, key: RuleKey, uid: str | None = None) -> Rule | None:

@@ -1,0 +1,1 @@
+"""Notifications: what happened to Bundles and rules, told to chats, mailboxes and webhooks."""

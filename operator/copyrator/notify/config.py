@@ -1,0 +1,273 @@
+"""The ConfigMap ``copyrator-notifications``: who is told about what. Pure.
+
+It is in the operator's namespace, as are the Secrets that it names. Key ``notifications.yaml``::
+
+    link: https://copyrator.example.com/{kind}/{namespace}/{name}
+    entries:
+      - name: team-chat
+        urlFrom: {secretName: chat, key: url}
+        about: [AwaitingApproval, DeployFailed]
+        namespaces: ["prod-*"]
+        kinds: [Bundle]
+        minInterval: 1m
+
+An entry with a fault is left out, and the others are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import quote
+
+import yaml
+
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.globs import NO_GLOBS, Globs, read_globs
+from copyrator.api.syntax import shown
+from copyrator.api.text import truncate
+
+NOTIFICATIONS_BYTES: Final = 64 * 1024  # limit: notifications
+"""Characters of the ConfigMap's notifications.yaml."""
+
+NOTIFICATION_ENTRIES: Final = 50  # limit: notifications
+"""Entries of it."""
+
+CONFIG_MAP: Final = "copyrator-notifications"
+KEY: Final = "notifications.yaml"
+_MAX_NAME: Final = 63
+_MAX_LINK: Final = 1024
+_MAX_FAULT: Final = 400
+_PLACES: Final = ("kind", "namespace", "name")
+_WHOLE: Final = frozenset({"link", "entries"})
+_ENTRY: Final = frozenset(
+    {"name", "urlFrom", "about", "namespaces", "kinds", "minInterval", "signWith"}
+)
+
+
+class About(StrEnum):
+    """What an entry can be told about: stable values."""
+
+    DEPLOYED = "Deployed"
+    DEPLOY_FAILED = "DeployFailed"
+    ROLLED_BACK = "RolledBack"
+    """After a failed deploy with spec.autoRollback."""
+    QUARANTINED = "Quarantined"
+    """The version failed so often that it isn't retried."""
+    AWAITING_APPROVAL = "AwaitingApproval"
+    PLAN_REJECTED = "PlanRejected"
+    DRIFTED = "Drifted"
+    UNTRUSTED = "Untrusted"
+    """What is deployed doesn't satisfy spec.verify or the signature policy."""
+    UNHEALTHY = "Unhealthy"
+    """With spec.health."""
+    FROZEN = "Frozen"
+    """A version or an edit waits because of a freeze."""
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    ROLLOUT_STOPPED = "RolloutStopped"
+    CONFLICT_PERSISTS = "ConflictPersists"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    """The registry of a Bundle, or the source of a rule."""
+    NOT_READY = "NotReady"
+    """Ready is False for another reason than those above."""
+
+
+class SubjectKind(StrEnum):
+    """The kinds that notifications are about."""
+
+    BUNDLE = "Bundle"
+    RULE = "CopyratorRule"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Secret in the operator's namespace."""
+
+    secret_name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One receiver."""
+
+    name: str
+    url_from: SecretRef
+    about: frozenset[About]
+    namespaces: Globs = NO_GLOBS
+    """Empty: all of them."""
+    kinds: frozenset[SubjectKind] = frozenset(SubjectKind)
+    min_interval: float = 0.0
+    """Seconds between two messages."""
+    sign_with: SecretRef | None = None
+    """The key of the HMAC of a CloudEvent."""
+
+    @property
+    def filter_id(self) -> str:
+        """Another one where another selection of transitions is asked for."""
+        parts = [sorted(self.about), self.namespaces.patterns, sorted(self.kinds)]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+    def wants(self, about: About, kind: SubjectKind, namespace: str) -> bool:
+        """Whether it is told about this."""
+        return (
+            about in self.about
+            and kind in self.kinds
+            and (not self.namespaces or self.namespaces.matches(namespace))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole ConfigMap."""
+
+    entries: tuple[Entry, ...] = ()
+    link: str = ""
+    faults: tuple[str, ...] = ()
+    """What of it isn't used, as sentences with the field's path and a remedy."""
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry of a name."""
+        return next((one for one in self.entries if one.name == name), None)
+
+    def link_to(self, kind: SubjectKind, namespace: str, name: str) -> str:
+        """The link to an object; empty without a template."""
+        link = self.link
+        for place, value in zip(_PLACES, (kind, namespace, name), strict=True):
+            link = link.replace("{" + place + "}", quote(value, safe=""))
+        return link
+
+
+NO_CONFIG: Final = Config()
+
+
+def read_config(data: object) -> Config:
+    """Parse the ConfigMap's data; never raises. YAML of the greatest length takes 1 s: in a thread.
+
+    Args:
+        data: the ConfigMap's ``data``; None: there is no ConfigMap.
+    """
+    if data is None:
+        return NO_CONFIG
+    try:
+        return _read(Fields(_load(data), KEY))
+    except SpecError as error:
+        return Config(faults=(_fault(error),))
+
+
+def _load(data: object) -> Any:
+    written = data.get(KEY) if isinstance(data, Mapping) else None
+    if not isinstance(written, str):
+        raise SpecError(
+            KEY, "is missing from the ConfigMap's data; add it, or delete the ConfigMap"
+        )
+    if len(written) > NOTIFICATIONS_BYTES:
+        raise SpecError(KEY, f"has over {NOTIFICATIONS_BYTES:,} characters; shorten it")
+    try:
+        return yaml.safe_load(written)
+    except Exception as error:  # PyYAML's, and a ValueError or RecursionError for some scalars
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where is not None else ""
+        raise SpecError(KEY, f"isn't valid YAML{line}; correct it") from None
+
+
+def _read(whole: Fields) -> Config:
+    faults = [
+        f"{whole.at(truncate(name, 64))}: is unknown; notifications have link and entries"
+        for name in sorted(map(str, whole.raw.keys() - _WHOLE))[:3]
+    ]
+    link = ""
+    try:
+        link = whole.text("link", _check_link) or ""
+    except SpecError as error:
+        faults.append(_fault(error))
+    items = whole.items("entries")
+    if len(items) > NOTIFICATION_ENTRIES:
+        faults.append(
+            f"{whole.at('entries')}: has {len(items)} items; those after the first "
+            f"{NOTIFICATION_ENTRIES} aren't used"
+        )
+    entries: dict[str, Entry] = {}
+    for i, item in enumerate(items[:NOTIFICATION_ENTRIES]):
+        path = f"{KEY}.entries[{i}]"
+        try:
+            entry = _read_entry(Fields(item, path))
+            if entry.name in entries:
+                raise SpecError(
+                    f"{path}.name", f"{entry.name} is taken by another entry; rename it"
+                )
+            entries[entry.name] = entry
+        except SpecError as error:
+            faults.append(_fault(error))
+    return Config(tuple(entries.values()), link, tuple(faults))
+
+
+def _read_entry(fields: Fields) -> Entry:
+    if unknown := sorted(map(str, fields.raw.keys() - _ENTRY)):
+        fields.fail(
+            truncate(unknown[0], 64), f"is unknown; an entry has {', '.join(sorted(_ENTRY))}"
+        )
+    name = fields.required_text("name", _check_entry_name)
+    about = fields.texts("about", _word_of(About)) or tuple(About)
+    kinds = fields.texts("kinds", _word_of(SubjectKind)) or tuple(SubjectKind)
+    return Entry(
+        name=name,
+        url_from=_read_ref(fields, "urlFrom"),
+        about=frozenset(map(About, about)),
+        namespaces=read_globs(fields, "namespaces", _check_glob),
+        kinds=frozenset(map(SubjectKind, kinds)),
+        min_interval=fields.duration("minInterval", 0.0),
+        sign_with=_read_ref(fields, "signWith") if fields.has("signWith") else None,
+    )
+
+
+def _read_ref(fields: Fields, name: str) -> SecretRef:
+    ref = fields.sub(name)
+    return SecretRef(
+        ref.required_text("secretName", _check_name), ref.required_text("key", _check_name)
+    )
+
+
+def _check_entry_name(value: str) -> str | None:
+    if len(value) > _MAX_NAME:
+        return f"must be a name of at most {_MAX_NAME} characters"
+    return _check_name(value)
+
+
+def _check_name(value: str) -> str | None:
+    if len(value) > 253 or not all(c.isascii() and (c.isalnum() or c in "-._") for c in value):
+        return "must be a name of letters, digits, '-', '.' and '_'"
+    return None
+
+
+def _check_glob(value: str) -> str | None:
+    return None if len(value) <= _MAX_NAME else f"must have at most {_MAX_NAME} characters"
+
+
+def _check_link(value: str) -> str | None:
+    plain = value
+    for place in _PLACES:
+        plain = plain.replace("{" + place + "}", "")
+    if not value.startswith(("https://", "http://")):
+        return "must begin with https:// or http://"
+    if len(value) > _MAX_LINK or "{" in plain or "}" in plain:
+        return f"takes only {{kind}}, {{namespace}} and {{name}}, and {_MAX_LINK} characters"
+    if not plain.isascii() or not plain.isprintable() or set(plain) & set(" <>\"'`|()[]"):
+        return "must be a URL without blanks, quotes and brackets"
+    return None
+
+
+def _word_of(kind: type[StrEnum]) -> Any:
+    words = [one.value for one in kind]
+
+    def check(value: str) -> str | None:
+        return None if value in words else f"{shown(value)} isn't one of {', '.join(words)}"
+
+    return check
+
+
+def _fault(error: SpecError) -> str:
+    return truncate(str(error), _MAX_FAULT)

@@ -1,0 +1,531 @@
+"""Tells people what happens to Bundles and rules, as ``copyrator-notifications`` asks for it.
+
+Only the leader does. It looks at each status that is stored in the caches, so nothing waits for it.
+Without the ConfigMap it has one watch, and looks at nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from copyrator.api.keys import BundleKey, ObjectName, RuleKey
+from copyrator.api.names import ANN_NOTIFY_TEST
+from copyrator.api.times import format_time
+from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.copies.rules.rules import Rule, RuleCache
+from copyrator.kube.errors import ApiError, NotFound
+from copyrator.kube.events import WARNING, ObjectRef
+from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.notify import marks as stored
+from copyrator.notify.config import (
+    CONFIG_MAP,
+    NO_CONFIG,
+    Config,
+    Entry,
+    SecretRef,
+    SubjectKind,
+    read_config,
+)
+from copyrator.notify.lane import Lane, NotifyTiming
+from copyrator.notify.marks import ToldMarks
+from copyrator.notify.messages import Message, build_message, test_message
+from copyrator.notify.sending import Order, SendResult, send
+from copyrator.notify.transitions import (
+    ObjectIdentity,
+    ObjectState,
+    Transition,
+    bundle_state,
+    rule_state,
+)
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.kube.events import EventRecorder
+    from copyrator.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_CALL_SECONDS: Final = 45.0
+"""Of one message with the start of the child process; a library may wait twice."""
+_CALL_CPU_SECONDS: Final = 20
+_CALL_MEMORY: Final = 768 * 1024 * 1024
+"""Of address space: Apprise's 190 services are loaded together."""
+_START_SECONDS: Final = 5.0
+"""For the watch of the ConfigMap when the operator starts."""
+_SLICE: Final = 20
+"""Objects that are looked at in one step of the loop."""
+_MAX_SECRET: Final = 4096
+_OUTCOMES: Final = ("sent", "failed", "dropped")
+_FAILED: Final = "NotificationFailed"
+_INVALID: Final = "NotificationsInvalid"
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigMap:
+    """As its watch caches it."""
+
+    resource_version: str
+    data: Any
+    test: str
+
+
+def read_config_map(body: Mapping[str, Any]) -> _ConfigMap:
+    """Decode the ConfigMap for a watch; a module's function, so that equal watches are shared."""
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations") or {}
+    data = body.get("data")
+    return _ConfigMap(
+        str(metadata.get("resourceVersion", "")),
+        data if isinstance(data, Mapping) else {},
+        str(annotations.get(ANN_NOTIFY_TEST) or "")[:256],
+    )
+
+
+def make_isolated() -> Isolated:
+    """The child process that sends messages."""
+    return Isolated(cpu_seconds=_CALL_CPU_SECONDS, memory=_CALL_MEMORY, wall_seconds=_CALL_SECONDS)
+
+
+@dataclass(slots=True)
+class _Sight:
+    """An object's state that hasn't been looked at."""
+
+    state: ObjectState
+    before: frozenset[str] | None
+    """IDs of what held when it was seen before; None: it wasn't."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    uid: str
+    ids: frozenset[str] = field(default_factory=frozenset)
+
+
+class Notifier:
+    """The entries, and what each of them is to be told.
+
+    All arguments are keyword-only. ``client`` sends requests whose failures affect nothing else;
+    its writes must fail once this replica doesn't lead. ``isolated`` makes the child processes:
+    each starts with a message, and ends when it has been idle.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        informers: InformerFactory,
+        bundles: BundleCache,
+        rules: RuleCache,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        namespace: str,
+        clock: Callable[[], datetime],
+        leads: Callable[[], bool] = lambda: True,
+        isolated: Callable[[], Any] = make_isolated,
+        timing: NotifyTiming | None = None,
+    ) -> None:
+        self._client = client
+        self._informers = informers
+        self._bundles = bundles
+        self._rules = rules
+        self._recorder = recorder
+        self._metrics = metrics
+        self._namespace = namespace
+        self._clock = clock
+        self._leads = leads
+        self._isolated = isolated()
+        self._slow = isolated()
+        """For entries whose last message failed, so that a receiver that hangs delays no others."""
+        self._failing: set[str] = set()
+        self._timing = timing or NotifyTiming()
+        self._watch: Registration | None = None
+        self._config = NO_CONFIG
+        self._read: str | None = None
+        """The version of the ConfigMap that ``_config`` is of."""
+        self._marks: ToldMarks | None = None
+        self._lanes: dict[str, Lane] = {}
+        self._sights: dict[tuple[SubjectKind, str, str], _Sight] = {}
+        self._seen: dict[tuple[SubjectKind, str, str], _Seen] = {}
+        self._news = asyncio.Event()
+        self._saving = asyncio.Lock()
+        self._changes = 0
+        self._saved = 0
+        """The number of the last change of the marks that is written."""
+        self._task: asyncio.Task[None] | None = None
+        self._tests: set[asyncio.Task[None]] = set()
+
+    # --- start and stop -------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Watch the ConfigMap. Call it before the workers write: what holds now is looked at."""
+        synced = asyncio.Event()
+        config = WatchSpec(
+            resource=CONFIGMAPS,
+            namespace=self._namespace,
+            name=CONFIG_MAP,
+            decode=read_config_map,
+            reserved=True,
+        )
+        self._watch = self._informers.acquire(config, self._on_config_map, on_synced=synced.set)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                await synced.wait()
+        try:
+            await self._follow()
+        except Exception as error:  # the operator works without notifications
+            log.exception("notifications: internal error: %s", type(error).__name__)
+        self._news.set()
+        self._task = asyncio.create_task(self._run(), name="notifications")
+
+    async def stop(self) -> None:
+        """End; what wasn't told is told by the next leader."""
+        self._bundles.observer = None
+        self._rules.observer = None
+        if self._watch is not None:
+            self._watch.release()
+        tasks = [*self._tests, *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in self._lanes.values():
+            await lane.stop()
+        await self._isolated.close()
+        await self._slow.close()
+
+    def _on_config_map(
+        self, _name: ObjectName, _old: _ConfigMap | None, _new: _ConfigMap | None
+    ) -> None:
+        self._news.set()
+
+    async def _run(self) -> None:
+        while True:
+            unread = self._config.entries and self._marks is None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.save_retry if unread else None):
+                    await self._news.wait()
+            self._news.clear()
+            try:
+                await self._follow()
+                await self._look()
+            except Exception as error:
+                log.exception("notifications: internal error: %s", type(error).__name__)
+                await asyncio.sleep(self._timing.save_retry)
+                self._news.set()
+
+    # --- configuration --------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Read the ConfigMap and the marks, if they changed or weren't read."""
+        watch = self._watch
+        found = next(iter(watch.store.values()), None) if watch is not None else None
+        version = None if found is None else found.resource_version
+        if version != self._read:
+            data = None if found is None else found.data
+            self._read = version
+            self._take(await asyncio.to_thread(read_config, data))
+            await self._look_at_all()
+        if self._config.entries and self._marks is None:
+            await self._read_marks()
+        if found is not None and found.test and self._marks is not None:
+            self._begin_test(found.test)
+
+    def _take(self, config: Config) -> None:
+        """Use a configuration: end the lanes of removed entries, begin those of new ones."""
+        if config.faults and config.faults != self._config.faults:
+            text = "; ".join(config.faults)
+            log.warning("notifications: ConfigMap %s/%s: %s", self._namespace, CONFIG_MAP, text)
+            self._recorder.record(self._about, WARNING, _INVALID, text)
+        self._config = config
+        self._metrics.notification_faults.set(len(config.faults))
+        names = {entry.name for entry in config.entries}
+        for name in self._lanes.keys() - names:
+            lane = self._lanes.pop(name)
+            self._spawn(lane.stop())
+            self._failing.discard(name)
+            for outcome in _OUTCOMES:
+                self._metrics.notifications.remove(name, outcome)
+            self._metrics.notifications_failing.remove(name)
+        for entry in config.entries:
+            if (known := self._lanes.get(entry.name)) is not None:
+                known.entry = entry
+                continue
+            self._lanes[entry.name] = Lane(
+                entry,
+                send=self._send,
+                told=self._told,
+                on_failed=self._failed,
+                on_dropped=self._dropped,
+                timing=self._timing,
+            )
+            for outcome in _OUTCOMES:
+                self._metrics.notifications.labels(entry.name, outcome)
+            self._metrics.notifications_failing.labels(entry.name).set(0)
+        observing = bool(config.entries)
+        self._bundles.observer = self._bundle_seen if observing else None
+        self._rules.observer = self._rule_seen if observing else None
+        if not observing:
+            self._seen.clear()
+            self._sights.clear()
+        if self._marks is not None:
+            self._follow_marks(self._marks)
+
+    def _follow_marks(self, marks: ToldMarks) -> None:
+        """Begin the marks of new entries; those of removed ones are kept while there are faults."""
+        keep = bool(self._config.faults)
+        if marks.follow(self._config.entries, format_time(self._clock()), keep=keep):
+            self._spawn(self._save())
+
+    @property
+    def _about(self) -> ObjectRef:
+        return ObjectRef("v1", "ConfigMap", self._namespace, CONFIG_MAP)
+
+    # --- objects --------------------------------------------------------------------------------
+
+    def _bundle_seen(self, entry: BundleEntry) -> None:
+        subject = ObjectIdentity(SubjectKind.BUNDLE, entry.key.namespace, entry.key.name, entry.uid)
+        if entry.deleting:
+            self._seen.pop(subject.place, None)
+            return
+        self._state_seen(subject, lambda: bundle_state(subject, entry.status))
+
+    def _rule_seen(self, rule: Rule) -> None:
+        subject = ObjectIdentity(SubjectKind.RULE, rule.key.namespace, rule.key.name, rule.uid)
+        if rule.deleting:
+            self._seen.pop(subject.place, None)
+            return
+        self._state_seen(subject, lambda: rule_state(subject, rule.status))
+
+    def _state_seen(self, subject: ObjectIdentity, read: Callable[[], ObjectState]) -> None:
+        """Have a state looked at; takes little time, and never raises."""
+        try:
+            state = read()
+        except Exception as error:  # the caches' users mustn't fail by it
+            log.exception("notifications: a status can't be read: %s", type(error).__name__)
+            return
+        place, ids = subject.place, frozenset(one.id for one in state.holding)
+        known = self._seen.get(place)
+        if known is not None and known.uid != subject.uid:
+            known = None
+        self._seen[place] = _Seen(subject.uid, ids)
+        waiting = self._sights.get(place)
+        before = None if known is None else known.ids
+        if waiting is not None and waiting.state.subject.uid == subject.uid:
+            before = waiting.before
+        self._sights[place] = _Sight(state, before)
+        self._news.set()
+
+    async def _look_at_all(self) -> None:
+        if not self._config.entries:
+            return
+        for i, entry in enumerate(self._bundles):
+            self._bundle_seen(entry)
+            if i % _SLICE == 0:
+                await asyncio.sleep(0)
+        for i, rule in enumerate(self._rules):
+            self._rule_seen(rule)
+            if i % _SLICE == 0:
+                await asyncio.sleep(0)
+        places = {(SubjectKind.BUNDLE, *_place(one.key)) for one in self._bundles}
+        places |= {(SubjectKind.RULE, *_place(one.key)) for one in self._rules}
+        for place in self._seen.keys() - places:
+            del self._seen[place]
+
+    async def _look(self) -> None:
+        """Find what each entry is to be told, once the marks are read."""
+        if self._marks is None:
+            return
+        number = 0
+        while self._sights:
+            place = next(iter(self._sights))
+            sight = self._sights.pop(place)
+            self._judge(self._marks, sight)
+            number += 1
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _judge(self, marks: ToldMarks, sight: _Sight) -> None:
+        for name, lane in self._lanes.items():
+            if name in marks.entries:
+                for one in marks.untold(lane.entry, sight.state, sight.before):
+                    lane.put(one)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    async def _send(self, entry: Entry, transitions: list[Transition]) -> SendResult:
+        return await self._deliver(entry, build_message(self._config, transitions))
+
+    async def _deliver(self, entry: Entry, message: Message) -> SendResult:
+        if not self._leads():
+            return SendResult("this replica doesn't lead")
+        try:
+            url = (await self._secret(entry.url_from)).decode().strip()
+            key = None if entry.sign_with is None else await self._secret(entry.sign_with)
+            source = f"/copyrator/{self._namespace}"
+            order = Order(url, key, source, urllib.request.getproxies_environment())
+            child = self._slow if entry.name in self._failing else self._isolated
+            answer: SendResult = await child.call(send, entry.name, order, message)
+        except ApiError as error:
+            return SendResult(f"its Secret can't be read: {error.reason}")
+        except _SecretError as error:
+            return SendResult(str(error))
+        except UnicodeDecodeError:
+            return SendResult("its Secret isn't text")
+        except IsolatedError as error:
+            return SendResult(str(error))
+        return answer
+
+    async def _secret(self, ref: SecretRef) -> bytes:
+        """The value of a key of a Secret; read each time, so that a rotated one is used."""
+        body = await self._client.get(SECRETS, self._namespace, ref.secret_name)
+        where = f"Secret {self._namespace}/{ref.secret_name}"
+        raw = (body.get("data") or {}).get(ref.key)
+        if not isinstance(raw, str):
+            raise _SecretError(f"{where} has no key {ref.key}; add it")
+        try:
+            value = base64.b64decode(raw, validate=True)
+        except binascii.Error:
+            raise _SecretError(f"{where}: the key {ref.key} isn't valid base64") from None
+        if not value.strip() or len(value) > _MAX_SECRET:
+            raise _SecretError(f"{where}: the key {ref.key} is empty, or over {_MAX_SECRET} bytes")
+        return value
+
+    async def _told(self, entry: Entry, transitions: list[Transition]) -> None:
+        """Record that an entry was told. A fault may have ended meanwhile: it's looked at again."""
+        self._metrics.notifications.labels(entry.name, "sent").inc()
+        self._metrics.notifications_failing.labels(entry.name).set(0)
+        self._failing.discard(entry.name)
+        marks, now = self._marks, format_time(self._clock())
+        if marks is None:
+            return
+        for i, one in enumerate(transitions):
+            marks.mark(entry.name, one, now)
+            if i % 500 == 499:
+                await asyncio.sleep(0)
+        marks.prune()
+        if marks.record_result(entry.name, "sent", now):
+            log.info("notifications: entry %s: messages are sent", entry.name)
+        await self._save()
+        for subject in {one.subject for one in transitions}:
+            self._look_again(subject)
+
+    def _look_again(self, subject: ObjectIdentity) -> None:
+        found: BundleEntry | Rule | None
+        if subject.kind is SubjectKind.BUNDLE:
+            found = self._bundles.get(BundleKey(subject.namespace, subject.name))
+            if found is not None:
+                self._bundle_seen(found)
+        else:
+            rule = self._rules.get(RuleKey(subject.namespace, subject.name))
+            if rule is not None:
+                self._rule_seen(rule)
+
+    def _failed(self, entry: Entry, failures: int, answer: SendResult) -> None:
+        """Count a failure; the first one of several is logged, recorded and stored."""
+        self._metrics.notifications.labels(entry.name, "failed").inc()
+        self._metrics.notifications_failing.labels(entry.name).set(1)
+        self._failing.add(entry.name)
+        marks = self._marks
+        differs = marks is not None and marks.record_result(
+            entry.name, answer.fault, format_time(self._clock())
+        )
+        if failures > 1:
+            return
+        text = f"entry {entry.name}: a message couldn't be sent and is tried again: {answer.fault}"
+        log.warning("notifications: %s", text)
+        self._recorder.record(self._about, WARNING, _FAILED, text)
+        if differs:
+            self._spawn(self._save())
+
+    def _dropped(self, entry: Entry) -> None:
+        self._metrics.notifications.labels(entry.name, "dropped").inc()
+
+    # --- tests ----------------------------------------------------------------------------------
+
+    def _begin_test(self, request: str) -> None:
+        """Send the test that an annotation asks for: ``NAME TIME``."""
+        name, _, at = request.partition(" ")
+        entry, marks = self._config.entry(name), self._marks
+        known = None if marks is None else marks.entries.get(name)
+        if entry is None or known is None or known.tested == request:
+            return
+        known.tested = request
+        self._spawn(self._test(entry, request, at[:40]))
+
+    async def _test(self, entry: Entry, request: str, at: str) -> None:
+        answer = await self._deliver(entry, test_message(entry.name, at))
+        outcome = "failed" if answer.fault else "sent"
+        self._metrics.notifications.labels(entry.name, outcome).inc()
+        known = None if self._marks is None else self._marks.entries.get(entry.name)
+        if known is not None:
+            known.tested, known.test_result = request, answer.fault or "sent"
+            await self._save()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work, name="notifications, once")
+        self._tests.add(task)
+        task.add_done_callback(self._tests.discard)
+
+    # --- marks ----------------------------------------------------------------------------------
+
+    async def _read_marks(self) -> None:
+        """Read the marks; where they can't be used they begin anew, and nothing old is told."""
+        marks = ToldMarks()
+        try:
+            body = await self._client.get(CONFIGMAPS, self._namespace, stored.CONFIG_MAP)
+            marks = ToldMarks.read(body.get("data"))
+        except NotFound:
+            pass
+        except ApiError as error:
+            log.warning(
+                "notifications: the marks can't be read; nothing is sent: %s", error.message
+            )
+            return
+        except ValueError:
+            log.warning("notifications: %s isn't readable; it begins anew", stored.CONFIG_MAP)
+        self._marks = marks
+        self._follow_marks(marks)
+        self._news.set()
+
+    async def _save(self) -> None:
+        """Write the marks; tried until it succeeds, as long as this replica leads."""
+        self._changes += 1
+        version = self._changes
+        failures = 0
+        async with self._saving:
+            while self._marks is not None and self._saved < version and self._leads():
+                saving = self._changes
+                try:
+                    await self._write(self._marks.to_data())
+                    self._saved = saving
+                except ApiError as error:
+                    failures += 1
+                    level = logging.WARNING if failures == 1 else logging.DEBUG
+                    log.log(level, "notifications: marks can't be written: %s", error.message)
+                    await asyncio.sleep(self._timing.save_retry)
+
+    async def _write(self, data: Mapping[str, str]) -> None:
+        try:
+            await self._client.patch(CONFIGMAPS, self._namespace, stored.CONFIG_MAP, {"data": data})
+        except NotFound:
+            metadata = {"name": stored.CONFIG_MAP, "namespace": self._namespace}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            await self._client.create(CONFIGMAPS, self._namespace, body)
+
+
+class _SecretError(Exception):
+    """A Secret that can't be used; the message has nothing of its values."""
+
+
+def _place(key: BundleKey | RuleKey) -> tuple[str, str]:
+    return key.namespace, key.name

@@ -1,0 +1,252 @@
+"""Sends one message, in a child process: Apprise is imported there only.
+
+A URL has tokens in it, and so may the errors of a library: of these only the type and the status
+code are kept. Redirects aren't followed, as they could lead to addresses inside the cluster.
+"""
+
+# ruff: noqa: PLC0415 - the libraries are loaded in the child process, and for the service that
+# is used
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message as Headers
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from copyrator.notify.messages import Message
+
+SEND_SECONDS: Final = 20.0  # limit: notifications
+"""Seconds without an answer after which sending a notification has failed."""
+
+MAX_URL: Final = 4096  # limit: notifications
+"""Characters of a URL of notifications."""
+
+SIGNATURE: Final = "X-Signature"
+EVENT_TYPE: Final = "io.copyrator.notification"
+WEBHOOKS: Final = ("https", "http")
+SERVICES: Final = frozenset(
+    """
+    betterstack brevo cliq dingtalk discord feishu firehydrant flock gchat github goalert
+    goalerts gotify gotifys guilded hassio hassios humhub humhubs ilert incidentio jira lark
+    line mailersend mailgun mailto mailtos matrix matrixs mmost mmosts nctalk nctalks ntfy ntfys
+    o365 opsgenie pagerduty pagertree pbul postmark pover resend revolt ringc rocket rockets
+    ryver sendgrid ses signal signals signl4 slack smtp2go sns sparkpost spike splunk squadcast
+    synology synologys tgram threema twilio twist victorops vonage webex wecombot workflow
+    workflows wxteams xmatters zoom zulip
+    """.split()  # noqa: SIM905 - shorter than a line for each
+)
+"""Schemes of Apprise that may be used: services elsewhere. Others act on the machine (dbus, gnome,
+macosx, windows, syslog), load code or files, or aren't needed."""
+_REFUSED: Final = frozenset(
+    """
+    attach attach-as attach_as filename template pgp pgpkey pgppub pgpprv pem wkd vapid keyfile
+    subfile redirect retry wait rto cto
+    """.split()  # noqa: SIM905
+)
+"""Parameters of Apprise's URLs that read files, follow redirects or wait longer."""
+MISSING: Final = (
+    "the operator lacks the extra `notify`: use the image variant -keyless, which has all extras "
+    "(chart: image.keyless), or install copyrator[notify]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """The outcome of one try."""
+
+    fault: str = ""
+    """Why it failed, without anything of the URL; empty: it was sent."""
+    code: int = 0
+    """The HTTP status; 0 without one."""
+    retry_after: float = 0.0
+    """Seconds that the server wants to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One message to one receiver."""
+
+    url: str
+    key: bytes | None
+    """Of the signature."""
+    source: str
+    """Of the CloudEvent."""
+    proxies: Mapping[str, str]
+    """As in ``urllib.request.getproxies_environment``."""
+
+
+def check_url(url: str) -> str | None:
+    """Why a URL can't be used, without quoting it; None where it can. Loads nothing."""
+    if len(url) > MAX_URL or not url.isprintable() or " " in url:
+        return f"isn't a URL: it has blanks, control characters or over {MAX_URL} characters"
+    try:
+        parts = urlsplit(url)
+        scheme, query = parts.scheme.lower(), parse_qsl(parts.query, keep_blank_values=True)
+        usable = bool(parts.netloc or parts.path.strip("/"))
+    except ValueError:
+        return "isn't a URL"
+    if scheme not in SERVICES and scheme not in WEBHOOKS:
+        known = scheme if scheme.isalnum() and len(scheme) < 20 else "that it has"
+        return (
+            f"has no scheme that is allowed ({known if scheme else 'none'} isn't); use https for a "
+            "webhook, or a service that docs/notifications.md lists"
+        )
+    if not usable or (scheme in WEBHOOKS and not parts.hostname):
+        return "has no host"
+    refused = sorted({name.lower().lstrip("+-:") for name, _ in query} & _REFUSED)
+    if scheme in SERVICES and refused:
+        return f"has the parameter {refused[0]}, which isn't allowed; remove it"
+    return None
+
+
+def send(order: Order, message: Message) -> SendResult:
+    """Send a message; never raises, and says nothing of the URL.
+
+    For a child process: it blocks, and sets the proxies for the whole process.
+    """
+    if (fault := check_url(order.url)) is not None:
+        return SendResult(f"the URL {fault}")
+    for name, value in order.proxies.items():
+        os.environ[f"{name}_proxy"] = value
+    try:
+        if urlsplit(order.url).scheme.lower() in WEBHOOKS:
+            return _post(order, message)
+        return _notify(order, message)
+    except ImportError:
+        return SendResult(MISSING)
+    except Exception as error:
+        return SendResult(f"it failed with {type(error).__name__}")
+
+
+# CloudEvents -------------------------------------------------------------------------------------
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _post(order: Order, message: Message) -> SendResult:
+    from cloudevents.core.bindings.http import to_structured
+    from cloudevents.core.formats.json import JSONFormat
+    from cloudevents.core.v1.event import CloudEvent
+
+    attributes = {"id": message.id, "source": order.source, "type": EVENT_TYPE}
+    attributes["datacontenttype"] = "application/json"
+    if message.subject:
+        attributes["subject"] = message.subject
+    event = to_structured(CloudEvent(attributes, message.data), JSONFormat())
+    headers = {"Content-Type": "application/cloudevents+json", "User-Agent": "copyrator"}
+    if order.key is not None:
+        digest = hmac.new(order.key, event.body, hashlib.sha256).hexdigest()
+        headers[SIGNATURE] = f"sha256={digest}"
+    request = urllib.request.Request(  # noqa: S310 - check_url has checked the scheme
+        order.url, data=event.body, headers=headers, method="POST"
+    )
+    try:
+        with urllib.request.build_opener(_NoRedirects()).open(
+            request, timeout=SEND_SECONDS
+        ) as answer:
+            return _judge(answer.status, _titled(answer.headers))
+    except urllib.error.HTTPError as error:
+        with error:
+            return _judge(error.code, _titled(error.headers))
+    except urllib.error.URLError as error:
+        return SendResult(f"it failed with {type(error.reason).__name__}")
+
+
+def _titled(headers: Headers) -> dict[str, str]:
+    return {name.title(): value for name, value in headers.items()}
+
+
+def _judge(code: int, headers: Mapping[str, str]) -> SendResult:
+    if 200 <= code < 300:
+        return SendResult(code=code)
+    fault = f"the server answered {code}"
+    if 300 <= code < 400:
+        fault += ", a redirect, which isn't followed: use the final URL"
+    return SendResult(fault, code, _retry_after(headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    from copyrator.api.times import parse_retry_after
+
+    found = parse_retry_after(headers.get("Retry-After", ""), headers)
+    return min(max(found or 0.0, 0.0), 3600.0)
+
+
+# Apprise -----------------------------------------------------------------------------------------
+
+
+class _Witness:
+    """Has requests follow no redirect, and keeps the last status: Apprise returns neither."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.retry_after = 0.0
+
+    def install(self) -> None:
+        from requests import Session
+
+        plain = Session.send
+
+        def send(session: Any, request: Any, **options: Any) -> Any:
+            options["allow_redirects"] = False
+            options["timeout"] = SEND_SECONDS / 2  # to connect, and without any byte
+            answer = plain(session, request, **options)
+            self.code = int(answer.status_code)
+            self.retry_after = _retry_after(answer.headers)
+            return answer
+
+        Session.send = send  # type: ignore[method-assign, assignment]
+
+
+_witness: _Witness | None = None
+
+
+def _notify(order: Order, message: Message) -> SendResult:
+    global _witness  # noqa: PLW0603 - one process, one patched library
+    from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType, PersistentStoreMode
+
+    logging.disable()  # its lines have parts of URLs
+    if _witness is None:
+        _witness = _Witness()
+        _witness.install()
+    _witness.code, _witness.retry_after = 0, 0.0
+    asset = AppriseAsset(
+        app_id="Copyrator",
+        app_desc="Copyrator",
+        app_url="",
+        async_mode=False,
+        http_redirects=False,
+        storage_mode=PersistentStoreMode.MEMORY,
+        pgp_autogen=False,
+        pem_autogen=False,
+        allow_templates=False,
+        service_timeout=SEND_SECONDS,
+    )
+    service = Apprise.instantiate(order.url, asset=asset)
+    if service is None:
+        return SendResult("the URL isn't complete for its service")
+    service.redirects = False
+    sender = Apprise(asset=asset)
+    sender.add(service)
+    done = sender.notify(
+        message.text,
+        title=message.title,
+        notify_type=NotifyType(message.severity),
+        body_format=NotifyFormat.TEXT,
+    )
+    if done:
+        return SendResult(code=_witness.code)
+    if _witness.code >= 300:
+        return _judge(_witness.code, {"Retry-After": str(_witness.retry_after)})
+    return SendResult("the service didn't take it, or can't be reached")

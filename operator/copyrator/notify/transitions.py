@@ -1,0 +1,372 @@
+"""What the status of a Bundle or rule says that people are told about. Pure.
+
+A status is enough: the same one gives the same transitions, with the same IDs, in any process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+from copyrator.api.bundle_status import (
+    ENOUGH_FAILED_POLLS,
+    BundleReason,
+    BundleStatus,
+    GateState,
+    Outcome,
+    Rollback,
+    Trust,
+)
+from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.plan_status import PlanDecision, PlanStatus
+from copyrator.api.rule_status import RuleReason
+from copyrator.api.text import count
+from copyrator.notify.config import About, SubjectKind
+
+
+class Severity(StrEnum):
+    """How a message is shown: the services have a colour or a priority for each."""
+
+    INFO = "info"
+    SUCCESS = "success"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+FAULTS: Final = frozenset(
+    {
+        About.DEPLOY_FAILED,
+        About.QUARANTINED,
+        About.DRIFTED,
+        About.UNTRUSTED,
+        About.UNHEALTHY,
+        About.FROZEN,
+        About.CERTIFICATE_EXPIRING,
+        About.ROLLOUT_STOPPED,
+        About.CONFLICT_PERSISTS,
+        About.SOURCE_UNREACHABLE,
+        About.NOT_READY,
+    }
+)
+"""They last until they are resolved, which is told too."""
+
+_SEVERITY: Final[Mapping[About, Severity]] = {
+    About.DEPLOYED: Severity.SUCCESS,
+    About.AWAITING_APPROVAL: Severity.INFO,
+    About.PLAN_REJECTED: Severity.INFO,
+    About.FROZEN: Severity.INFO,
+    About.DRIFTED: Severity.WARNING,
+    About.UNHEALTHY: Severity.WARNING,
+    About.CERTIFICATE_EXPIRING: Severity.WARNING,
+    About.CONFLICT_PERSISTS: Severity.WARNING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIdentity:
+    """An object."""
+
+    kind: SubjectKind
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def place(self) -> tuple[SubjectKind, str, str]:
+        """Its key; another object may have it later."""
+        return self.kind, self.namespace, self.name
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One thing to tell about an object."""
+
+    subject: ObjectIdentity
+    about: About
+    what: str
+    """The rest of a sentence that begins with the object: ``waits for approval of 1.9.0``."""
+    at: str
+    """Since when, RFC 3339; empty where the status doesn't say."""
+    key: str
+    """What distinguishes it from others of the same object and about."""
+    why: str = ""
+    """Others' text, such as a registry's: not cleaned yet."""
+    command: str = ""
+    """What to do next, as a command."""
+    resolved: bool = False
+    """The fault has ended; then ``what`` and ``why`` are empty."""
+
+    @property
+    def severity(self) -> Severity:
+        """By what it is about."""
+        if self.resolved:
+            return Severity.SUCCESS
+        return _SEVERITY.get(self.about, Severity.FAILURE)
+
+    @cached_property
+    def id(self) -> str:
+        """12 hexadecimal digits."""
+        return _hash(self.subject.uid, self.about, self.key)
+
+
+def slot_of(subject: ObjectIdentity, about: About) -> str:
+    """Where the mark of an object's newest transition of a kind is; 12 hexadecimal digits."""
+    return _hash(subject.kind, subject.uid, about)
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """What holds for an object."""
+
+    subject: ObjectIdentity
+    holding: tuple[Transition, ...] = ()
+    unknown: frozenset[About] = frozenset()
+    """Faults of which it isn't known now whether they hold."""
+
+    @property
+    def resolved(self) -> frozenset[About]:
+        """Faults that don't hold."""
+        return FAULTS - self.unknown - {one.about for one in self.holding}
+
+
+# Bundles -----------------------------------------------------------------------------------------
+
+_UNREACHABLE: Final = frozenset(
+    {
+        BundleReason.REGISTRY_UNREACHABLE,
+        BundleReason.AUTHENTICATION_FAILED,
+        BundleReason.RATE_LIMITED,
+        BundleReason.TAG_NOT_FOUND,
+        BundleReason.REPOSITORY_NOT_FOUND,
+    }
+)
+_FREEZES: Final = frozenset({BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE})
+_OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANTINED})
+"""Reasons of Ready that another transition tells."""
+
+
+def bundle_state(subject: ObjectIdentity, status: BundleStatus) -> ObjectState:
+    """What holds for a Bundle."""
+    holding = (*_deploy(subject, status), *_plan(subject, status), *_further(subject, status))
+    return ObjectState(subject, holding, frozenset(_unknown_of_bundle(status)))
+
+
+def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+    attempted, version = status.attempted, status.attempted.version or "a version"
+    at, key = attempted.finished_at or "", str(attempted.attempt or attempted.finished_at)
+    where = f"-n {subject.namespace} {subject.name}"
+    if attempted.outcome == Outcome.SUCCEEDED:
+        revision = f" (revision {status.deployed.revision})" if status.deployed.revision else ""
+        again = ", deployed again because it had drifted" if attempted.correction else ""
+        what = f"runs {version}{revision}{again}"
+        at = at or status.deployed.time or ""
+        yield Transition(
+            subject, About.DEPLOYED, what, at, key, command=f"copyrator describe bundle {where}"
+        )
+    if attempted.outcome != Outcome.FAILED:
+        return
+    why, logs = attempted.message or "", f"copyrator logs bundle {where}"
+    what = f"couldn't be deployed as {version}"
+    if attempted.next_retry_at:
+        what += f"; the next attempt is at {attempted.next_retry_at}"
+    yield Transition(subject, About.DEPLOY_FAILED, what, at, key, why, logs)
+    if attempted.rollback == Rollback.SUCCEEDED:
+        back = f"was rolled back to {status.deployed.version or 'the last good version'}"
+        what = f"{back}, as {version} couldn't be deployed"
+        yield Transition(subject, About.ROLLED_BACK, what, at, key, why, logs)
+    if status.ready_reason == BundleReason.QUARANTINED or not attempted.next_retry_at:
+        what = f"isn't deployed as {version} any more, because that failed too often"
+        retry = f"copyrator reconcile bundle {where} --force"
+        yield Transition(subject, About.QUARANTINED, what, at, key, why, retry)
+
+
+def _plan(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+    plan, where = status.plan, f"-n {subject.namespace} {subject.name}"
+    if plan.id is None:
+        return
+    version = plan.version or "a version"
+    if any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates):
+        yield Transition(
+            subject,
+            About.AWAITING_APPROVAL,
+            f"waits for approval of {version} ({operations(plan)})",
+            plan.made_at or "",
+            f"{plan.id} {plan.made_at}",
+            command=f"copyrator approve bundle {where} {plan.id}",
+        )
+    if plan.decision == PlanDecision.REJECTED:
+        by = f" by {plan.by}" if plan.by else ""
+        yield Transition(
+            subject,
+            About.PLAN_REJECTED,
+            f"isn't deployed as {version}: its plan {plan.id} was rejected{by}",
+            plan.at or "",
+            f"{plan.id} {plan.at}",
+            command=f"copyrator describe bundle {where}",
+        )
+
+
+def operations(plan: PlanStatus) -> str:
+    """``2 updates, 1 delete; at risk: delete of PersistentVolumeClaim/data``."""
+    counts = plan.counts
+    words = ("create", "update", "delete", "recreate")
+    each = [(number, word) for word in words if (number := getattr(counts, word))]
+    parts = [count(number, word) for number, word in each]
+    if counts.apply:
+        parts.append(count(counts.apply, "blind apply", "blind applies"))
+    text = ", ".join(parts) or count(plan.operations or 0, "operation")
+    if plan.risky:
+        more = (plan.risky_operations or len(plan.risky)) - 1
+        text += f"; at risk: {_risky(plan.risky[0])}{f' and {more} more' if more > 0 else ''}"
+    return text
+
+
+def _risky(text: str) -> str:
+    """``delete of PersistentVolumeClaim/data`` of ``delete apps::PersistentVolumeClaim:data``."""
+    kind, _, rest = text.partition(" ")
+    parts = rest.split(":", 3)
+    return f"{kind} of {parts[2]}/{parts[3]}" if len(parts) == 4 else text
+
+
+def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+    why = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
+    conditions = {str(one.get("type")): one for one in status.conditions}
+    drift, healthy = (conditions.get(kind, {}) for kind in (_DRIFTED, _HEALTHY))
+    if drift.get("status") == ConditionStatus.TRUE:
+        number = status.drift.count or len(status.drift.objects)
+        what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
+        since = status.drift.since or _since(drift)
+        key = f"{since} {drift.get('reason')}"
+        yield Transition(subject, About.DRIFTED, what, since, key, _message(drift), why)
+    if healthy.get("status") == ConditionStatus.FALSE:
+        since = _since(healthy)
+        what = "isn't healthy"
+        yield Transition(subject, About.UNHEALTHY, what, since, since, _message(healthy), why)
+    if status.verification.verdict == Trust.NOT_TRUSTED:
+        verified = status.verification
+        since = _since(conditions.get(ConditionType.VERIFIED, {}))
+        what = f"runs {status.deployed.version or 'a version'}, which isn't trusted"
+        key = f"{verified.digest} {verified.reason}"
+        yield Transition(subject, About.UNTRUSTED, what, since, key, verified.message or "", why)
+    waiting = (one for one in status.gates if one.state != GateState.PASSED)
+    if (freeze := next((one for one in waiting if one.reason in _FREEZES), None)) is not None:
+        since = _since(conditions.get(ConditionType.UPDATE_PENDING, {}))
+        what = "waits, because deploys are frozen"
+        key = f"{since} {freeze.reason}"
+        yield Transition(subject, About.FROZEN, what, since, key, freeze.message or "", why)
+    ready = conditions.get(ConditionType.READY, {})
+    if _is_unreachable(status):
+        since = status.failed_polls.since or _since(ready)
+        what = "can't read its registry"
+        message = status.last_error.message or _message(ready)
+        yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, message, why)
+    elif status.is_unready and status.ready_reason not in _OF_DEPLOYS | _FREEZES:
+        yield _not_ready(subject, ready, why)
+
+
+_DRIFTED, _HEALTHY = ConditionType.DRIFTED, ConditionType.HEALTHY
+
+
+def _is_unreachable(status: BundleStatus) -> bool:
+    often = (status.failed_polls.count or 0) >= ENOUGH_FAILED_POLLS
+    return often or (status.is_unready and status.ready_reason in _UNREACHABLE)
+
+
+def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
+    if status.attempted.outcome != Outcome.SUCCEEDED:
+        yield from (About.DEPLOY_FAILED, About.QUARANTINED)
+    if status.condition(_DRIFTED).get("status") == ConditionStatus.UNKNOWN:
+        yield About.DRIFTED
+    if status.drift.check.is_running and status.drift.verdict != DriftVerdict.NOT_DRIFTED:
+        yield About.DRIFTED
+    if status.condition(_HEALTHY).get("status") == ConditionStatus.UNKNOWN:
+        yield About.UNHEALTHY
+    if status.verification.verdict == Trust.UNKNOWN:
+        yield About.UNTRUSTED
+    if status.failed_polls.count:
+        yield About.SOURCE_UNREACHABLE
+    if status.condition(ConditionType.READY).get("status") != ConditionStatus.TRUE:
+        yield About.NOT_READY
+
+
+# Rules -------------------------------------------------------------------------------------------
+
+_SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND.value, "SourceUnreachable"})
+
+
+def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectState:
+    """What holds for a rule."""
+    conditions = conditions_by_type(status.get("conditions"))
+    ready = conditions.get(ConditionType.READY, {})
+    holding, unknown = list(_of_rule(subject, status, conditions)), set[About]()
+    if ready.get("status") != ConditionStatus.TRUE:
+        unknown |= {About.SOURCE_UNREACHABLE, About.NOT_READY, About.CONFLICT_PERSISTS}
+    rolling = ready.get("reason") in (RuleReason.ROLLING_OUT, RuleReason.ROLLOUT_STOPPED)
+    if not rolling and ready.get("status") != ConditionStatus.TRUE:
+        unknown.add(About.ROLLOUT_STOPPED)
+    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
+    if not conditions or ends.get("status") == ConditionStatus.UNKNOWN:
+        unknown.add(About.CERTIFICATE_EXPIRING)
+    return ObjectState(subject, tuple(holding), frozenset(unknown))
+
+
+def _of_rule(
+    subject: ObjectIdentity, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Transition]:
+    where = f"-n {subject.namespace} {subject.name}"
+    shows, why = f"copyrator describe rule {where}", ""
+    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
+    if ends.get("status") == ConditionStatus.TRUE:
+        since = _since(ends)
+        key = f"{since} {ends.get('reason')}"
+        what = "copies a certificate that ends soon"
+        if ends.get("reason") == "CertificateExpired":
+            what = "copies a certificate that has ended"
+        message = _message(ends)
+        yield Transition(subject, About.CERTIFICATE_EXPIRING, what, since, key, message, shows)
+    ready = conditions.get(ConditionType.READY, {})
+    reason, since, why = ready.get("reason"), _since(ready), _message(ready)
+    if ready.get("status") != ConditionStatus.FALSE:
+        return
+    rollout = status.get("rollout")
+    step = rollout.get("step") if isinstance(rollout, Mapping) else ""
+    if reason == RuleReason.ROLLOUT_STOPPED:
+        what = f"stopped its rollout at step {step}"
+        resume = f"copyrator rollout resume rule {subject.namespace}/{subject.name}"
+        key = f"{since} {step}"
+        yield Transition(subject, About.ROLLOUT_STOPPED, what, since, key, why, resume)
+    elif reason == RuleReason.CONFLICT_PERSISTS:
+        what = "has copies that another client changes back each time"
+        yield Transition(subject, About.CONFLICT_PERSISTS, what, since, since, why, shows)
+    elif reason in _SOURCES:
+        what = "can't read its source"
+        yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, why, shows)
+    else:
+        yield _not_ready(subject, ready, shows)
+
+
+def _not_ready(subject: ObjectIdentity, ready: Mapping[str, Any], command: str) -> Transition:
+    since, reason = _since(ready), str(ready.get("reason") or "")
+    what = f"isn't ready: {reason}"
+    return Transition(
+        subject, About.NOT_READY, what, since, f"{since} {reason}", _message(ready), command
+    )
+
+
+def _since(condition: Mapping[str, Any]) -> str:
+    found = condition.get("lastTransitionTime")
+    return found if isinstance(found, str) else ""
+
+
+def _message(condition: Mapping[str, Any]) -> str:
+    found = condition.get("message")
+    return found if isinstance(found, str) else ""

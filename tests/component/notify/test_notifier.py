@@ -1,0 +1,410 @@
+"""One message a transition, whatever dies, hangs or bursts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+from tests.component.bundles.waiting import eventually
+from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.notify.conftest import (
+    HOME,
+    TIMING,
+    Receiver,
+    World,
+    answering,
+    begun,
+    configure,
+    deployed,
+    entry,
+    failed,
+    marks_of,
+    now,
+    secret,
+    serve,
+)
+
+from copyrator.api.names import ANN_NOTIFY_TEST
+from copyrator.notify.marks import CONFIG_MAP as MARKS
+from copyrator.workqueue.isolated import Isolated
+
+Make = Callable[..., World]
+
+
+def chat(cluster: FakeCluster, receiver: Receiver, **fields: object) -> None:
+    secret(cluster, url=f"{receiver.url}/hook/token-abc", hmac="key")
+    configure(cluster, entry(**fields))
+
+
+async def test_without_the_config_map_there_is_one_watch_and_no_other_request(
+    cluster: FakeCluster, world: Make
+) -> None:
+    one = world()
+    await one.start()
+    one.bundle(**failed())
+    await asyncio.sleep(0.1)
+    assert {(seen.verb, seen.params.get("fieldSelector")) for seen in cluster.seen} <= {
+        ("list", "metadata.name=copyrator-notifications"),
+        ("watch", "metadata.name=copyrator-notifications"),
+    }
+    assert one.bundles.observer is None
+    assert one.rules.observer is None
+    assert "apprise" not in sys.modules
+
+
+async def test_a_failure_and_its_end_are_two_signed_cloud_events(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    secret(cluster, url=receiver.url + "/hook", hmac="key")
+    configure(
+        cluster,
+        entry(about=["DeployFailed"], signWith={"secretName": "chat", "key": "hmac"}),
+        link="https://ui.example.com/{namespace}/{name}",
+    )
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed(message="<!channel> boom"))
+    await eventually(lambda: receiver.got, "the failure is told")
+    one.bundle(**deployed())
+    await eventually(lambda: len(receiver.got) == 2, "its end is told")
+
+    headers, body = receiver.got[0]
+    signature = hmac.new(b"key", body, hashlib.sha256).hexdigest()
+    assert headers["X-Signature"] == f"sha256={signature}"
+    assert headers["Content-Type"] == "application/cloudevents+json"
+    first, second = receiver.events
+    assert first["specversion"] == "1.0"
+    assert first["type"] == "io.copyrator.notification"
+    assert first["source"] == "/copyrator/ops"
+    assert first["subject"] == "Bundle/prod/shop"
+    assert first["data"]["severity"] == "failure"
+    assert "Bundle shop in prod couldn't be deployed as 1.9.0" in first["data"]["text"]
+    assert "copyrator logs bundle -n prod shop" in first["data"]["text"]
+    assert "https://ui.example.com/prod/shop" in first["data"]["text"]
+    assert "<!channel>" not in str(first)
+    assert second["data"]["text"].startswith("Bundle shop in prod: DeployFailed is resolved")
+    assert first["id"] != second["id"]
+
+
+async def test_what_was_there_before_the_entry_is_not_told(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    one.bundle("old", **failed(at="2026-01-01T00:00:00Z"))
+    await one.start()
+    await begun(cluster)
+    one.bundle("new", **failed())
+    await eventually(lambda: receiver.got)
+    assert "old" not in receiver.texts[0]
+
+
+async def test_a_restart_with_nothing_new_tells_and_writes_nothing(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: marks_of(cluster)["chat"]["slots"])
+    await one.stop()
+    writes = len(cluster.writes("configmaps"))
+
+    other = world()
+    other.bundle(**failed())
+    await other.start()
+    other.bundle("next", **failed(2))
+    await eventually(lambda: len(receiver.got) == 2)
+    assert "shop" not in receiver.texts[1]
+    await eventually(lambda: len(cluster.writes("configmaps")) == writes + 1, "one for the new one")
+
+
+async def test_what_happened_while_nobody_led_is_told_by_the_next_leader(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world(timing=replace(TIMING, settle=3600.0))
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await asyncio.sleep(0.1)
+    await one.stop()  # between the transition and its message
+    assert receiver.got == []
+
+    other = world()
+    other.bundle(**failed())
+    await other.start()
+    await eventually(lambda: receiver.got)
+    await asyncio.sleep(0.5)
+    assert len(receiver.got) == 1
+
+
+async def test_a_burst_is_one_message(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver, about=["DeployFailed"])
+    one = world(timing=replace(TIMING, settle=3.0))
+    await one.start()
+    await begun(cluster)
+    for i in range(300):
+        one.bundle(f"shop-{i}", **failed())
+    await eventually(lambda: receiver.got)
+    await eventually(lambda: len(marks_of(cluster)["chat"]["slots"]) == 300)
+    assert receiver.texts[0].startswith("300 Bundles: DeployFailed: prod/shop-0")
+    assert len(receiver.got) == 1
+
+
+async def test_a_server_that_fails_is_asked_again_and_nothing_is_lost(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    receiver.answers += [answering(500), answering(429, Retry_After="1")]
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: one.failing == 1.0)
+    assert marks_of(cluster)["chat"]["slots"] == {}
+    await eventually(lambda: receiver.got)
+    await eventually(lambda: one.failing == 0.0)
+    assert one.count("chat", "failed") == 2
+    assert one.count("chat", "sent") == 1
+    await eventually(lambda: marks_of(cluster)["chat"]["result"] == "sent")
+
+
+async def test_a_redirect_is_not_followed_and_the_url_is_said_nowhere(
+    cluster: FakeCluster, receiver: Receiver, world: Make, caplog
+) -> None:
+    chat(cluster, receiver)
+    receiver.answers += [answering(302, Location=f"{receiver.url}/metadata")]
+    one = world(timing=replace(TIMING, retries=(3600.0,)))
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: "302" in marks_of(cluster)["chat"]["result"])
+    assert receiver.paths == ["/hook/token-abc"]
+    said = marks_of(cluster)["chat"]["result"]
+    assert said.startswith("the server answered 302, a redirect, which isn't followed")
+    for text in (said, caplog.text):
+        assert "token-abc" not in text
+        assert "secret text" not in text
+
+
+async def test_one_receiver_that_hangs_keeps_no_other_from_being_told(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    slow = Receiver(answers=[hang] * 100)
+    runner = await serve(slow.handle)
+    secret(cluster, "slow", url=f"http://127.0.0.1:{runner.addresses[0][1]}/")
+    secret(cluster, "chat", url=receiver.url)
+    configure(cluster, entry("slow"), entry("chat"))
+    one = world(isolated=lambda: Isolated(wall_seconds=5.0))
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: one.count("slow", "failed") >= 1, "it has a time limit")
+    await eventually(lambda: "isn't done after 5 s" in marks_of(cluster)["slow"]["result"])
+    await eventually(lambda: receiver.got, "the other one is told")
+    waited = one.count("slow", "failed")
+    for attempt in (2, 3):
+        one.bundle(**failed(attempt))
+        await eventually(lambda attempt=attempt: len(receiver.got) == attempt)
+    assert one.count("slow", "failed") <= waited + 2, "and is told while the slow one hangs"
+    await runner.cleanup()
+
+
+async def test_a_rotated_secret_is_used_without_a_restart(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: receiver.got)
+    secret(cluster, url=f"{receiver.url}/rotated")
+    one.bundle(**failed(2))
+    await eventually(lambda: "/rotated" in receiver.paths)
+
+
+async def test_a_missing_secret_and_a_forbidden_scheme_are_faults_of_their_entry(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    secret(cluster, "local", url="syslog://token-abc")
+    configure(cluster, entry("gone"), entry("local"), entry("chat"))
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: receiver.got)
+    await eventually(lambda: "NotFound" in marks_of(cluster)["gone"]["result"])
+    await eventually(lambda: "(syslog isn't)" in marks_of(cluster)["local"]["result"])
+    assert "token-abc" not in str(marks_of(cluster))
+
+
+async def test_a_broken_config_map_is_said_and_nothing_is_lost_meanwhile(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    cluster.object("configmaps", HOME, "copyrator-notifications", data={"notifications.yaml": "["})
+
+    def faults() -> float | None:
+        return one.metrics.registry.get_sample_value("copyrator_notification_faults")
+
+    await eventually(lambda: faults() == 1.0)
+    one.bundle(**failed())
+    assert "chat" in marks_of(cluster)
+    chat(cluster, receiver)
+    await eventually(lambda: receiver.got, "what happened meanwhile is told")
+    assert faults() == 0.0
+
+
+async def test_a_removed_entry_is_told_nothing_and_leaves_no_marks(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    cluster.gone("configmaps", HOME, "copyrator-notifications")
+    await eventually(lambda: marks_of(cluster) == {})
+    one.bundle(**failed())
+    assert one.bundles.observer is None
+    assert one.failing is None
+
+
+async def test_a_rule_is_told_too_and_entries_choose(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    secret(cluster, url=receiver.url)
+    configure(cluster, entry(kinds=["CopyratorRule"], namespaces=["o*"]))
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    ends = {"type": "CertificateExpiring", "status": "True", "reason": "CertificateExpiring"}
+    ends |= {"lastTransitionTime": "2099-01-01T00:00:00Z", "message": "api ends on Monday"}
+    one.rule(conditions=[ends])
+    await eventually(lambda: receiver.got)
+    (text,) = receiver.texts
+    assert text == (
+        "CopyratorRule creds in ops copies a certificate that ends soon: api ends on Monday\n"
+        "copyrator describe rule -n ops creds"
+    )
+
+
+async def test_min_interval_makes_one_message_of_many(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver, minInterval="3s")
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle("a", **failed())
+    await eventually(lambda: receiver.got)
+    for name in ("b", "c"):
+        one.bundle(name, **failed())
+        await asyncio.sleep(0.4)
+    await eventually(lambda: len(receiver.got) == 2)
+    assert receiver.events[1]["data"]["count"] == 2
+
+
+async def test_a_replica_that_does_not_lead_sends_nothing(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    leads = [True]
+    one = world(leads=lambda: leads[0])
+    await one.start()
+    await begun(cluster)
+    leads[0] = False
+    one.bundle(**failed())
+    await eventually(lambda: one.failing == 1.0)
+    assert receiver.paths == []
+
+
+async def test_a_test_is_sent_once_and_its_result_is_stored(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    request = f"chat {now()}"
+    body = cluster.found("configmaps", HOME, "copyrator-notifications")
+    assert body is not None
+    metadata = {"annotations": {ANN_NOTIFY_TEST: request}}
+    cluster.object(
+        "configmaps", HOME, "copyrator-notifications", data=body["data"], metadata=metadata
+    )
+    await eventually(lambda: marks_of(cluster)["chat"].get("tested") == request)
+    await eventually(lambda: marks_of(cluster)["chat"].get("test_result") == "sent")
+    (text,) = receiver.texts
+    assert text.startswith("This is a test of the entry chat")
+    await one.stop()
+
+    other = world()
+    await other.start()
+    other.bundle(**failed())
+    await eventually(lambda: len(receiver.got) == 2)
+    assert "test" not in receiver.texts[1], "a restart doesn't send it again"
+
+
+async def test_marks_of_nonsense_begin_anew_and_tell_nothing_old(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    cluster.object("configmaps", HOME, MARKS, data={"marks.json": "nonsense"})
+    chat(cluster, receiver)
+    one = world()
+    one.bundle("old", **failed(at="2026-01-01T00:00:00Z"))
+    await one.start()
+    await eventually(lambda: "nonsense" not in str(cluster.found("configmaps", HOME, MARKS)))
+    one.bundle("new", **failed())
+    await eventually(lambda: receiver.got)
+    assert "old" not in receiver.texts[0]
+
+
+async def test_a_status_of_a_hostile_tenant_is_one_message_and_no_more(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed(message="@channel " + "x" * 1_000_000, version="<script>" * 1000))
+    await eventually(lambda: receiver.got)
+    assert len(receiver.got[0][1]) < 8_000
+    assert "@channel" not in receiver.texts[0]
+
+
+async def test_the_child_process_has_nothing_of_the_operators_environment(
+    cluster: FakeCluster, receiver: Receiver, world: Make, monkeypatch
+) -> None:
+    monkeypatch.setenv("SOME_PASSWORD", "hidden")
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: receiver.got)
+    child = one.notifier._isolated._child
+    assert b"SOME_PASSWORD" not in Path(f"/proc/{child.pid}/environ").read_bytes()
+    assert os.getpid() != child.pid
+    assert "apprise" not in sys.modules

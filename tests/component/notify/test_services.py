@@ -1,0 +1,126 @@
+"""Messages of Apprise's services, as receivers of their formats get them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from email import message_from_bytes, policy
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP
+from tests.component.notify.conftest import Receiver, answering
+
+from copyrator.notify.config import About, Config, SubjectKind
+from copyrator.notify.messages import build_message
+from copyrator.notify.notifier import make_isolated
+from copyrator.notify.sending import SERVICES, Order, SendResult, send
+from copyrator.notify.transitions import ObjectIdentity, Transition
+from copyrator.workqueue.isolated import Isolated
+
+HOSTILE = "<!channel> @here [click](https://evil.example) failed"
+MESSAGE = build_message(
+    Config(link="https://ui.example.com/{namespace}/{name}"),
+    [
+        Transition(
+            ObjectIdentity(SubjectKind.BUNDLE, "prod", "shop", "uid"),
+            About.AWAITING_APPROVAL,
+            "waits for approval of 1.9.0 (2 updates)",
+            "2026-11-27T12:00:00Z",
+            "1",
+            HOSTILE,
+            "copyrator approve bundle -n prod shop 3f46bdff",
+        )
+    ],
+)
+
+
+@pytest.fixture
+async def child() -> AsyncIterator[Isolated]:
+    found = make_isolated()
+    yield found
+    await found.close()
+
+
+async def sent(child: Isolated, url: str) -> SendResult:
+    return await child.call(send, "chat", Order(url, None, "/copyrator/ops", {}), MESSAGE)
+
+
+async def test_mattermost_gets_its_json_and_nobody_is_mentioned(
+    child: Isolated, receiver: Receiver
+) -> None:
+    host = receiver.url.removeprefix("http://")
+    assert await sent(child, f"mmost://{host}/tokenabc") == SendResult(code=204) or receiver.got
+    (_, body) = receiver.got[0]
+    said = json.loads(body)["text"]
+    assert "waits for approval of 1.9.0 (2 updates)" in said
+    assert "copyrator approve bundle -n prod shop 3f46bdff" in said
+    assert "https://ui.example.com/prod/shop" in said
+    for harm in ("<!channel>", "@here", "](https://evil"):
+        assert harm not in said
+    assert receiver.paths == ["/hooks/tokenabc"]
+
+
+async def test_a_failing_service_is_a_code_and_not_its_url(
+    child: Isolated, receiver: Receiver
+) -> None:
+    receiver.answers += [answering(503, Retry_After="7")]
+    answer = await sent(child, f"mmost://{receiver.url.removeprefix('http://')}/tokenabc")
+    assert answer.code == 503
+    assert answer.retry_after == 7
+    assert answer.fault == "the server answered 503"
+
+
+async def test_a_redirect_of_a_service_is_not_followed(child: Isolated, receiver: Receiver) -> None:
+    receiver.answers += [answering(307, Location=f"{receiver.url}/latest/meta-data")]
+    answer = await sent(child, f"mmost://{receiver.url.removeprefix('http://')}/tokenabc")
+    assert answer.code == 307
+    assert receiver.paths == ["/hooks/tokenabc"]
+
+
+class Mailbox:
+    """An SMTP server's handler that keeps what comes."""
+
+    def __init__(self) -> None:
+        self.mails: list[Any] = []
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 OK"
+
+
+async def test_a_mail_has_the_message_and_its_subject(child: Isolated) -> None:
+    mailbox = Mailbox()
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(lambda: SMTP(mailbox), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"mailto://127.0.0.1:{port}?from=copyrator@example.com&to=ops@example.com&format=text"
+        answer = await sent(child, url)
+    assert answer.fault == ""
+    (mail,) = mailbox.mails
+    assert mail["To"].endswith("ops@example.com") or "ops@example.com" in mail["To"]
+    assert mail["Subject"] == "Copyrator: AwaitingApproval prod/shop"
+    text = mail.get_body(("plain",)).get_content()
+    assert "waits for approval of 1.9.0" in text
+    assert "copyrator approve bundle -n prod shop 3f46bdff" in text
+
+
+async def test_an_incomplete_url_is_said_without_it(child: Isolated) -> None:
+    answer = await sent(child, "slack://short-token-abc")
+    assert answer.fault
+    assert "token-abc" not in answer.fault
+
+
+def known_schemes() -> set[str]:
+    """Every scheme that Apprise has; runs in the child, so that nothing is imported here."""
+    from apprise import Apprise  # noqa: PLC0415
+
+    found: set[str] = set()
+    for one in Apprise().details()["schemas"]:
+        found |= set(one["protocols"] or ()) | set(one["secure_protocols"] or ())
+    return found
+
+
+async def test_every_allowed_scheme_is_one_of_apprises(child: Isolated) -> None:
+    assert await child.call(known_schemes, "test") >= SERVICES

@@ -1,0 +1,134 @@
+"""One message a transition: by marks, and where there are too many by the time."""
+
+from dataclasses import replace
+
+import pytest
+
+from copyrator.notify.config import About, Entry, SecretRef, SubjectKind
+from copyrator.notify.marks import KEY, ToldMarks
+from copyrator.notify.transitions import ObjectIdentity, ObjectState, Transition
+
+START, LATER, NOW = "2026-11-27T12:00:00Z", "2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"
+SHOP = ObjectIdentity(SubjectKind.BUNDLE, "prod", "shop", "uid-1")
+CHAT = Entry("chat", SecretRef("chat", "url"), frozenset(About))
+
+
+def failed(key="1", at=LATER, subject=SHOP):
+    return Transition(subject, About.DEPLOY_FAILED, "failed", at, key)
+
+
+def holding(*transitions, unknown=frozenset()):
+    return ObjectState(
+        transitions[0].subject if transitions else SHOP, transitions, frozenset(unknown)
+    )
+
+
+def begun(entry=CHAT):
+    marks = ToldMarks()
+    assert marks.follow([entry], START)
+    return marks
+
+
+def untold(marks, state, seen=None, entry=CHAT):
+    return list(marks.untold(entry, state, seen))
+
+
+def again(marks):
+    """As another process reads them."""
+    return ToldMarks.read(marks.to_data())
+
+
+def test_what_is_new_is_told_once_by_any_process():
+    marks, state = begun(), holding(failed())
+    (one,) = untold(marks, state)
+    marks.mark("chat", one, NOW)
+    assert untold(marks, state) == []
+    assert untold(again(marks), state) == []
+    assert untold(again(marks), holding(failed("2"))) == [failed("2")]
+
+
+def test_what_was_before_the_entry_is_not_told_and_counts_as_told():
+    assert untold(begun(), holding(failed(at=START))) == []
+
+
+def test_a_change_without_a_later_time_is_told_by_the_process_that_saw_it():
+    marks, state = begun(), holding(failed(at=START))
+    assert untold(marks, state, seen={failed("0").id}) == [failed(at=START)]
+    assert untold(marks, state, seen={failed(at=START).id}) == []
+
+
+def test_the_end_of_a_fault_is_told_once_where_the_fault_was():
+    marks, well = begun(), holding()
+    assert untold(marks, well) == [], "the fault wasn't told"
+    marks.mark("chat", failed(), NOW)
+    (resolved,) = untold(again(marks), well)
+    assert resolved.resolved
+    marks.mark("chat", resolved, NOW)
+    assert untold(again(marks), well) == []
+
+
+def test_the_same_fault_is_told_again_after_it_was_resolved():
+    marks = begun()
+    marks.mark("chat", failed(), NOW)
+    (resolved,) = untold(marks, holding())
+    marks.mark("chat", resolved, NOW)
+    assert untold(marks, holding(failed())) == [failed()]
+
+
+def test_what_is_unknown_resolves_nothing():
+    marks = begun()
+    marks.mark("chat", failed(), NOW)
+    assert untold(marks, holding(unknown={About.DEPLOY_FAILED})) == []
+
+
+def test_an_entry_is_told_only_what_it_asks_for():
+    entry = replace(CHAT, about=frozenset({About.DEPLOYED}))
+    assert untold(begun(entry), holding(failed()), entry=entry) == []
+
+
+def test_a_wider_entry_is_not_told_about_the_past():
+    narrow = replace(CHAT, about=frozenset({About.DEPLOYED}))
+    marks = begun(narrow)
+    assert marks.follow([CHAT], NOW)
+    assert untold(marks, holding(failed(at=LATER))) == []
+    assert not marks.follow([CHAT], NOW), "nothing to write"
+
+
+def test_marks_of_a_removed_entry_go():
+    marks = begun()
+    assert marks.follow([], NOW)
+    assert marks.entries == {}
+
+
+def test_too_many_marks_are_dropped_oldest_first_and_count_as_told():
+    marks = begun()
+    subjects = [ObjectIdentity(SubjectKind.BUNDLE, "prod", f"s{i}", f"uid-{i}") for i in range(20)]
+    for i, subject in enumerate(subjects):
+        marks.mark("chat", failed(at=f"2026-11-27T13:00:{i:02}Z", subject=subject), NOW)
+    marks.prune(5)
+    marks = again(marks)
+    assert len(marks.entries["chat"].slots) == 5
+    for i, subject in enumerate(subjects):
+        assert untold(marks, holding(failed(at=f"2026-11-27T13:00:{i:02}Z", subject=subject))) == []
+
+
+def test_a_forged_time_does_not_silence_what_comes_later():
+    marks = begun()
+    marks.mark("chat", failed(at="9999-01-01T00:00:00Z"), NOW)
+    marks.prune(0)
+    assert untold(marks, holding(failed("2", at="2026-11-27T15:00:00Z"))) != []
+
+
+def test_results_are_written_when_they_change():
+    marks = begun()
+    assert marks.record_result("chat", "sent", NOW)
+    assert not marks.record_result("chat", "sent", NOW)
+    assert not marks.record_result("gone", "sent", NOW)
+
+
+@pytest.mark.parametrize(
+    "data", [None, {}, {KEY: 1}, {KEY: "x"}, {KEY: "[]"}, {KEY: '{"entries": {"a": 1}}'}]
+)
+def test_what_is_not_ours_is_refused(data):
+    with pytest.raises(ValueError):  # noqa: PT011 - any of msgspec's is one
+        ToldMarks.read(data)

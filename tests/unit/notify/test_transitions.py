@@ -1,0 +1,200 @@
+"""What people are told follows from a status alone."""
+
+import pytest
+
+from copyrator.api.bundle_status import parse_status
+from copyrator.notify.config import About, SubjectKind
+from copyrator.notify.transitions import FAULTS, ObjectIdentity, Severity, bundle_state, rule_state
+
+SHOP = ObjectIdentity(SubjectKind.BUNDLE, "prod", "shop", "uid-1")
+CREDS = ObjectIdentity(SubjectKind.RULE, "ops", "creds", "uid-2")
+AT = "2026-11-27T12:00:00Z"
+
+
+def condition(kind, status, reason="", message=""):
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": AT,
+    }
+
+
+def of_bundle(**status):
+    return bundle_state(SHOP, parse_status({"status": status}))
+
+
+def of_rule(**status):
+    return rule_state(CREDS, status)
+
+
+def one(state, about):
+    (found,) = [one for one in state.holding if one.about == about]
+    return found
+
+
+ATTEMPT = {"version": "1.9.0", "attempt": 3, "finishedAt": AT}
+PLAN = {
+    "id": "3f46bdff",
+    "version": "1.9.0",
+    "madeAt": AT,
+    "operations": 3,
+    "counts": {"update": 2, "delete": 1},
+    "risky": ["delete prod::PersistentVolumeClaim:data"],
+    "riskyOperations": 1,
+}
+APPROVAL = {"name": "approval", "state": "Waiting", "reason": "AwaitingApproval"}
+
+
+def test_a_plan_that_waits_names_version_operations_and_the_command():
+    found = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
+    assert found.what == (
+        "waits for approval of 1.9.0 "
+        "(2 updates, 1 delete; at risk: delete of PersistentVolumeClaim/data)"
+    )
+    assert found.command == "copyrator approve bundle -n prod shop 3f46bdff"
+    assert found.severity is Severity.INFO
+
+
+def test_another_plan_is_another_transition_and_the_same_one_is_the_same():
+    first = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
+    again = one(of_bundle(plan=PLAN, gates=[APPROVAL], ready=1), About.AWAITING_APPROVAL)
+    other = {**PLAN, "id": "00000000"}
+    assert first.id == again.id
+    assert first.id != one(of_bundle(plan=other, gates=[APPROVAL]), About.AWAITING_APPROVAL).id
+
+
+def test_a_plan_without_a_waiting_gate_is_not_told():
+    assert of_bundle(plan=PLAN).holding == ()
+
+
+def test_a_rejection_names_who():
+    plan = {**PLAN, "decision": "Rejected", "by": "ann", "at": AT}
+    assert one(of_bundle(plan=plan), About.PLAN_REJECTED).what.endswith("was rejected by ann")
+
+
+def test_a_deploy_is_told_once_it_has_succeeded():
+    running = of_bundle(attempted={**ATTEMPT, "outcome": "Running"})
+    assert running.holding == ()
+    assert {About.DEPLOY_FAILED, About.QUARANTINED} <= running.unknown, "it may fail again"
+    done = of_bundle(
+        attempted={**ATTEMPT, "outcome": "Succeeded"},
+        deployed={"version": "1.9.0", "revision": 12, "time": AT},
+    )
+    assert one(done, About.DEPLOYED).what == "runs 1.9.0 (revision 12)"
+    assert About.DEPLOY_FAILED in done.resolved
+
+
+@pytest.mark.parametrize("outcome", ["Interrupted", None])
+def test_what_the_infrastructure_ended_neither_fails_nor_resolves(outcome):
+    state = of_bundle(attempted={**ATTEMPT, "outcome": outcome})
+    assert state.holding == ()
+    assert About.DEPLOY_FAILED not in state.resolved
+
+
+def test_a_failed_attempt_is_a_fault_and_each_further_one_is_told():
+    attempt = {**ATTEMPT, "outcome": "Failed", "message": "boom", "nextRetryAt": AT}
+    state = of_bundle(attempted=attempt)
+    failed = one(state, About.DEPLOY_FAILED)
+    assert failed.why == "boom"
+    assert failed.command == "copyrator logs bundle -n prod shop"
+    assert About.QUARANTINED not in {one.about for one in state.holding}
+    next_one = one(of_bundle(attempted={**attempt, "attempt": 4}), About.DEPLOY_FAILED)
+    assert next_one.id != failed.id
+
+
+def test_the_last_attempt_is_a_quarantine():
+    state = of_bundle(attempted={**ATTEMPT, "outcome": "Failed"})
+    assert {one.about for one in state.holding} == {About.DEPLOY_FAILED, About.QUARANTINED}
+
+
+def test_a_roll_back_names_what_runs_again():
+    attempt = {**ATTEMPT, "outcome": "Failed", "rollback": "Succeeded"}
+    state = of_bundle(attempted=attempt, deployed={"version": "1.8.0"})
+    assert one(state, About.ROLLED_BACK).what == (
+        "was rolled back to 1.8.0, as 1.9.0 couldn't be deployed"
+    )
+
+
+def test_conditions_are_faults_until_they_are_known_not_to_hold():
+    bad = of_bundle(
+        conditions=[
+            condition("Drifted", "True", "Drifted", "ConfigMap app"),
+            condition("Healthy", "False", "Unhealthy", "web has no pods"),
+        ],
+        drift={"since": AT, "count": 2},
+    )
+    assert one(bad, About.DRIFTED).what == "has drifted in 2 objects"
+    assert one(bad, About.UNHEALTHY).why == "web has no pods"
+    unknown = of_bundle(
+        conditions=[condition("Drifted", "Unknown"), condition("Healthy", "Unknown")]
+    )
+    assert not {About.DRIFTED, About.UNHEALTHY} & unknown.resolved
+    good = of_bundle(conditions=[condition("Drifted", "False"), condition("Healthy", "True")])
+    assert {About.DRIFTED, About.UNHEALTHY} <= good.resolved
+
+
+def test_trust_that_is_lost_is_told_and_trust_that_is_unknown_resolves_nothing():
+    bad = of_bundle(verification={"verdict": "NotTrusted", "message": "no", "digest": "sha256:1"})
+    assert one(bad, About.UNTRUSTED).why == "no"
+    assert About.UNTRUSTED not in of_bundle(verification={"verdict": "Unknown"}).resolved
+
+
+def test_a_freeze_is_told_where_something_waits_for_it():
+    gate = {"name": "freeze", "state": "Waiting", "reason": "Frozen", "message": "holidays"}
+    assert one(of_bundle(gates=[gate]), About.FROZEN).why == "holidays"
+    assert of_bundle(gates=[{**gate, "state": "Passed"}]).holding == ()
+
+
+def test_a_registry_is_unreachable_after_some_polls_and_not_by_one():
+    few = of_bundle(failedPolls={"count": 1, "since": AT})
+    assert few.holding == ()
+    assert About.SOURCE_UNREACHABLE not in few.resolved
+    state = of_bundle(failedPolls={"count": 3, "since": AT}, lastError={"message": "timeout"})
+    assert one(state, About.SOURCE_UNREACHABLE).why == "timeout"
+
+
+def test_another_reason_is_not_ready_and_is_not_told_twice():
+    state = of_bundle(conditions=[condition("Ready", "False", "InvalidSpec", "spec.repo: no")])
+    assert one(state, About.NOT_READY).what == "isn't ready: InvalidSpec"
+    failed = of_bundle(
+        attempted={**ATTEMPT, "outcome": "Failed"},
+        conditions=[condition("Ready", "False", "Quarantined")],
+    )
+    assert About.NOT_READY not in {one.about for one in failed.holding}
+    progressing = of_bundle(conditions=[condition("Ready", "Unknown", "Deploying")])
+    assert About.NOT_READY not in progressing.resolved
+
+
+def test_a_rule_tells_of_its_certificate_and_its_rollout():
+    ends = condition("CertificateExpiring", "True", "CertificateExpiring", "api ends on Monday")
+    stopped = condition("Ready", "False", "RolloutStopped", "web isn't healthy")
+    state = of_rule(conditions=[ends, stopped], rollout={"step": 2})
+    assert one(state, About.CERTIFICATE_EXPIRING).why == "api ends on Monday"
+    found = one(state, About.ROLLOUT_STOPPED)
+    assert found.what == "stopped its rollout at step 2"
+    assert found.command == "copyrator rollout resume rule ops/creds"
+    well = of_rule(conditions=[condition("Ready", "True", "Synced")])
+    assert {About.ROLLOUT_STOPPED, About.CERTIFICATE_EXPIRING, About.NOT_READY} <= well.resolved
+
+
+@pytest.mark.parametrize(
+    ("reason", "about"),
+    [
+        ("ConflictPersists", About.CONFLICT_PERSISTS),
+        ("SourceNotFound", About.SOURCE_UNREACHABLE),
+        ("PartialFailure", About.NOT_READY),
+    ],
+)
+def test_a_rule_that_is_not_ready_is_told_once(reason, about):
+    state = of_rule(conditions=[condition("Ready", "False", reason, "why")])
+    (found,) = state.holding
+    assert (found.about, found.why) == (about, "why")
+    assert about in FAULTS
+
+
+@pytest.mark.parametrize("status", [{}, {"conditions": 7}, {"conditions": [1, {"type": 2}]}])
+def test_a_status_of_nonsense_says_nothing(status):
+    assert of_rule(**status).holding == ()
+    assert of_bundle(**status).holding == ()
