@@ -157,7 +157,9 @@ class AttestMemory:
     failures: int = 0
     """Number of consecutive pushes that failed."""
     retry_at: datetime | None = None
-    """After a failure: when it is tried again. None: at once."""
+    """After a failure: when those that were tried are tried again. None: at once."""
+    tried: frozenset[tuple[str | None, str | None]] = frozenset()
+    """Digests and dates of the statements whose push failed since the last success."""
 
 
 @dataclass(slots=True)

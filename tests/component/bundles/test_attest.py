@@ -208,6 +208,33 @@ async def test_a_failing_push_is_tried_again_after_growing_pauses(
         await eventually(lambda wanted=count + 1: counter.get() == wanted)
 
 
+async def test_a_withdrawal_that_cannot_be_pushed_keeps_no_newer_version_from_being_attested(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Of a version that the registry has deleted meanwhile."""
+    attest_key(cluster)
+    first = registry.put("app", "1.0.0", "one")
+    bundle("staging", version="1.*", attest=ATTEST)
+    operator = await run(timer_interval=0.5)
+    await said(cluster, "Attested")
+    registry.put("app", "1.1.0", "two")
+    await eventually(lambda: record(cluster).get("version") == "1.1.0", "the next is attested")
+    await said(cluster, "Attested")
+    del registry.untagged["app", first], registry.manifests["app", "1.0.0"]
+
+    annotate(cluster, "staging", withdraw=f"{first} a hole in it")
+
+    message = await told(cluster, "TagNotFound")
+    assert message.startswith("the withdrawal of the statement that 1.0.0 (sha256:")
+    registry.put("app", "1.2.0", "three")
+    await eventually(lambda: record(cluster).get("version") == "1.2.0", "it is deployed")
+    await said(cluster, "Attested")
+    states = {one["version"]: one["state"] for one in cluster.status("staging")["attest"]}
+    assert states == {"1.0.0": "Withdrawing", "1.1.0": "Attested", "1.2.0": "Attested"}
+    failed = operator.metrics.attestations.labels("TagNotFound")._value.get()
+    assert failed <= 10, "it isn't tried all the time"
+
+
 async def test_a_missing_key_is_told_and_taken_as_soon_as_it_is_there(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

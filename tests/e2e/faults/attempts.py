@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.e2e.faults import attested
 from tests.e2e.faults.fleet import RETRY, Fleet, Release
 from tests.e2e.faults.recorder import Recorder
 
@@ -71,6 +72,13 @@ def faults(fleet: Fleet, records: Records) -> list[str]:
     assert records.whole()
     return [
         *(fault for name in fleet.live for fault in _not_deployed(fleet, name)),
+        *(
+            fault
+            for name in fleet.live
+            for fault in attested.faults(
+                fleet.team, name, fleet.repo(name), fleet.public_key, records.bundles
+            )
+        ),
         *(fault for name in fleet.gone for fault in _not_uninstalled(fleet, records, name)),
         *(
             f"{name}: {fault}"

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tests.e2e.bundles.conftest import TEMPLATE, Team
+from tests.e2e.faults import attested
 
 from localcluster.api import ApiStatusError
 
@@ -59,9 +60,11 @@ class Fleet:
     live: dict[str, Release] = field(default_factory=dict)
     gone: dict[str, Release] = field(default_factory=dict)
     serial: Iterator[int] = field(default_factory=itertools.count)
+    public_key: bytes = b""
 
     def begin(self, bundles: int = 3) -> None:
-        """Some Bundles; every second one has approval."""
+        """Some Bundles; every second one has approval, and all attest what they run."""
+        self.public_key = attested.make_key(self.team)
         for _ in range(bundles):
             self._new_bundle()
 
@@ -107,7 +110,7 @@ class Fleet:
         release = Release("", "1.0.0", [], "", follows_tags=self.random.random() < 0.5)
         self._publish(name, release, broken=False)
         spec: dict[str, Any] = {"version": "1.*" if release.follows_tags else "1.0.0"}
-        spec["retry"] = RETRY
+        spec |= {"retry": RETRY, "attest": attested.ATTEST}
         if number % 2 == 0:
             release.is_gated = True
             spec["approval"] = {"mode": "Always"}
@@ -118,7 +121,7 @@ class Fleet:
         release.is_corrected = number == 0 or self.random.random() < 0.5
         if release.is_corrected:
             spec["drift"] = {"mode": "Correct"}
-        made = self.team.bundle(name, repo=self._repo(name), **spec)
+        made = self.team.bundle(name, repo=self.repo(name), **spec)
         release.uid = made["metadata"]["uid"]
         self.live[name] = release
         return f"{name} {spec}"
@@ -138,7 +141,7 @@ class Fleet:
             release.tag = f"1.{len(release.digests)}.0"
         template = BROKEN if broken else TEMPLATE
         release.text, release.broken = self._word(), broken
-        repo = self._repo(name)
+        repo = self.repo(name)
         digest = self.team.publish(release.tag, release.text, repo=repo, template=template)
         release.digests.append(digest)
         release.reasons += 1
@@ -231,7 +234,8 @@ class Fleet:
         self.team.annotate(name, **dict.fromkeys(gone))
         return name
 
-    def _repo(self, name: str) -> str:
+    def repo(self, name: str) -> str:
+        """Of a Bundle."""
         return f"{self.team.repo}/{name}"
 
     def _word(self) -> str:

@@ -375,7 +375,7 @@ def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write()
     assert source.condition_of()[:2] == ("Unknown", "Attesting")
-    fault = AttestFault(BundleReason.AUTHENTICATION_FAILED, "no")
+    fault = AttestFault(BundleReason.AUTHENTICATION_FAILED, "no", source.record("1.1.0"))
     told = source.condition_of(fault)
     assert told == (
         "False",
@@ -391,6 +391,20 @@ def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
         "Attested",
         "1.1.0 (sha256:312e312e3000) is attested as staging",
     )
+
+
+def test_what_cannot_be_pushed_keeps_nothing_else_from_being_pushed() -> None:
+    """Such as the withdrawal of what the registry has deleted; it is tried again and again."""
+    source = attested()
+    source.deploy("1.2.0").later(10).write()
+    source.asks(f"{digest('1.1.0')} no")
+    first, second = source.record("1.1.0"), source.record("1.2.0")
+    assert next_pending(source.status, SPEC) == first, "withdrawals first"
+    assert next_pending(source.status, SPEC, first.digest) == second
+    fault = AttestFault(BundleReason.TAG_NOT_FOUND, "it is gone", first)
+    source.status = record_push(source.status, PushResult(second, "sha256:new", 0))
+    assert next_pending(source.status, SPEC, first.digest) == first
+    assert source.condition_of(fault)[:2] == ("False", "TagNotFound")
 
 
 def test_where_the_registry_keeps_old_statements_it_is_renewed_rarely_and_warned() -> None:
@@ -511,7 +525,8 @@ def test_a_forged_status_raises_nothing(records: list[AttestStatus]) -> None:
     source.status = replace(source.status, attest=tuple(records))
     for happens in (source.write, lambda: source.hold("x"), lambda: source.hold(None)):
         happens()
-        source.condition_of(AttestFault(BundleReason.FORBIDDEN, "x"))
+        for one in source.status.attest:
+            source.condition_of(AttestFault(BundleReason.FORBIDDEN, "x", one))
         if (pending := next_pending(source.status, SPEC)) is not None:
             statement_of(pending, source.status, SPEC, CLUSTER)
             source.status = record_push(source.status, PushResult(pending, "x", 1))

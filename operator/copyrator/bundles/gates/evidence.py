@@ -241,6 +241,8 @@ class AttestFault:
 
     reason: BundleReason
     text: str
+    statement: AttestStatus
+    """As it was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,10 +316,18 @@ def find_record(
     return next(found, None)
 
 
-def next_pending(status: BundleStatus, spec: BundleSpec) -> AttestStatus | None:
-    """The statement that is pushed next: withdrawals first, then the oldest."""
+def next_pending(
+    status: BundleStatus, spec: BundleSpec, failed: str | None = None
+) -> AttestStatus | None:
+    """The statement that is pushed next: withdrawals first, then the oldest.
+
+    Args:
+        status: with the statements.
+        spec: names the repository.
+        failed: the digest whose push failed last: the others are tried before it.
+    """
     found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
-    found.sort(key=lambda one: one.is_positive)
+    found.sort(key=lambda one: (one.digest == failed, one.is_positive))
     return next(iter(found), None)
 
 
@@ -384,8 +394,8 @@ def _find_push_fault(
 ) -> FurtherCondition | None:
     """Why a statement can't be pushed; None where all are pushed, or about to be."""
     spec, no, pending = around.spec, ConditionStatus.FALSE, next_pending(status, around.spec)
-    if pending is not None and fault is not None:
-        return FurtherCondition(no, fault.reason, f"{_describe_record(pending)}: {fault.text}")
+    if fault is not None and (failed := _find_failed(status, fault)) is not None:
+        return FurtherCondition(no, fault.reason, f"{_describe_record(failed)}: {fault.text}")
     if not around.is_allowed and spec.attest is not None:
         text = (
             f"the namespace {spec.namespace} may not attest as {spec.attest.environment}: an "
@@ -405,6 +415,13 @@ def _find_push_fault(
         return None
     # Of a former process: the push is tried again at once.
     return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+
+
+def _find_failed(status: BundleStatus, fault: AttestFault) -> AttestStatus | None:
+    """What is still to be pushed about the digest whose push failed last."""
+    wanted = fault.statement.digest, fault.statement.reference
+    pending = (one for one in status.attest if one.is_pending)
+    return next((one for one in pending if (one.digest, one.reference) == wanted), None)
 
 
 def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:

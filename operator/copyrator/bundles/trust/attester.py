@@ -58,7 +58,7 @@ class _PushError(Exception):
 
     def __init__(self, reason: BundleReason, text: str) -> None:
         super().__init__(text)
-        self.fault = AttestFault(reason, text)
+        self.reason = reason
 
 
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
@@ -151,11 +151,13 @@ class Attester:
         if around is None:
             return Step(entry)
         pushes, due = memory.attest, due_at(entry.status.attest, entry.status, around)
-        pending = None if entry.is_paused else next_pending(entry.status, spec)
+        failed = pushes.fault.statement.digest if pushes.fault is not None else None
+        pending = None if entry.is_paused else next_pending(entry.status, spec, failed)
         is_busy = pushes.task is not None and not pushes.task.done()
         if pending is None or is_busy:
             return Step(entry, due=(due,))
-        if pushes.retry_at is not None and self._context.clock() < pushes.retry_at:
+        was_tried = (pending.digest, pending.issued_at) in pushes.tried
+        if was_tried and pushes.retry_at is not None and self._context.clock() < pushes.retry_at:
             return Step(entry, due=(due, pushes.retry_at))
         pushes.task = asyncio.create_task(
             self._push(entry, spec, pending), name=f"attestation of {entry.key}"
@@ -168,24 +170,24 @@ class Attester:
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:
-            fault = AttestFault(_reason_of(error), error.message)
+            fault = AttestFault(_reason_of(error), error.message, record)
             retry_after = error.retry_after or 0.0
         except _PushError as error:
-            fault = error.fault
+            fault = AttestFault(error.reason, str(error), record)
         except Exception as error:  # else nothing would requeue the Bundle
             log.exception("%s: its statement can't be pushed", entry.key)
             text = f"the operator failed ({type(error).__name__}); it is tried again"
-            fault = AttestFault(BundleReason.PUSH_REFUSED, text)
+            fault = AttestFault(BundleReason.PUSH_REFUSED, text, record)
         memory.fault = fault
         if fault is None:
-            memory.failures, memory.retry_at = 0, None
+            memory.failures, memory.retry_at, memory.tried = 0, None, frozenset()
             is_positive = record.is_positive
             count.labels(AttestState.ATTESTED if is_positive else AttestState.WITHDRAWN).inc()
         else:
-            delay = min(RETRY * 2 ** min(memory.failures, 20), LONGEST_RETRY)
-            delay = max(delay, retry_after)
+            delay = max(min(RETRY * 2 ** min(memory.failures, 20), LONGEST_RETRY), retry_after)
             memory.failures += 1
             memory.retry_at = self._context.clock() + timedelta(seconds=delay)
+            memory.tried |= {(record.digest, record.issued_at)}
             count.labels(fault.reason).inc()
         self._context.schedule.changed(entry.key, Change.STATEMENT)
 
