@@ -16,6 +16,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     ABSENT,
+    AttestStatus,
     BundleReason,
     BundleStatus,
     ConsentBy,
@@ -558,7 +559,7 @@ def _describe_health(view: BundleView) -> Iterator[Detail]:
 
 
 def describe_soak(view: BundleView) -> Iterator[Detail]:
-    """The parts about promotion from it; none where no Bundle may be promoted from it."""
+    """The parts about promotion from it, and what it attests of that in the registry."""
     if ANN_PROMOTE_TO in view.annotations:
         yield Detail("Promoted to", said(view.annotations[ANN_PROMOTE_TO]))
     if ANN_HOLD in view.annotations:
@@ -571,6 +572,20 @@ def describe_soak(view: BundleView) -> Iterator[Detail]:
                 for one in reversed(view.status.soak)
             ],
         )
+    if view.status.attest:
+        yield Detail(
+            "Attested",
+            below=[
+                f"{said(one.version):<12} {rows.digest(one.digest)}  {_statement(one, view.now)}"
+                for one in reversed(view.status.attest)
+            ],
+        )
+
+
+def _statement(record: AttestStatus, now: datetime) -> str:
+    why = f" ({said(record.reason)})" if record.reason else ""
+    age = rows.age(record.issued_at, now)
+    return f"{said(record.state)} as {said(record.environment)}, {age} ago{why}"
 
 
 def hold_text(view: BundleView) -> str:

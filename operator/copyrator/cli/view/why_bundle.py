@@ -159,6 +159,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield from explain_next(spec, status, now)
     yield from _trust(status)
     yield from _soak(view)
+    yield from _attested(view, spec)
     yield from _plan(view)
     yield from explain_permissions(view, spec)
     yield from _drift(view, spec)
@@ -377,6 +378,16 @@ def _health(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     text = said(found.get("message"), MESSAGE).rstrip(".") if found else "nothing is known yet"
     state = f"{said(found.get('status'))}, {said(found.get('reason'))}" if found else "unknown"
     yield f"Whether its release is healthy: {state}: {text}."
+
+
+def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
+    """Whether what is deployed is attested; nothing where nothing is."""
+    found = view.status.condition(ConditionType.ATTESTED)
+    if spec.attest is None or not found:
+        return
+    text = said(found.get("message"), MESSAGE).rstrip(".")
+    name = said(spec.attest.environment)
+    yield f"Attested as {name}: {said(found.get('status'))}, {said(found.get('reason'))}: {text}."
 
 
 def _trust(status: BundleStatus) -> Iterator[str]:
