@@ -275,6 +275,13 @@ class PassedOver(Record):
 
     name: str | None = None
     reason: str | None = None
+    environments: tuple[str, ...] = ()
+    """Of other clusters, without whose evidence it is deployed."""
+
+    @property
+    def text(self) -> str:
+        """``promotion of staging``."""
+        return f"{self.name}{' of ' if self.environments else ''}{', '.join(self.environments)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

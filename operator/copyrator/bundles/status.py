@@ -163,7 +163,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     attempted = status.attempted
     if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
         return
-    over = ", ".join(f"{one.name} ({one.reason})" for one in attempted.passed_over)
+    over = ", ".join(f"{one.text} ({one.reason})" for one in attempted.passed_over)
     is_pinned = attempted.digest == status.pin.digest
     what = "rollback to" if is_pinned else "forced deploy of"
     text = f"The {what} {attempted.version} passes over gates: {over}"

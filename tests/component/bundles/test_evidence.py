@@ -237,7 +237,7 @@ async def test_a_forced_deploy_passes_over_missing_evidence_and_says_so(
 
     await deployed(cluster, "production", "1.0.0")
     (over,) = cluster.status("production")["attempted"]["passedOver"]
-    assert over == {"name": "promotion", "reason": "NotPromoted"}
+    assert over == {"name": "promotion", "reason": "NotPromoted", "environments": ["staging"]}
 
 
 async def test_a_plan_whose_version_is_withdrawn_is_dropped(

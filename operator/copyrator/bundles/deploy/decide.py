@@ -278,11 +278,7 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
         case,
         results=(*results, *judged) if held else results,
         held=held,
-        passed_over=tuple(
-            PassedOver(name=one.gate, reason=one.passed_over.reason)
-            for one in over
-            if one.passed_over is not None
-        ),
+        passed_over=gates.record_passed_over(over),
     )
 
 

@@ -66,6 +66,8 @@ class Objection:
     text: str
     until: datetime | None = None
     """When it ends by itself."""
+    environment: str = ""
+    """Of another cluster; empty: a Bundle of this one, or its attestations can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
         reasons = [f"attestation {why}" for why in evidence.refused]
     why = f": {_join(reasons)}" if reasons else ""
     text = f"{what} has no evidence from the environment {name} that counts{why}"
-    return Objection(BundleReason.NOT_PROMOTED, text)
+    return Objection(BundleReason.NOT_PROMOTED, text, environment=name)
 
 
 def _withdrawal(there: _Environment, what: str) -> Objection:
@@ -169,7 +171,8 @@ def _withdrawal(there: _Environment, what: str) -> Objection:
     text = f"{what}: in the environment {there.wanted.environment} {_join(list(sentences))}"
     ends = max(map(there.end_of, there.withdrawn)) + timedelta(seconds=1)
     still_there = any(there.end_of(one) >= ends for one in there.positive)
-    return Objection(BundleReason.PROMOTION_WITHDRAWN, text, ends if still_there else None)
+    ends_at = ends if still_there else None
+    return Objection(BundleReason.PROMOTION_WITHDRAWN, text, ends_at, there.wanted.environment)
 
 
 def _too_little(there: _Environment) -> Iterable[str]:

@@ -20,6 +20,7 @@ from copyrator.api.bundle_status import (
     BundleStatus,
     GateState,
     GateStatus,
+    PassedOver,
     SoakStatus,
 )
 from copyrator.api.freeze import Freeze
@@ -127,6 +128,8 @@ class Waiting:
     message: str
     until: datetime | None = None
     """When it passes by itself; None where it waits for something else."""
+    environments: tuple[str, ...] = ()
+    """Of other clusters, whose evidence is missing or was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +339,19 @@ def next_verdict_change(found: Iterable[GateStatus]) -> datetime | None:
 def record_verdicts(results: Sequence[GateResult]) -> tuple[GateStatus, ...]:
     """The verdicts for ``status.gates``: equal ones give equal records whatever the time."""
     return tuple(_record_verdict(one) for one in results)
+
+
+def record_passed_over(results: Iterable[GateResult]) -> tuple[PassedOver, ...]:
+    """The gates that a forced deploy or rollback ignores, for the record of the attempt."""
+    return tuple(
+        PassedOver(
+            name=one.gate,
+            reason=one.passed_over.reason,
+            environments=getattr(one.passed_over, "environments", ()),
+        )
+        for one in results
+        if one.passed_over is not None
+    )
 
 
 def _record_verdict(result: GateResult) -> GateStatus:

@@ -346,7 +346,8 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
     if reason is BundleReason.PROMOTION_NOT_ALLOWED:
         return Refused(reason, text, is_retried=True)
     ends = [one.until for one in found if one.until is not None]
-    return Waiting(reason, text, max(ends) if len(ends) == len(found) else None)
+    environments = tuple(one.environment for one in found if one.environment)
+    return Waiting(reason, text, max(ends) if len(ends) == len(found) else None, environments)
 
 
 def _describe(candidate: Candidate) -> str:

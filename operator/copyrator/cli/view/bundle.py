@@ -354,7 +354,7 @@ def next_attempt(view: BundleView) -> str:
 
 def passed_over(gates: Sequence[PassedOver]) -> str:
     """The gates that a forced deploy skipped; empty for other attempts."""
-    return ", ".join(str(one.name) for one in gates)
+    return ", ".join(one.text for one in gates)
 
 
 def is_expired(plan: PlanStatus, now: datetime) -> bool:
