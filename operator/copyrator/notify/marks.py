@@ -151,16 +151,12 @@ class ToldMarks:
         return differs
 
     def prune(self, most: int = NOTIFICATION_MARKS) -> None:
-        """Drop the oldest marks over the limit; what is as old counts as told from now on."""
+        """Drop marks over the limit, those set first of the entry that has most of them.
+
+        What is as old counts as told from now on.
+        """
         excess = sum(len(one.slots) for one in self.entries.values()) - most
-        if excess <= 0:
-            return
-        every = [
-            (mark.at, name, slot)
-            for name, marks in self.entries.items()
-            for slot, mark in marks.slots.items()
-        ]
-        for at, name, slot in sorted(every)[:excess]:
-            marks = self.entries[name]
-            del marks.slots[slot]
-            marks.since = max(marks.since, at)
+        for _ in range(excess):
+            marks = max(self.entries.values(), key=lambda one: len(one.slots))
+            mark = marks.slots.pop(next(iter(marks.slots)))
+            marks.since = max(marks.since, mark.at)

@@ -249,4 +249,5 @@ def _notify(order: Order, message: Message) -> SendResult:
         return SendResult(code=_witness.code)
     if _witness.code >= 300:
         return _judge(_witness.code, {"Retry-After": str(_witness.retry_after)})
-    return SendResult("the service didn't take it, or can't be reached")
+    said = f"it answered {_witness.code}" if _witness.code else "it refused it, or can't be reached"
+    return SendResult(f"the service didn't take it: {said}", _witness.code)

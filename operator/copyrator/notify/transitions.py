@@ -300,7 +300,7 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
 
 # Rules -------------------------------------------------------------------------------------------
 
-_SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND.value, "SourceUnreachable"})
+_SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND, RuleReason.SOURCE_UNREACHABLE})
 
 
 def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectState:

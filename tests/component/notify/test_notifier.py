@@ -33,6 +33,7 @@ from tests.component.notify.conftest import (
 
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.notify.marks import CONFIG_MAP as MARKS
+from copyrator.notify.marks import NOTIFICATION_MARKS
 from copyrator.workqueue.isolated import Isolated
 
 Make = Callable[..., World]
@@ -161,6 +162,29 @@ async def test_a_burst_is_one_message(
     await eventually(lambda: len(marks_of(cluster)["chat"]["slots"]) == 300)
     assert receiver.texts[0].startswith("300 Bundles: DeployFailed: prod/shop-0")
     assert len(receiver.got) == 1
+
+
+async def test_ten_thousand_transitions_are_few_messages_and_marks_stay_bounded(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver, about=["DeployFailed"])
+    one = world()
+    await one.start()
+    await begun(cluster)
+    for i in range(10_000):
+        one.bundle(f"shop-{i}", **failed(at="2098-01-01T00:00:00Z"))
+        if i % 50 == 0:
+            await asyncio.sleep(0)
+
+    def told() -> int:
+        return sum(event["data"]["count"] for event in receiver.events)
+
+    await eventually(lambda: told() == 10_000, "each is told, and once")
+    assert len(receiver.got) < 100
+    await eventually(lambda: len(marks_of(cluster)["chat"]["slots"]) == NOTIFICATION_MARKS)
+    one.bundle("last", **failed())
+    await eventually(lambda: told() == 10_001)
+    assert "last" in receiver.texts[-1]
 
 
 async def test_a_server_that_fails_is_asked_again_and_nothing_is_lost(

@@ -184,6 +184,8 @@ def test_a_rule_tells_of_its_certificate_and_its_rollout():
     [
         ("ConflictPersists", About.CONFLICT_PERSISTS),
         ("SourceNotFound", About.SOURCE_UNREACHABLE),
+        ("SourceUnreachable", About.SOURCE_UNREACHABLE),
+        ("SourceClusterChanged", About.NOT_READY),
         ("PartialFailure", About.NOT_READY),
     ],
 )
