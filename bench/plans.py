@@ -18,13 +18,12 @@ from pathlib import Path
 from bench.process import BenchError
 from bench.rig import Rig
 from bench.scenario import Figures, Goal, Run, scenario
-from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.operations import Plan, read_block
 from copyrator.bundles.plan.script import (
     SealedFile,
     checked_deploy_command,
     deploy_command,
     plan_command,
-    read_block,
 )
 from demo.chart import ROOT
 from localcluster import Cluster

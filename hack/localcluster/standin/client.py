@@ -44,9 +44,10 @@ class Client:
         self._kinds: dict[str, dict[str, Object]] = {}
         found = _config()
         server, tls, self._headers = _of_kubeconfig(found) if found.get("users") else _of_pod()
-        address = urlsplit(server)
+        address, self._server = urlsplit(server), server.rstrip("/")
+        timeout = float(os.environ.get("WERF_KUBE_REQUEST_TIMEOUT", "").rstrip("s") or _TIMEOUT)
         self._connection = http.client.HTTPSConnection(
-            address.hostname or "", address.port or 443, timeout=_TIMEOUT, context=tls
+            address.hostname or "", address.port or 443, timeout=timeout, context=tls
         )
 
     def close(self) -> None:
@@ -181,7 +182,8 @@ class Client:
                 return None
             content = json.loads(read)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise WerfError(f"{method} {path.partition('?')[0]}: {error}") from error
+            where = f"{self._server}{path.partition('?')[0]}"  # as Go's url.Error has it
+            raise WerfError(f'{method.capitalize()} "{where}": {error}') from error
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise RefusedError(str(content.get("message")))
         return dict(content)

@@ -39,6 +39,7 @@ from copyrator.api.drift import NO_DRIFT, read_drift
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
+from copyrator.api.kubeconfig import read_kubeconfig_ref
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.promotion import read_attest, read_bundles, read_promote_from
 from copyrator.api.tagfilter import FilterError, compile_filter
@@ -413,8 +414,20 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         else (),
         windows=read_windows(spec) if spec.has("windows") else (),
         drift=read_drift(spec.sub("drift")) if spec.has("drift") else NO_DRIFT,
-        health=spec.choice("health", HealthMode, HealthMode.OFF),
+        health=_read_health(spec),
+        kube_config=read_kubeconfig_ref(spec) if spec.has("kubeConfig") else None,
     )
+
+
+def _read_health(spec: Fields) -> HealthMode:
+    found = spec.choice("health", HealthMode, HealthMode.OFF)
+    if found is not HealthMode.OFF and spec.has("kubeConfig"):
+        spec.fail(
+            "health",
+            "isn't watched in the cluster of spec.kubeConfig, where the operator has no access: "
+            "remove spec.health",
+        )
+    return found
 
 
 def _registry(value: str) -> str | None:

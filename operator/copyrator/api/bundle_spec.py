@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.drift import NO_DRIFT, Drift
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthMode
-from copyrator.api.keys import BundleKey
+from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.windows import Window
+
+if TYPE_CHECKING:
+    from copyrator.api.kubeconfig import KubeconfigRef
 
 DEFAULT_VERSION: Final = "latest"
 DEFAULT_TIMEOUT: Final = 1800.0
@@ -238,6 +241,16 @@ class SecretKey:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetCluster:
+    """The cluster that the kubeconfig of ``spec.kubeConfig`` names, whatever its credential."""
+
+    server: str
+    """``https://HOST[:PORT][/PATH]``."""
+    fingerprint: str
+    """Hash of the server, its CA and the name in its certificate: part of a plan's ID."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """How often a failed digest is retried. ``backoff`` is the first delay in seconds."""
 
@@ -313,11 +326,26 @@ class BundleSpec:
     """Deploys begin only in one of these; at any time where there are none."""
     drift: Drift = NO_DRIFT
     health: HealthMode = HealthMode.OFF
+    kube_config: KubeconfigRef | None = None
+    """The Secret with the kubeconfig of the cluster that the release is in; None: the operator's.
+    """
+    cluster: TargetCluster | None = None
+    """What that kubeconfig names, once it was read (``ReferenceReader.in_cluster``)."""
 
     @property
     def release(self) -> str:
         """Helm's name for the release."""
         return self.name
+
+    @property
+    def server(self) -> str:
+        """The API server of the release; empty: the operator's own, or it wasn't read yet."""
+        return self.cluster.server if self.cluster is not None else ""
+
+    @property
+    def release_key(self) -> ReleaseKey:
+        """The release's identity, once the kubeconfig was read where the spec names one."""
+        return ReleaseKey(self.project_namespace, self.release, self.server)
 
     @property
     def reference(self) -> str:

@@ -130,6 +130,10 @@ class BundleReason(StrEnum):
     """Settings of a gated Bundle that its Jobs don't get."""
     QUARANTINED = "Quarantined"
     TIMED_OUT = "TimedOut"
+    KUBE_CONFIG_INVALID = "KubeConfigInvalid"
+    """The Secret of spec.kubeConfig is missing, has no kubeconfig that is allowed, or has ended."""
+    CLUSTER_UNREACHABLE = "ClusterUnreachable"
+    """The API server of spec.kubeConfig doesn't answer, or doesn't accept its credential."""
     RELEASE_CONFLICT = "ReleaseConflict"
     RELEASE_NOT_ACCEPTED = "ReleaseNotAccepted"
     """The release's namespace is another one, which hasn't consented."""
@@ -224,6 +228,8 @@ class Deployed(Record):
     """``host[:port]/path`` of the repository that it came from."""
     revision: int | None = None
     namespace: str | None = None
+    server: str | None = None
+    """The API server of the release; None: the operator's own."""
     values_hash: str | None = None
     spec_hash: str | None = None
     """Hash of the spec's fields that change the release, so that other edits deploy nothing."""
@@ -293,6 +299,8 @@ class Attempted(Record):
     reference: str | None = None
     namespace: str | None = None
     """The namespace of the release, even if the spec has changed since."""
+    server: str | None = None
+    """The API server of the release; None: the operator's own."""
     job: str | None = None
     attempt: int | None = None
     """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
@@ -533,6 +541,8 @@ class BundleStatus(Record):
     available: Available = Available()
     deployed: Deployed = Deployed()
     attempted: Attempted = Attempted()
+    server: str | None = None
+    """The API server that spec.kubeConfig names, as its Secret was read last; None without one."""
     consent: ConsentStatus = ConsentStatus()
     """Only where the release is in another namespace than the Bundle."""
     gates: tuple[GateStatus, ...] = ()

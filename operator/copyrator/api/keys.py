@@ -20,6 +20,20 @@ class ObjectName(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class ReleaseKey(NamedTuple):
+    """A Helm release: its identity is server, namespace and name."""
+
+    namespace: str
+    name: str
+    server: str = ""
+    """``https://HOST…`` of the API server that spec.kubeConfig names; empty: the operator's own.
+    Two names of one server are two: nothing else is known of it without asking it.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f" in {self.server}" if self.server else "")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class RuleKey:
     """Reconcile one CopyratorRule: its sources, bindings, finalizer and status."""

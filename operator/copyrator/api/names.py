@@ -163,6 +163,8 @@ frozen before its pod had started.
 """
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""
+ANN_SERVER: Final = "operator.werf.dev/server"
+"""On a Job: the API server of its release, where that is the one of spec.kubeConfig."""
 
 ATTEST_SECRET: Final = "copyrator-attest-key"  # noqa: S105 - a name
 """The Secret in the operator's namespace with its key for attestations, ``key.pem``, and the

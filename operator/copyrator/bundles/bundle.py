@@ -24,7 +24,7 @@ from copyrator.api.bundle_status import BundleStatus, ConsentState, parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
-from copyrator.api.keys import BundleKey
+from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
 from copyrator.bundles.plan.record import requested_plan
@@ -102,27 +102,33 @@ class BundleEntry:
         return self.status.attempted.namespace or known
 
     @property
-    def release(self) -> tuple[str, str] | None:
-        """Namespace and name of the release; None while the spec isn't valid."""
+    def release(self) -> ReleaseKey | None:
+        """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        return self.spec.project_namespace, self.spec.release
+        server = "" if self.spec.kube_config is None else self.status.server
+        if server is None:
+            return None
+        return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
 
     @property
-    def installed_release(self) -> tuple[str, str] | None:
-        """Namespace and name of the release that it deployed successfully, by its status."""
+    def installed_release(self) -> ReleaseKey | None:
+        """The release that it deployed successfully, by its status."""
         if not self.status.has_deployed:
             return None
-        where = self.status.deployed.namespace or (self.release or (None,))[0]
-        return (where, self.key.name) if where else None
+        known = None if isinstance(self.spec, InvalidSpec) else self.spec.project_namespace
+        where = self.status.deployed.namespace or known
+        return (
+            ReleaseKey(where, self.key.name, self.status.deployed.server or "") if where else None
+        )
 
     @property
-    def running_release(self) -> tuple[str, str] | None:
-        """Namespace and name of the release of its running attempt; None where none runs."""
+    def running_release(self) -> ReleaseKey | None:
+        """The release of its running attempt; None where none runs."""
         return self._attempted_release if self.status.attempted.is_running else None
 
     @property
-    def releases(self) -> tuple[tuple[str, str], ...]:
+    def releases(self) -> tuple[ReleaseKey, ...]:
         """The releases that it has, is deploying, or is to deploy.
 
         A Bundle whose release is elsewhere can't deploy what its spec names now, and one that is
@@ -138,10 +144,10 @@ class BundleEntry:
         return tuple(sorted(one for one in found if one is not None))
 
     @property
-    def _attempted_release(self) -> tuple[str, str] | None:
+    def _attempted_release(self) -> ReleaseKey | None:
         """The release of its newest attempt, whatever its outcome; None where there was none."""
-        where = self.attempted_namespace
-        return (where, self.key.name) if where else None
+        where, server = self.attempted_namespace, self.status.attempted.server or ""
+        return ReleaseKey(where, self.key.name, server) if where else None
 
 
 def stored_status(entry: BundleEntry) -> dict[str, Any]:
@@ -216,7 +222,7 @@ class BundleCache:
 
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
-        self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
+        self._by_release: dict[ReleaseKey, tuple[BundleKey, ...]] = {}
         self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
         self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._planning: dict[BundleKey, None] = {}
@@ -277,27 +283,29 @@ class BundleCache:
         del self._entries[key]
         return True
 
-    def bundles_of(self, release: tuple[str, str] | None) -> list[BundleEntry]:
+    def bundles_of(self, release: ReleaseKey | None) -> list[BundleEntry]:
         """All Bundles that claim a release, its owner first.
 
         While a Job runs its Bundle owns the release, so that two never change it together. A Bundle
         elsewhere that the release's namespace doesn't accept comes last. Else the owner is the
         Bundle that deployed it successfully last, by its status, which only the operator writes;
         else the Bundle in the release's own namespace; else the oldest one. Times are whole
-        seconds, so of two that were created together the uid decides, always the same way.
+        seconds, so of two that were created together the uid decides, always the same way. In
+        another cluster a namespace of the same name is another one: there all are equal.
         """
         found = [self._entries[key] for key in self._by_release.get(release, ())] if release else []
         if release is None or len(found) < 2:
             return found
-        found.sort(key=lambda one: (one.key.namespace != release[0], one.created, one.uid))
+        own = release.namespace if not release.server else None
+        found.sort(key=lambda one: (one.key.namespace != own, one.created, one.uid))
         found.sort(key=lambda one: one.deleting)
         found.sort(key=lambda one: _installed_at(one, release), reverse=True)
-        is_own = any(one.key.namespace == release[0] and not one.deleting for one in found)
+        is_own = any(one.key.namespace == own and not one.deleting for one in found)
         found.sort(key=lambda one: _rank(one, release, is_contested=is_own))
         found.sort(key=lambda one: one.running_release != release)
         return found
 
-    def owner(self, release: tuple[str, str] | None) -> BundleEntry | None:
+    def owner(self, release: ReleaseKey | None) -> BundleEntry | None:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
 
@@ -331,20 +339,20 @@ class BundleCache:
                 self._by_release[release] = others
 
 
-def _installed_at(entry: BundleEntry, release: tuple[str, str]) -> tuple[bool, str]:
+def _installed_at(entry: BundleEntry, release: ReleaseKey) -> tuple[bool, str]:
     """When it last deployed this release; a Bundle that never did sorts before one that did."""
     there = entry.installed_release == release
     return there, (entry.status.deployed.time or "") if there else ""
 
 
-def _rank(entry: BundleEntry, release: tuple[str, str], *, is_contested: bool) -> int:
+def _rank(entry: BundleEntry, release: ReleaseKey, *, is_contested: bool) -> int:
     """Its place among the Bundles of a release by consent; a lower one has precedence.
 
     Where a Bundle in the release's own namespace names it too, ``is_contested``, one elsewhere has
     to be accepted. One that deployed it, and wasn't asked for consent yet, waits for that.
     """
-    namespace, _ = release
-    if entry.key.namespace == namespace:
+    namespace = release.namespace
+    if release.server or entry.key.namespace == namespace:
         return 0
     consent = entry.status.known_consent
     if consent is None or consent.namespace != namespace:

@@ -7,6 +7,7 @@ status, the Jobs and the registry.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,11 @@ class Context:
     def defaults(self) -> BundleDefaults:
         """The settings' defaults for fields that a Bundle doesn't set."""
         return replace(defaults_of(self.settings), proxies=self.proxies)
+
+    @property
+    def home(self) -> tuple[str, ...]:
+        """The addresses of the operator's own API server: the one in use, and its ClusterIP."""
+        return self.client.connection.host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
 
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""

@@ -307,7 +307,15 @@ class BundleController:
                 freezes=freezes,
             ),
             attempts=attempts,
-            uninstaller=Uninstaller(context, jobs, writer, attempts.ownership),
+            uninstaller=Uninstaller(
+                context,
+                jobs,
+                writer,
+                attempts.ownership,
+                references=references,
+                seals=seals,
+                redaction=redaction,
+            ),
         )
 
     async def start(self) -> None:

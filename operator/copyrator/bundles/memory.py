@@ -172,6 +172,7 @@ class InputsMemory:
     attesters: Known | None = None
     attest_key: Known | None = None
     """Of ``spec.attest``: only which versions of the Secrets were read."""
+    cluster: Known | None = None
     refs: frozenset[Ref] = frozenset()
     """The objects that are watched."""
 

@@ -33,11 +33,8 @@ from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
-from copyrator.bundles.inputs.reader import (
-    MissingReferenceError,
-    ReferenceReader,
-    references_of,
-)
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PermissionRecorder
@@ -219,7 +216,10 @@ class BundleReconciler:
         if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
-        problem = self.attempts.ownership.conflict(entry, spec)
+        unusable = None
+        if spec.kube_config is not None or entry.status.server is not None:
+            entry, spec, unusable = await self._read_cluster(steps, entry, spec)
+        problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
         if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
             entry = await steps.take(self.health.review(entry))
@@ -234,8 +234,26 @@ class BundleReconciler:
         entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
+        elif unusable is not None and not entry.is_paused:
+            await steps.take(self._report_missing(entry, spec, unusable, entry.status))
         else:
             await self._prepare(steps, entry, spec)
+
+    async def _read_cluster(
+        self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec
+    ) -> tuple[BundleEntry, BundleSpec, MissingReferenceError | None]:
+        """Record the API server that ``spec.kubeConfig`` names, or return why it can't be used.
+
+        It is part of the release's identity, so that it is known before anything else is decided.
+        """
+        self.references.watches.follow(entry.key, references_of(spec))
+        try:
+            target = await self.references.with_cluster(entry, spec)
+        except MissingReferenceError as error:
+            return entry, spec, error
+        steps.due += [target.ends] if target.ends else []
+        status = replace(entry.status, server=target.spec.server or None)
+        return await steps.take(Step(entry, status)), target.spec, None
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
@@ -285,6 +303,7 @@ class BundleReconciler:
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
             attesters=attesters.key,
+            cluster=spec.cluster,
             skipped=spec.skip_digests,
             pin=entry.status.pin,
         )

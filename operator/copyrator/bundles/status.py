@@ -534,9 +534,9 @@ class StatusWriter:
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
-        if isinstance(spec := entry.spec, InvalidSpec):
+        if isinstance(entry.spec, InvalidSpec):
             return verdict
-        bundles = self._context.bundles.bundles_of((spec.project_namespace, spec.release))
+        bundles = self._context.bundles.bundles_of(entry.release)
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
         if verdict.health is Health.PAUSED:

@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.plan.script import BEGIN, END, PlanExit
+from copyrator.bundles.plan.operations import BEGIN, END
+from copyrator.bundles.plan.script import PlanExit
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

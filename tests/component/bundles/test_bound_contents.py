@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, Pod, graph, in_all_shells, node, shell_of
 
-from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.script import PlanExit, read_block
+from copyrator.bundles.plan.operations import Plan, read_block
+from copyrator.bundles.plan.script import PlanExit
 
 few = settings(
     max_examples=settings().max_examples // 10,

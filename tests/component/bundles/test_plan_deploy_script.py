@@ -13,10 +13,9 @@ from tests.plan_jobs import DOCUMENTS, TOOLS, Ended, Pod, graph, in_all_shells, 
 
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.werf_error import find_error
-from copyrator.bundles.plan.operations import Plan, read_operation
+from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Plan, read_operation
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
-    PLAN_OPERATIONS,
     PlanExit,
     SealedFile,
     checked_deploy_command,
@@ -76,6 +75,23 @@ def test_the_shell_names_the_script_in_its_messages() -> None:
     files = [part for one in (file, salt) for part in (one.path, one.salt, one.copy, one.sha256)]
     assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, *files]
     assert "exec werf bundle apply\n" in script
+
+
+def test_in_another_cluster_all_of_werf_has_the_kubeconfig_that_was_checked(pod: Pod) -> None:
+    sealed = pod.sealed("kubeconfig", b"theirs")
+    pod.more |= {"WERF_KUBE_CONFIG_BASE64": "bWluZQ==", "KUBECONFIG": "/mine"}
+    pod.while_planning('/usr/bin/env >"$FAKE/planned"')
+    command = pod.deploy_command(approved(pod, SHOP), [sealed])
+
+    ended = pod.run(command, graph(map(node, SHOP), 2))
+
+    assert ended.code == 0, ended.log
+    for file in ("planned", "env"):
+        env = pod.told(file)
+        assert {f"WERF_KUBE_CONFIG={sealed.copy}", f"KUBECONFIG={sealed.copy}"} < set(env)
+        assert not any(one.startswith("WERF_KUBE_CONFIG_BASE64=") for one in env)
+    Path(sealed.path).write_bytes(b"forged")
+    assert "kubeconfig isn't what was planned with" in refusal(pod.run(command, graph([])))
 
 
 EVENTS = [

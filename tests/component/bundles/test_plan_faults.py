@@ -27,7 +27,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.plan.script import BEGIN, END, PLAN_OPERATIONS, PlanExit
+from copyrator.bundles.plan.operations import BEGIN, END, PLAN_OPERATIONS
+from copyrator.bundles.plan.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 

@@ -26,19 +26,18 @@ from tests.plan_jobs import (
 
 from copyrator.bundles.deploy.restrictions import passes
 from copyrator.bundles.deploy.werf_error import find_error, find_plan_error
-from copyrator.bundles.plan.operations import Operation, OperationType, Plan
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.plan.operations import (
     BEGIN,
     END,
     PLAN_BYTES,
     PLAN_OPERATIONS,
-    SECRET_KEY,
-    PlanExit,
-    SealedFile,
+    Operation,
+    OperationType,
+    Plan,
     block_lines,
-    plan_command,
     read_block,
 )
+from copyrator.bundles.plan.script import SECRET_KEY, PlanExit, SealedFile, plan_command
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"
 

@@ -14,6 +14,7 @@ import pytest
 from tests.plan_jobs import Pod, in_all_shells, shell_of
 
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
+from copyrator.bundles.plan.script import PlanExit, uninstall_command
 
 WERF = """\
 #!/bin/sh
@@ -108,6 +109,32 @@ def test_a_werf_that_tells_no_version_is_not_run(pod: Pod) -> None:
 
     assert uninstall(pod, "v2.75.3")[0] == 3
     assert pod.told("ran") == []
+
+
+@pytest.mark.parametrize("version", ["v2.75.3", "v3.2.0"])
+def test_in_another_cluster_it_has_the_kubeconfig_that_was_checked(pod: Pod, version: str) -> None:
+    sealed = pod.sealed("kubeconfig", b"theirs")
+    (pod.bin / "werf").write_text(WERF.replace("printf", '/usr/bin/env >"$FAKE/env"\nprintf'))
+    pod.more |= {"WERF_KUBE_CONFIG_BASE64": "bWluZQ==", "KUBECONFIG": "/mine"}
+    (pod.fake / "version").write_text(version + "\n")
+    (pod.fake / "output").write_text("")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = pod.command(uninstall_command(UNINSTALL_SCRIPT, sealed))
+        env = pod.environment() | {"WERF_CODE": "0", "VERSION_CODE": "0"}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert run().returncode == 0
+    env = pod.told("env")
+    assert {f"WERF_KUBE_CONFIG={sealed.copy}", f"KUBECONFIG={sealed.copy}"} < set(env)
+    assert not any(one.startswith("WERF_KUBE_CONFIG_BASE64=") for one in env)
+    assert Path(sealed.copy).read_bytes() == b"theirs"
+
+    (pod.fake / "ran").unlink()
+    Path(sealed.path).write_bytes(b"forged")
+    ended = run()
+    assert (ended.returncode, pod.told("ran")) == (PlanExit.CHANGED, [])
+    assert f"{sealed.path} isn't what was planned with" in ended.stdout + ended.stderr
 
 
 NOT_LOADED = "Error: uninstall: Release not loaded: shop:"

@@ -15,8 +15,13 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import json_response
 from tests.unit.bundles.test_plan_block import NONCE, block
 
-from copyrator.bundles.plan.operations import OperationType, counts, read_operation
-from copyrator.bundles.plan.script import PLAN_OPERATIONS, SealedFile, plan_command
+from copyrator.bundles.plan.operations import (
+    PLAN_OPERATIONS,
+    OperationType,
+    counts,
+    read_operation,
+)
+from copyrator.bundles.plan.script import SealedFile, plan_command
 from hostile.bundles import _bundle_status
 
 SENTINEL = "sentinel-3f9c1e7a"

@@ -66,6 +66,9 @@ VALUES = config_map("shop-values", values="replicas: 2\ncolor: red\n")
 SECRET_VALUES = secret("shop-secret-values", values="color: blue\n")
 
 PROMISES = {
+    "bundles/another-cluster.yaml": Promise(
+        tags=("1.4.1",), reasons={"apps/shop": "KubeConfigInvalid"}, available={"apps/shop": None}
+    ),
     "bundles/approval.yaml": Promise(
         tags=("1.2.0", "1.2.1", "1.3.0"), deployed={"apps/shop": "1.2.1"}
     ),

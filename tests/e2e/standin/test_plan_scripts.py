@@ -13,14 +13,8 @@ from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
 from copyrator.bundles.deploy.werf_error import find_error
-from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.script import (
-    PlanExit,
-    SealedFile,
-    deploy_command,
-    plan_command,
-    read_block,
-)
+from copyrator.bundles.plan.operations import Plan, read_block
+from copyrator.bundles.plan.script import PlanExit, SealedFile, deploy_command, plan_command
 
 SALT = b"0123456789abcdef"
 

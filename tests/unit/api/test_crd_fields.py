@@ -143,6 +143,7 @@ BUNDLES: list[dict[str, Any]] = [
             "repo": "a",
             "env": {"A": 1},
             "secretKey": {"secretName": "x", "key": "y"},
+            "kubeConfig": {"secretName": "x", "key": "y"},
             "valuesFrom": [{"kind": "Secret", "name": "x"}],
             "werf": {"image": "x"},
             "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},

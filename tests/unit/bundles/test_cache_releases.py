@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 
 SECOND = "2026-11-21T10:00:00Z"
@@ -18,7 +19,10 @@ ELSEWHERE = {"deployed": {"digest": "sha256:a", "namespace": "old", "time": SECO
 BY_THE_ORIGINAL = {"deploy": {"digest": "sha256:a", "version": "1"}}
 RUNS = {"attempted": {"attempt": 1, "outcome": "Running", "namespace": "shop"}}
 FAILED = {"attempted": {"attempt": 1, "outcome": "Failed", "namespace": "shop"}}
-SHOP = ("shop", "app")
+SHOP = ReleaseKey("shop", "app")
+SERVER = "https://other.example.com:6443"
+THERE = {"server": SERVER}
+"""The status of a Bundle whose kubeconfig names that server."""
 
 
 def with_consent(
@@ -38,6 +42,7 @@ def claim(
     *,
     namespace: str = "",
     target: str = "shop",
+    spec: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> BundleEntry:
     """A Bundle of the release shop/app; its namespace is named after its uid."""
@@ -50,7 +55,12 @@ def claim(
             "creationTimestamp": created,
             **metadata,
         },
-        "spec": {"registry": "r.example", "repo": "app", "project_namespace": target},
+        "spec": {
+            "registry": "r.example",
+            "repo": "app",
+            "project_namespace": target,
+            **(spec or {}),
+        },
         "status": status or {},
     }
     return read_entry(body, BundleDefaults())
@@ -148,4 +158,47 @@ def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None
     registry.remove(claim("a").key, "a")
 
     assert [entry.uid for entry in registry.bundles_of(SHOP)] == ["b"]
-    assert registry.owner(("nowhere", "app")) is None
+    assert registry.owner(ReleaseKey("nowhere", "app")) is None
+
+
+def remote(uid: str, status: dict[str, Any] | None = None, **metadata: Any) -> BundleEntry:
+    """A Bundle of the release shop/app in the cluster of a kubeconfig."""
+    spec = {"kubeConfig": {"secretName": "other"}}
+    return claim(uid, status=THERE if status is None else status, spec=spec, **metadata)
+
+
+def test_a_release_in_another_cluster_is_another_one() -> None:
+    cache = BundleCache()
+    deployed = {"server": SERVER, "deployed": {**DEPLOYED["deployed"], "server": SERVER}}
+    third = {"server": "https://third.example.com"}
+    entries = own("own"), remote("a", deployed), remote("b"), remote("c", third), remote("d", {})
+    for entry in entries:
+        cache.take(entry)
+
+    def uids(release: ReleaseKey) -> list[str]:
+        return [one.uid for one in cache.bundles_of(release)]
+
+    assert uids(SHOP) == ["own"]
+    assert uids(SHOP._replace(server=SERVER)) == ["a", "b"]
+    assert uids(SHOP._replace(server=third["server"])) == ["c"]
+    assert entries[-1].releases == (), "its kubeconfig wasn't read yet"
+
+
+def test_in_another_cluster_no_namespace_is_the_releases_own() -> None:
+    for order in permutations([remote("z", namespace="shop"), remote("a"), remote("b")]):
+        cache = BundleCache()
+        for entry in order:
+            cache.take(entry)
+
+        assert [one.uid for one in cache.bundles_of(SHOP._replace(server=SERVER))] == [
+            "a",
+            "b",
+            "z",
+        ]
+
+
+def test_what_is_deployed_here_stays_here_though_the_spec_names_another_cluster() -> None:
+    entry = remote("a", {"server": SERVER, **DEPLOYED})
+
+    assert entry.installed_release == SHOP
+    assert entry.releases == (SHOP,)

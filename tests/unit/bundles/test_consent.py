@@ -9,6 +9,7 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ConsentStatus
+from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.inputs.consent import ConsentFacts, assumption, is_accepted, judge, refusal
 from copyrator.bundles.plan.rights import ServiceAccount
 
@@ -38,7 +39,7 @@ RIVAL: dict[str, Any] = {"rival": "team/shop"}
 def facts(**known: Any) -> ConsentFacts:
     account = ServiceAccount("apps", "werf")
     return ConsentFacts(
-        **{"release": ("team", "shop"), "tenant": "apps", "account": account, **known}
+        **{"release": ReleaseKey("team", "shop"), "tenant": "apps", "account": account, **known}
     )
 
 

@@ -8,7 +8,14 @@ import pytest
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, ValuesKind
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    JobSpec,
+    SecretKey,
+    TargetCluster,
+    ValuesKind,
+)
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,
@@ -23,6 +30,7 @@ from copyrator.bundles.deploy.job import (
 from copyrator.bundles.deploy.restrictions import restrict_spec
 from copyrator.bundles.plan.seal import (
     SealedValues,
+    sealed_kubeconfig,
     sealed_render_salt,
     sealed_secret_key,
     sealed_value,
@@ -114,6 +122,13 @@ WITH_KEY = SealedValues(
     sealed_render_salt("5" * 64),
 )
 NO_VALUES = SealedValues("shop-plan-2", 0, render_salt=sealed_render_salt("5" * 64))
+KUBECONFIG = sealed_kubeconfig("7" * 64)
+SERVER = "https://other.example.com:6443"
+ELSEWHERE = {
+    "kube_config": KubeconfigRef("other"),
+    "cluster": TargetCluster(SERVER, "0" * 32),
+    "kubeconfig": KUBECONFIG,
+}
 APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
 PLANS = {
     "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
@@ -121,6 +136,7 @@ PLANS = {
     "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
     "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
     "selected-login": order(sealed=NO_VALUES, auth="creds", login=Login.SELECTED),
+    "kubeconfig": order(sealed=NO_VALUES, **ELSEWHERE),
 }
 APPROVALS = {
     "values": order(sealed=replace(SEALED, job="shop-deploy-1"), approved=APPROVED),
@@ -149,6 +165,7 @@ def test_the_job_that_deploys_what_was_approved(name: str) -> None:
 CHECKED = {
     "values": order(is_checked=True),
     "sealed": order(is_checked=True, sealed=replace(SEALED, render_salt=None)),
+    "kubeconfig": order(is_checked=True, **ELSEWHERE),
 }
 
 
@@ -164,6 +181,12 @@ def test_deploy_job_is_the_golden_one(name: str) -> None:
 
 def test_uninstall_job_is_the_golden_one() -> None:
     check("uninstall", build_uninstall_job(SPEC, "uid-1", 4, 2))
+
+
+def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
+    spec = order(**ELSEWHERE).spec
+
+    check("uninstall-kubeconfig", build_uninstall_job(spec, "uid-1", 4, 2, KUBECONFIG))
 
 
 @pytest.mark.parametrize(

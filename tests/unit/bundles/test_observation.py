@@ -16,6 +16,7 @@ from copyrator.bundles.deploy.outcome import (
     add_cause,
     add_missing_permissions,
     ending_of,
+    excuse_lost_access,
     exit_code,
     pinned_image,
     planned_ending,
@@ -129,6 +130,75 @@ def test_a_failure_of_the_chart_that_mentions_a_network_is_still_werfs_verdict()
     ending = ending_of(job(), [pod(1, "Error: wait for Pod/x: dial tcp 10.0.0.1: i/o timeout")])
 
     assert ending.outcome is Outcome.FAILED
+
+
+SERVER = "https://other.example.com:6443"
+ELSEWHERE = replace(job(), server=SERVER)
+"""Of a release in the cluster of a kubeconfig."""
+OUT_OF_REACH = BundleReason.CLUSTER_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f'Kubernetes cluster unreachable: Get "{SERVER}/version": dial tcp 10.0.0.1: refused',
+        f'Get "{SERVER}/api": net/http: TLS handshake timeout',
+        f'chart render: Get "{SERVER}/apis": tls: failed to verify certificate: x509: no',
+        f'release install: failed release "shop" (namespace: "a"): Post "{SERVER}/api": EOF',
+        "build release history: the server has asked for the client to provide credentials",
+        "lock release: get lock configmap: Unauthorized",
+        "etcdserver: request timed out",
+    ],
+)
+def test_another_clusters_server_that_gives_no_access_never_counts(words: str) -> None:
+    ending = ending_of(ELSEWHERE, [pod(1, f"Error: {words}")])
+
+    assert (ending.outcome, ending.reason) == (Outcome.INTERRUPTED, OUT_OF_REACH)
+    for code in (10, 11):
+        planned = planned_ending(ending_of(ELSEWHERE, [pod(code, f"Error: {words}")]))
+        assert planned.reason is OUT_OF_REACH, "of the script's exit code"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "wait for Pod/x: dial tcp 10.0.0.1: i/o timeout",
+        'Get "https://elsewhere.example.com/": EOF',
+        'secrets is forbidden: User "team" cannot list resource "secrets"',
+        f"the chart says {SERVER}",
+    ],
+)
+def test_other_errors_of_a_release_in_another_cluster_are_werfs_verdict(words: str) -> None:
+    assert ending_of(ELSEWHERE, [pod(1, f"Error: {words}")]).outcome is Outcome.FAILED
+
+
+def test_a_pull_is_of_the_registry_wherever_the_release_goes() -> None:
+    ending = ending_of(ELSEWHERE, [pod(1, "Error: pull bundle: GET r: UNAUTHORIZED: Unauthorized")])
+
+    assert ending.reason is REFUSED
+
+
+def test_a_report_of_a_failure_by_a_lost_server_is_excused_by_the_log() -> None:
+    ending = ending_of(ELSEWHERE, [pod(1, report("failed"))])
+    log = f'Error: create resource: Post "{SERVER}/api": http2: client connection lost\n'
+
+    found = excuse_lost_access(ending, log, SERVER)
+
+    assert (found.outcome, found.reason) == (Outcome.INTERRUPTED, OUT_OF_REACH)
+    assert found.message == ending.message
+    assert excuse_lost_access(ending, log, "") == ending
+    assert excuse_lost_access(ending, "Error: chart says no\n", SERVER) == ending
+
+
+def test_no_account_of_another_cluster_is_said_to_lack_permissions() -> None:
+    log = (
+        'Error: configmaps is forbidden: User "system:serviceaccount:team:werf" cannot create '
+        'resource "configmaps" in API group "" in the namespace "app"'
+    )
+    ending = ending_of(ELSEWHERE, [pod(1, log)])
+
+    assert add_missing_permissions(ending, log, None) == ending
+    assert add_missing_permissions(ending, log, ServiceAccount("team", "werf")).missing
 
 
 def test_a_job_that_failed_without_a_pod_is_lost() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
-from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,
@@ -27,7 +27,6 @@ from copyrator.bundles.plan.rights import (
     required_permissions,
     sentence,
 )
-from copyrator.bundles.plan.script import PLAN_OPERATIONS
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

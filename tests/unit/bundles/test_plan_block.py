@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.bundles.plan.operations import Plan, read_operation
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.plan.operations import (
     BEGIN,
     END,
     MAX_HIDDEN,
     MAX_TEXT,
     PLAN_OPERATIONS,
     BlockFault,
+    Plan,
     block_lines,
     read_block,
+    read_operation,
 )
 from copyrator.settings.limits import STEP_SECONDS
 

@@ -1,11 +1,14 @@
 """What a log quotes of a Secret is taken out of it, and little else."""
 
 import base64
+import json
 
 import pytest
+from tests.kubeconfigs import document
 from tests.steps import assert_quick
 
-from copyrator.bundles.deploy.redaction import find_quotes, hide_quotes
+from copyrator.api.kubeconfig import KUBECONFIG_BYTES, parse_kubeconfig
+from copyrator.bundles.deploy.redaction import find_quotes, hide_quotes, secret_part
 from copyrator.settings.limits import STEP_SECONDS
 
 
@@ -57,6 +60,28 @@ def test_the_values_of_a_values_file_are_hidden_and_its_keys_are_not(text: str, 
 )
 def test_any_content_of_a_secret_is_hidden(content: bytes, text: str, left: str):
     assert without(text, content) == left
+
+
+KUBECONFIG = json.dumps(document(token="t0ken-of-the-team")).encode()
+
+
+def test_of_a_kubeconfig_the_credential_is_secret_and_its_server_is_not():
+    assert secret_part(KUBECONFIG) == b"t0ken-of-the-team"
+    assert secret_part(parse_kubeconfig(KUBECONFIG).encode()) == b"t0ken-of-the-team"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        KUBECONFIG.replace(b'"current-context"', b'"other"'),
+        KUBECONFIG.replace(b"https:", b"http:"),
+        KUBECONFIG + b"\n" * KUBECONFIG_BYTES,
+        b"current-context: x",
+        b"s3cret",
+    ],
+)
+def test_of_anything_else_all_is_secret(content: bytes):
+    assert secret_part(content) == content
 
 
 def test_the_longest_value_goes_first():

@@ -7,7 +7,7 @@ created, the outcome before the Job may be deleted. So no attempt runs twice and
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.drift_status import DriftCheck
+from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import parse_time
@@ -28,13 +29,14 @@ from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
-from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
     add_cause,
     add_missing_permissions,
     ending_of,
+    excuse_lost_access,
     has_started,
     planned_ending,
     secrets_of,
@@ -45,11 +47,9 @@ from copyrator.bundles.deploy.requests import awaits_reset
 from copyrator.bundles.deploy.restrictions import restrict_spec
 from copyrator.bundles.deploy.state import (
     DesiredDeploy,
-    Revision,
     RolledBack,
     asks_for_rollback,
     judge,
-    read_revision,
 )
 from copyrator.bundles.deploy.werf_error import log_tail, remove_template_text
 from copyrator.bundles.gates.gate import PlanTarget
@@ -63,10 +63,8 @@ from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import NORMAL
-from copyrator.kube.resources import SECRETS
 
 log = logging.getLogger(__name__)
 
@@ -79,25 +77,30 @@ class ReleaseOwnership:
     def __init__(self, context: Context, jobs: JobClient) -> None:
         self._context = context
         self._jobs = jobs
-        self._beginning: dict[tuple[str, str], BundleEntry] = {}
+        self._beginning: dict[ReleaseKey, BundleEntry] = {}
 
     def conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
         """The reason and message where a Bundle may not deploy its release; None where it may."""
-        where_it_is = entry.status.deployed.namespace
-        if where_it_is and where_it_is != spec.project_namespace:
+        release, there = spec.release_key, entry.status.deployed
+        if there.namespace and there.namespace != release.namespace:
             return BundleReason.NAMESPACE_CHANGED, (
-                f"the release is deployed in {where_it_is}, and project_namespace is now "
-                f"{spec.project_namespace}: the old release would remain installed. Set it back, "
+                f"the release is deployed in {there.namespace}, and project_namespace is now "
+                f"{release.namespace}: the old release would remain installed. Set it back, "
                 "or delete and recreate the Bundle"
             )
-        release = spec.project_namespace, spec.release
+        if there.namespace and (there.server or "") != release.server:
+            return BundleReason.NAMESPACE_CHANGED, (
+                f"the release is deployed in {_cluster(there.server)}, and spec.kubeConfig now "
+                f"stands for {_cluster(release.server)}: the old release would remain installed. "
+                "Set it back, or delete and recreate the Bundle"
+            )
         named = self._context.bundles.bundles_of(release)
         if named and named[0].key != entry.key:
             return BundleReason.RELEASE_CONFLICT, _belongs(release, named[0])
         for rival in named[1:]:
             if self.uninstalls(rival):
                 return BundleReason.RELEASE_CONFLICT, (
-                    f"a Job of Bundle {_name(rival)} is uninstalling release {_text(release)}; "
+                    f"a Job of Bundle {_name(rival)} is uninstalling release {release}; "
                     "this Bundle deploys it when that Job has ended"
                 )
         return None
@@ -116,7 +119,7 @@ class ReleaseOwnership:
         Raises:
             StaleError: another Bundle has become the release's owner.
         """
-        release = spec.project_namespace, spec.release
+        release = spec.release_key
         holder = self._beginning.get(release)
         if self.conflict(entry, spec) or (holder is not None and holder.key != entry.key):
             raise StaleError
@@ -127,7 +130,7 @@ class ReleaseOwnership:
         finally:
             del self._beginning[release]
 
-    def _record_takeover(self, entry: BundleEntry, release: tuple[str, str]) -> None:
+    def _record_takeover(self, entry: BundleEntry, release: ReleaseKey) -> None:
         """Emit an Event where another Bundle deployed the release, which isn't accepted there."""
         rivals = self._context.bundles.bundles_of(release)[1:]
         if not rivals or entry.installed_release == release:
@@ -135,29 +138,29 @@ class ReleaseOwnership:
         for rival in rivals:
             if rival.installed_release == release and not rival.deleting:
                 text = (
-                    f"Release {_text(release)} was deployed by Bundle {_name(rival)}, which "
-                    f"namespace {release[0]} hasn't accepted; this Bundle takes it over"
+                    f"Release {release} was deployed by Bundle {_name(rival)}, which "
+                    f"namespace {release.namespace} hasn't accepted; this Bundle takes it over"
                 )
                 self._context.record(entry, NORMAL, "ReleaseTakenOver", text)
                 log.info("%s: %s", entry.key, text)
 
 
-def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:
+def _cluster(server: str | None) -> str:
+    return f"the cluster of {server}" if server else "the operator's own cluster"
+
+
+def _belongs(release: ReleaseKey, owner: BundleEntry) -> str:
     if owner.installed_release == release:
-        return f"Bundle {_name(owner)} already deploys release {_text(release)}; {_REMEDY}"
+        return f"Bundle {_name(owner)} already deploys release {release}; {_REMEDY}"
     if owner.running_release == release:
         return (
-            f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; this Bundle is "
+            f"a Job of Bundle {_name(owner)} is deploying release {release}; this Bundle is "
             f"reconciled again when it has ended. To resolve the conflict now, {_REMEDY}"
         )
     why = "which is older"
-    if owner.key.namespace == release[0]:
+    if not release.server and owner.key.namespace == release.namespace:
         why = "which is in the release's own namespace"
-    return f"release {_text(release)} belongs to Bundle {_name(owner)}, {why}; {_REMEDY}"
-
-
-def _text(release: tuple[str, str]) -> str:
-    return "/".join(release)
+    return f"release {release} belongs to Bundle {_name(owner)}, {why}; {_REMEDY}"
 
 
 def _name(entry: BundleEntry) -> str:
@@ -266,7 +269,7 @@ class AttemptRunner:
             literals = chart.literals if isinstance(chart, ChartFacts) else ()
         log = remove_template_text(whole, literals)
         ending = replace(ending, message=remove_template_text(ending.message, literals))
-        account = ServiceAccount.of(spec)
+        account = ServiceAccount.of(spec) if not job.server else None
         try:
             message, log = await self._redacted(entry, spec, job, pods, [ending.message, log])
         except WithheldError as error:
@@ -276,7 +279,8 @@ class AttemptRunner:
         evidence = state.Evidence(log_tail=log_tail(log))
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
-        return (refused if is_told else add_cause(refused, log)), evidence
+        ending = refused if is_told else add_cause(refused, log)
+        return excuse_lost_access(ending, log, job.server), evidence
 
     async def _redacted(
         self,
@@ -291,15 +295,19 @@ class AttemptRunner:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        secrets, login = secrets_of(pods), seal.login_secret(job.name)
+        secrets, sources = secrets_of(pods), {}
+        if spec.auth is not None:
+            sources[seal.login_secret(job.name)] = spec.auth
+        if spec.kube_config is not None:
+            sources[seal.kubeconfig_secret(job.name)] = spec.kube_config.secret
         try:
             return await self._redaction.redacted(job.namespace, secrets, texts)
         except WithheldError:
-            # With bundles.allowedSecrets the operator may read only what login was made of.
+            # With bundles.allowedSecrets the operator may read only what they were made of.
             is_edited = entry.status.attempted.generation != entry.generation
-            if login not in secrets or spec.auth is None or is_edited:
+            if is_edited or sources.keys().isdisjoint(secrets):
                 raise
-        secrets = [spec.auth if name == login else name for name in secrets]
+        secrets = [sources.get(name, name) for name in secrets]
         return await self._redaction.redacted(job.namespace, secrets, texts)
 
     async def _rolled_back(
@@ -309,6 +317,8 @@ class AttemptRunner:
         if ending.revision is None or not asks_for_rollback(pods):
             return None
         namespace = entry.status.attempted.namespace or entry.key.namespace
+        if entry.status.attempted.server is not None:
+            return judge([], ending.revision)  # it isn't known: the operator has no access there
         try:
             found = await stored_revisions(self._context.client, namespace, entry.key.name)
         except Forbidden:  # bundles.allowedSecrets of the chart
@@ -368,7 +378,17 @@ class AttemptRunner:
         """
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
+        kubeconfig = None
+        if spec.kube_config is not None:
+            target = await self._references.in_cluster(entry, spec)
+            spec, kubeconfig = target.spec, target.kubeconfig
+        if (attempted.server or "") != spec.server:
+            text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         order = order_of(entry, spec, attempted)
+        if kubeconfig is not None:
+            sealed_kubeconfig = await self._seals.write_kubeconfig(entry, order.job, kubeconfig)
+            order = replace(order, kubeconfig=sealed_kubeconfig)
         access = await self._references.access(entry, spec)
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
@@ -470,6 +490,7 @@ class AttemptRunner:
         else:
             verdict = ready_conditions.will_retry(status)
         is_sealed = status.attempted.plan_job is not None or spec.drift.is_enabled
+        is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
         may_have_login = login in secrets or (spec.auth is not None and not secrets)
 
@@ -548,7 +569,8 @@ def _job_hash(order: DeployOrder) -> str:
     spec = order.spec
     if SECRET_KEY_ENV in spec.env:
         spec = replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
-    return hash_of(build_deploy_job(replace(order, spec=spec)))
+    cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
+    return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
 
 
 def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
@@ -558,35 +580,3 @@ def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
     return DeployOrder(
         spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
     )
-
-
-async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
-    """Whether Helm has a record of the release.
-
-    Raises:
-        ApiError: its Secrets can't be listed.
-    """
-    async for _ in _list_stored(client, namespace, release):
-        return True
-    return False
-
-
-async def stored_revisions(client: KubeClient, namespace: str, release: str) -> list[Revision]:
-    """The stored revisions of a release, in no order.
-
-    Raises:
-        ApiError: they can't be listed.
-    """
-    found = [read_revision(metadata) async for metadata in _list_stored(client, namespace, release)]
-    return [revision for revision in found if revision]
-
-
-async def _list_stored(
-    client: KubeClient, namespace: str, release: str
-) -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the metadata of the Secrets that Helm reads as revisions: it selects by labels only."""
-    selector = f"owner=helm,name={release}"
-    pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
-    async for page in pages:
-        for body in page.items:
-            yield body["metadata"]

@@ -178,6 +178,7 @@ def decide_deploy(
         digest=resolution.digest,
         reference=spec.reference,
         namespace=spec.project_namespace,
+        server=spec.server or None,
         values_hash=values_hash,
         spec_hash=entry.spec_hash,
         generation=entry.generation,
@@ -259,9 +260,8 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     if not resolution.tag:
         return replace(case, results=results, held=resolution.held)
     retried_at = decision.until if decision.action is state.DeployAction.WAIT else None
-    if retried_at is None and decision.action is not state.DeployAction.DEPLOY:
-        return replace(case, results=results)
-    if decision.need is None:
+    is_open = retried_at is not None or decision.action is state.DeployAction.DEPLOY
+    if decision.need is None or not is_open:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))

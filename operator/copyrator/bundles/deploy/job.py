@@ -27,6 +27,7 @@ from copyrator.bundles.plan.script import (
     checked_deploy_command,
     deploy_command,
     plan_command,
+    uninstall_command,
 )
 from copyrator.bundles.plan.seal import SealedValues
 
@@ -72,6 +73,8 @@ class DeployOrder:
     """In place of ``values``, for a deploy that was planned."""
     approved: ApprovedOperations | None = None
     """The operations that a planned deploy may do."""
+    kubeconfig: SealedFile | None = None
+    """The copy of the kubeconfig of ``spec.kubeConfig``."""
     is_checked: bool = False
     """Whether a deploy without a plan ends where werf has to download dependencies."""
     image: str | None = None
@@ -116,9 +119,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
         command = "werf", "bundle", "apply", *flags
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
-        command = deploy_command(approved, _render_salt(order), _sealed(order).checked, flags)
+        command = deploy_command(approved, _render_salt(order), _checked_files(order), flags)
     elif order.is_checked:
-        command = checked_deploy_command(order.sealed.checked if order.sealed else (), flags)
+        command = checked_deploy_command(_checked_files(order), flags)
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
@@ -146,7 +149,7 @@ def build_plan_job(
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
     plan may wait for a decision for any time (``retention``).
     """
-    command = plan_command(nonce, _render_salt(order), _sealed(order).checked, renders=renders)
+    command = plan_command(nonce, _render_salt(order), _checked_files(order), renders=renders)
     env = pod.variables(_werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePolicy"] = "File"
@@ -163,6 +166,9 @@ def _owned_job(
     """A Job of a Bundle with this container, and with the volumes and the login that it needs."""
     spec = order.spec
     volumes, mounts = _values(order)
+    if order.kubeconfig is not None:
+        volumes.append(seal.kubeconfig_volume(name))
+        mounts.append(seal.kubeconfig_mount())
     inits = []
     if order.login is Login.PASSWORD:
         inits.append(_login(spec))
@@ -182,6 +188,8 @@ def _owned_job(
         for one in (*inits, main):  # another program may not run beside the one that planned
             one["image"] = order.image
     job = base_job(spec, kind, name, order.uid, pod_spec)
+    if spec.server:
+        job["metadata"]["annotations"][names.ANN_SERVER] = spec.server
     job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
     return job
 
@@ -198,6 +206,12 @@ def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, An
         volumes.append(seal.render_volume())
         mounts.append(seal.render_mount())
     return volumes, mounts
+
+
+def _checked_files(order: DeployOrder) -> tuple[SealedFile, ...]:
+    """The copies that the Job's script checks; the kubeconfig is in force before werf runs."""
+    files = order.sealed.checked if order.sealed is not None else ()
+    return files if order.kubeconfig is None else (*files, order.kubeconfig)
 
 
 def _sealed(order: DeployOrder) -> SealedValues:
@@ -310,19 +324,35 @@ werf 2 ignores SIGTERM while it waits, so the shell ends at once, and with it th
 """
 
 
+def uninstall_job(bundle: str, uid: str, attempt: int) -> str:
+    """The name of the Job that uninstalls."""
+    return job_name(bundle, JobKind.UNINSTALL, uid, attempt)
+
+
 def build_uninstall_job(
-    spec: BundleSpec, uid: str, generation: int, attempt: int
+    spec: BundleSpec,
+    uid: str,
+    generation: int,
+    attempt: int,
+    kubeconfig: SealedFile | None = None,
 ) -> dict[str, Any]:
     """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
     ours = pod.common(spec) | pod.release(spec) | {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)}
     found = merge_variables(spec, ours)
     kept = {k: v for k, v in found.items() if k == "PATH" or not _IN_NO_SHELL.fullmatch(k)}
     env = pod.variables(kept)
-    pod_spec = pod.pod_spec(spec, ())
-    command = ("sh", "-c", UNINSTALL_SCRIPT)
-    pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]
-    name = job_name(spec.name, JobKind.UNINSTALL, uid, attempt)
+    name = uninstall_job(spec.name, uid, attempt)
+    command = uninstall_command(UNINSTALL_SCRIPT, kubeconfig)
+    main = pod.container(spec, DEPLOY_CONTAINER, command, env)
+    volumes = []
+    if kubeconfig is not None:
+        volumes = [seal.kubeconfig_volume(name), seal.render_volume()]
+        main["volumeMounts"] += [seal.kubeconfig_mount(), seal.render_mount()]
+    pod_spec = pod.pod_spec(spec, volumes)
+    pod_spec["containers"] = [main]
     job = base_job(spec, JobKind.UNINSTALL, name, uid, pod_spec)
+    if spec.server:
+        job["metadata"]["annotations"][names.ANN_SERVER] = spec.server
     job["metadata"]["annotations"] |= {
         names.ANN_ATTEMPT: str(attempt),
         names.ANN_GENERATION: str(generation),

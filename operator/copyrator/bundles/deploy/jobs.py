@@ -1,10 +1,13 @@
-"""The operator's Jobs: their cache, their creation, the output of their pods, and their ends."""
+"""The operator's Jobs: their cache, their creation, the output of their pods, and their ends.
+
+Also what Helm has stored of the releases that they deployed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -24,11 +27,12 @@ from copyrator.bundles.deploy.outcome import (
     read_job,
 )
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
+from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.resources import JOBS, PODS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.settings import limits
 
@@ -308,6 +312,38 @@ class JobClient:
     def _requeue_all(self) -> None:
         for entry in self._context.bundles:
             self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
+
+
+async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
+    """Whether Helm has a record of the release.
+
+    Raises:
+        ApiError: its Secrets can't be listed.
+    """
+    async for _ in _list_stored(client, namespace, release):
+        return True
+    return False
+
+
+async def stored_revisions(client: KubeClient, namespace: str, release: str) -> list[Revision]:
+    """The stored revisions of a release, in no order.
+
+    Raises:
+        ApiError: they can't be listed.
+    """
+    found = [read_revision(metadata) async for metadata in _list_stored(client, namespace, release)]
+    return [revision for revision in found if revision]
+
+
+async def _list_stored(
+    client: KubeClient, namespace: str, release: str
+) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield the metadata of the Secrets that Helm reads as revisions: it selects by labels only."""
+    selector = f"owner=helm,name={release}"
+    pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
+    async for page in pages:
+        for body in page.items:
+            yield body["metadata"]
 
 
 async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:

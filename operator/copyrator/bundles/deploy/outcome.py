@@ -31,6 +31,7 @@ from copyrator.bundles.deploy.werf_error import (
     describe_error,
     find_error,
     first_cause,
+    lacks_access,
     strip_colours,
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
@@ -250,6 +251,8 @@ class JobRecord:
     generation: int = 0
     """The Bundle's generation, of an uninstall Job; else 0."""
     resource_version: str = ""
+    server: str = ""
+    """The API server of spec.kubeConfig that it was made for; empty: the operator's own."""
 
     @property
     def done(self) -> bool:
@@ -296,6 +299,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
         frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
         resource_version=metadata.get("resourceVersion", ""),
+        server=annotations.get(names.ANN_SERVER, ""),
     )
 
 
@@ -353,7 +357,7 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     login = _terminated_state(status.get("initContainerStatuses"), LOGIN_CONTAINER)
     if main is None:
         return _ending_without_werf(job, pods, login)
-    ending = _ending_of_werf(main)
+    ending = _ending_of_werf(main, job.server)
     if job.complete or ending.outcome is Outcome.SUCCEEDED:
         return _read_success(main)
     if job.given_up and ending.outcome is Outcome.INTERRUPTED:
@@ -405,7 +409,7 @@ def plan_reason(code: int | None) -> BundleReason | None:
 def planned_ending(ending: Ending) -> Ending:
     """The outcome of a gated deploy: its script may have ended it before werf's apply."""
     reason = plan_reason(ending.exit_code)
-    if reason is None:
+    if reason is None or ending.reason is BundleReason.CLUSTER_UNREACHABLE:
         return ending
     by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
     outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
@@ -435,13 +439,30 @@ def add_cause(ending: Ending, log: str) -> Ending:
     return replace(ending, message=f"{ending.message}: {why}")
 
 
-def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount) -> Ending:
+def excuse_lost_access(ending: Ending, log: str, server: str) -> Ending:
+    """A failure because another cluster's API server was lost, which isn't the digest's fault.
+
+    Args:
+        ending: of a Job; its report only names operations.
+        log: redacted.
+        server: as in the Job's record.
+    """
+    if ending.outcome is not Outcome.FAILED or not lacks_access(find_error(log), server):
+        return ending
+    return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.CLUSTER_UNREACHABLE)
+
+
+def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount | None) -> Ending:
     """A failure by missing permissions with these in the message; other endings are unchanged.
+
+    ``account`` is None in another cluster: its accounts aren't known, whatever their names.
 
     The part of the message about werf's operations is kept; werf's error is in the log. Where
     its first cause is another, the message isn't changed.
     """
     if ending.reason not in (BundleReason.DEPLOY_FAILED, BundleReason.PLAN_FAILED):
+        return ending
+    if account is None:
         return ending
     error = find_error(log)
     denied = read_refused(f"{ending.message}\n{error[:_ERROR]}", account)
@@ -483,7 +504,7 @@ def _ending_without_werf(
     return _interruption(BundleReason.JOB_LOST, f"the Job ended without a result of werf: {why}")
 
 
-def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
+def _ending_of_werf(terminated: Mapping[str, Any], server: str) -> Ending:
     code = int(terminated.get("exitCode") or 0)
     text = str(terminated.get("message") or "")
     report = parse_report(text)
@@ -499,22 +520,25 @@ def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
     error = find_error(text)
     if not error:
         error = f"werf ended with exit code {code} and no report"
-    return replace(_judge_error(error, first_cause(error), code), is_raw=True)
+    return replace(_judge_error(error, code, server), is_raw=True)
 
 
-def _judge_error(error: str, line: str, code: int) -> Ending:
+def _judge_error(error: str, code: int, server: str) -> Ending:
     """The ending by an error before any report: of the registry, the cluster or the bundle.
 
     Args:
         error: whole.
-        line: its first cause.
         code: the exit code.
+        server: as in the Job's record.
     """
+    line = first_cause(error)
     pulling = _PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
         return _interruption(BundleReason.REGISTRY_UNREACHABLE, error, code)
     if pulling and _REGISTRY_LOGIN.search(line):
         return _interruption(BundleReason.AUTHENTICATION_FAILED, error, code)
+    if lacks_access(error, server) or (server and _CLUSTER_TROUBLE.search(line)):
+        return _interruption(BundleReason.CLUSTER_UNREACHABLE, error, code)
     if _CLUSTER_TROUBLE.search(line):
         return _interruption(BundleReason.JOB_LOST, error, code)
     return Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, error, None, code)

@@ -189,7 +189,8 @@ def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> 
 def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A pod without containers: its user and its writable directories.
 
-    Of a gated Bundle it gets no variables of Services, as a Service may be named ``werf-set-x``.
+    Of a gated Bundle it gets no variables of Services, as a Service may be named ``werf-set-x``; of
+    one with ``spec.kubeConfig`` no token of the operator's cluster, where nothing is done.
     """
     placement: dict[str, Any] = {}
     if spec.job.node_selector:
@@ -201,6 +202,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
         "serviceAccountName": spec.service_account,
         **placement,
         **({"enableServiceLinks": False} if spec.is_gated else {}),
+        **({"automountServiceAccountToken": False} if spec.kube_config else {}),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import yaml
 
+from copyrator.api.kubeconfig import KUBECONFIG_BYTES, InvalidKubeconfigError, parse_kubeconfig
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS
 from copyrator.settings import limits
@@ -268,7 +269,7 @@ class Redactor:
                 raise WithheldError(
                     f"Secret {name}, which the log may contain, has {len(data)} keys"
                 )
-            return [base64.b64decode(text) for text in data.values()]
+            return [secret_part(base64.b64decode(text)) for text in data.values()]
         except (ApiError, binascii.Error):
             raise WithheldError(
                 f"Secret {name}, which the log may contain, can't be read"
@@ -284,6 +285,20 @@ class Redactor:
             return await self._isolated.call(find_quotes, namespace, contents, list(texts))
         except IsolatedError as error:
             raise WithheldError(f"the search for values of Secret {name} failed: {error}") from None
+
+
+def secret_part(content: bytes) -> bytes:
+    """The credential of a kubeconfig, whose server belongs in an error; else the whole content."""
+    if len(content) > KUBECONFIG_BYTES or _OF_KUBECONFIG not in content:
+        return content
+    try:
+        found = parse_kubeconfig(content)
+    except InvalidKubeconfigError:
+        return content
+    return found.key if found.key is not None else (found.token or "").encode()
+
+
+_OF_KUBECONFIG: Final = b"current-context"
 
 
 def _is_small(contents: Sequence[bytes]) -> bool:

@@ -84,16 +84,16 @@ def may_attest(spec: BundleSpec, environments: Collection[tuple[str, str]]) -> b
 
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     """The Secrets that the operator would read, and the fields that name them."""
-    if spec.auth:
-        yield "spec.auth", spec.auth
-    if spec.ca_secret:
-        yield "spec.caSecret", spec.ca_secret
-    if spec.secret_key:
-        yield "spec.secretKey", spec.secret_key.secret
-    if spec.attest and spec.attest.key_from:
-        yield "spec.attest.keyFrom", spec.attest.key_from.secret
-    if spec.attest and spec.attest.auth:
-        yield "spec.attest.auth", spec.attest.auth
+    attest = spec.attest
+    named = {
+        "spec.auth": spec.auth,
+        "spec.caSecret": spec.ca_secret,
+        "spec.secretKey": spec.secret_key and spec.secret_key.secret,
+        "spec.attest.keyFrom": attest and attest.key_from and attest.key_from.secret,
+        "spec.attest.auth": attest and attest.auth,
+        "spec.kubeConfig": spec.kube_config and spec.kube_config.secret,
+    }
+    yield from ((path, name) for path, name in named.items() if name)
     for ref in refs_of(spec.verify.any_of) if spec.verify else ():
         if ref.kind is ValuesKind.SECRET:
             yield "spec.verify", ref.name
@@ -182,6 +182,7 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
         or spec.drift.is_enabled
         or spec.verify is not None
         or bool(spec.promote_from)
+        or spec.kube_config is not None
         or signed
     )
 
@@ -319,7 +320,7 @@ _REMEDIES: Final = (
         (start, "Proxies: the operator's own reach the Jobs.")
         for start in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
     ),
-    ("WERF_KUBE", "Access to the cluster: spec.serviceAccountName names the account."),
+    ("WERF_KUBE", "Access: spec.serviceAccountName; of another cluster: spec.kubeConfig."),
 )
 _REFERENCE: Final = (
     "Values may refer only to $(WERF_NAMESPACE), $(WERF_RELEASE), $(WERF_REPO) and $(WERF_TAG): "

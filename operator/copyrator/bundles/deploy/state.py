@@ -132,6 +132,8 @@ class DesiredDeploy:
     reference: str | None = None
     """The repository; spec_hash covers it, so it isn't compared. Likewise ``namespace``."""
     namespace: str | None = None
+    server: str | None = None
+    """The API server of the release; None: the operator's own."""
     request: DeployRequest | None = None
 
     def matches(self, other: Deployed | Attempted) -> bool:
@@ -192,7 +194,7 @@ def _is_failed_try(attempted: Attempted, wanted: DesiredDeploy) -> bool:
     """Whether the last attempt had this input and failed. Any edit of the spec resets the count."""
     return (
         attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
-        and attempted.generation == wanted.generation
+        and (attempted.generation, attempted.server) == (wanted.generation, wanted.server)
         and wanted.matches(attempted)
     )
 
@@ -239,6 +241,7 @@ def begin(
         digest=wanted.digest,
         reference=wanted.reference,
         namespace=wanted.namespace,
+        server=wanted.server,
         attempt=(before.attempt or 0) + 1,
         failures=(before.failures or 0) if continues else 0,
         interruptions=(before.interruptions or 0) if continues else 0,
@@ -332,6 +335,7 @@ def _record_success(
         reference=attempted.reference,
         revision=ending.revision or status.deployed.revision,
         namespace=attempted.namespace,
+        server=attempted.server,
         values_hash=attempted.values_hash,
         spec_hash=attempted.spec_hash,
         generation=attempted.generation,

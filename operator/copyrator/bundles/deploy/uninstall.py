@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -23,20 +24,24 @@ from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.attempt import ReleaseOwnership, is_stored
+from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job
-from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
+from copyrator.bundles.deploy.jobs import JobClient, is_stored
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
     add_cause,
     add_missing_permissions,
     ending_of,
+    secrets_of,
 )
 from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
 from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay
@@ -54,12 +59,23 @@ class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     def __init__(
-        self, context: Context, jobs: JobClient, writer: StatusWriter, ownership: ReleaseOwnership
+        self,
+        context: Context,
+        jobs: JobClient,
+        writer: StatusWriter,
+        ownership: ReleaseOwnership,
+        *,
+        references: ReferenceReader,
+        seals: SealStore,
+        redaction: Redactor,
     ) -> None:
         self._context = context
         self._jobs = jobs
         self._writer = writer
         self._ownership = ownership
+        self._references = references
+        self._seals = seals
+        self._redaction = redaction
         self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
 
     async def uninstall(self, entry: BundleEntry) -> Step:
@@ -102,13 +118,14 @@ class Uninstaller:
             self._orphan(entry, "policy")
             return True
         spec = self._uninstallable(entry)
-        owner = self._context.bundles.owner((spec.project_namespace, spec.release))
+        release = spec.release_key._replace(server=_server_of(entry.status) or "")
+        owner = self._context.bundles.owner(release)
         if owner is not None and owner.key != entry.key:
             if self._ownership.uninstalls(entry):
                 return False  # its Job began while it owned the release; the new owner waits for it
             text = (
-                f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it belongs to "
-                f"Bundle {owner.key.namespace}/{owner.key.name}"
+                f"Release {release} isn't uninstalled: it belongs to Bundle "
+                f"{owner.key.namespace}/{owner.key.name}"
             )
             self._context.record(entry, NORMAL, "ReleaseKept", text)
             return True
@@ -127,6 +144,8 @@ class Uninstaller:
         Then no uninstall Job is needed, which might be unable to start for the same cause.
         """
         spec = self._uninstallable(entry)
+        if _server_of(entry.status) is not None:
+            return False  # the operator has no access there
         if isinstance(entry.spec, BundleSpec) and _DRIVER in entry.spec.env:
             return False  # of a gated Bundle too, which may have had no gate when it deployed
         client = self._context.client
@@ -139,10 +158,11 @@ class Uninstaller:
         """Report a release that isn't uninstalled: log, metric and an Event on the namespace."""
         if not _has_release(entry.status):
             return
-        spec = self._uninstallable(entry)
+        release = self._uninstallable(entry).release_key
+        release = release._replace(server=_server_of(entry.status) or "")
         text = (
-            f"Release {spec.project_namespace}/{spec.release} of Bundle {entry.key.namespace}/"
-            f"{entry.key.name} is orphaned ({cause}): the operator doesn't uninstall it"
+            f"Release {release} of Bundle {entry.key.namespace}/{entry.key.name} is orphaned "
+            f"({cause}): the operator doesn't uninstall it"
         )
         log.warning("%s: %s", entry.key, text)
         self._context.metrics.orphaned_releases.labels(cause).inc()
@@ -154,11 +174,16 @@ class Uninstaller:
         return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
 
     def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
-        """The spec for the uninstall, with the release's namespace by the status."""
+        """The spec for the uninstall, with the release's namespace by the status.
+
+        What was deployed before spec.kubeConfig was set is in the operator's own cluster.
+        """
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self._context.default_spec(entry.key)
         spec = self._context.effective(spec)
+        if _server_of(entry.status) is None:
+            spec = replace(spec, kube_config=None)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec
 
@@ -201,6 +226,10 @@ class Uninstaller:
         now = self._context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = _running(job.name)
+        if spec.kube_config is not None and not job.started:
+            with suppress(MissingReferenceError):  # the Job may have its copy already
+                target = await self._access(entry, spec)
+                await self._write_kubeconfig(entry, target, job)
         if job.created and now - job.created > self._recheck:
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
@@ -221,13 +250,37 @@ class Uninstaller:
             return None
         pods = await self._jobs.output.pods(job)
         log_end = await self._jobs.output.log_end(pods)
-        ending = ending_of_uninstall(job, pods, log_end, ServiceAccount.of(spec))
+        account: ServiceAccount | None = ServiceAccount.of(spec)
+        if spec.kube_config is not None:
+            pods, log_end, account = *await self._redacted(job, pods, log_end), None
+        ending = ending_of_uninstall(job, pods, log_end, account)
         verdict = ready_conditions.uninstall_failed(
             f"Uninstalling failed {times(failures)}, the last time in "
             f"Job {job.name}: {ending.message}. Next attempt at {format_time(due)}"
         )
         attempted = replace(entry.status.attempted, missing=ending.missing)
         return Step(entry, replace(entry.status, attempted=attempted), verdict, due=(due,))
+
+    async def _redacted(
+        self, job: JobRecord, pods: list[dict[str, Any]], log_end: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Messages of pods and the log without the credential of another cluster.
+
+        Its API server may send that back in an error.
+        """
+        ends = [
+            (one.get("state") or {}).get("terminated") or {}
+            for pod in pods
+            for one in (pod.get("status") or {}).get("containerStatuses") or ()
+        ]
+        texts = [log_end, *(str(end.get("message") or "") for end in ends)]
+        try:
+            texts = await self._redaction.redacted(job.namespace, secrets_of(pods), texts)
+        except WithheldError as error:
+            texts = [error.in_place_of_log(job.namespace, job.name)] * len(texts)
+        for end, text in zip(ends, texts[1:], strict=True):
+            end["message"] = text
+        return pods, texts[0]
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self._context.clock() + self._recheck
@@ -237,14 +290,52 @@ class Uninstaller:
         if missing := await missing_account(self._context.client, spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {missing}")
             return Step(entry, entry.status, verdict, due=(again,))
-        body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
-        verdict = _running(body["metadata"]["name"])
-        create = partial(self._create_job, body)
-        return Step(entry, entry.status, verdict, effect=create, due=(again,))
-
-    async def _create_job(self, body: dict[str, Any], entry: BundleEntry) -> Step:
         try:
-            await self._jobs.create(body)
+            target = await self._access(entry, spec)
+        except MissingReferenceError as error:
+            verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
+            return Step(entry, entry.status, verdict, due=(again,))
+        sealed, name = None, uninstall_job(spec.name, entry.uid, attempt)
+        if target.kubeconfig is not None:
+            sealed = self._seals.sealed_kubeconfig(entry, name, target.kubeconfig)
+        body = build_uninstall_job(target.spec, entry.uid, entry.generation, attempt, sealed)
+        create = partial(self._create_job, body, target)
+        return Step(entry, entry.status, _running(name), effect=create, due=(again,))
+
+    async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """The access to the cluster that the release was deployed to.
+
+        Raises:
+            MissingReferenceError: the spec has none.
+        """
+        server = _server_of(entry.status)
+        if server is not None and spec.kube_config is None:
+            what = "the Bundle has no spec.kubeConfig: name the Secret with its kubeconfig again"
+            if isinstance(entry.spec, InvalidSpec):
+                what = f"the spec isn't valid: {entry.spec}"
+            raise MissingReferenceError(f"the release is in the cluster of {server}, and {what}")
+        target = await self._references.in_cluster(entry, spec)
+        if target.spec.server != (server or ""):
+            raise MissingReferenceError(
+                f"the release is in the cluster of {server}, and spec.kubeConfig now stands for "
+                f"{target.spec.server}: put the former kubeconfig back"
+            )
+        return target
+
+    async def _write_kubeconfig(
+        self, entry: BundleEntry, target: TargetAccess, job: JobRecord
+    ) -> None:
+        """Write the copy that a Job waits for. The Job owns it, so that none is left without."""
+        if target.kubeconfig is not None:
+            await self._seals.write_kubeconfig(entry, job.name, target.kubeconfig, job)
+
+    async def _create_job(
+        self, body: dict[str, Any], target: TargetAccess, entry: BundleEntry
+    ) -> Step:
+        try:
+            job = await self._jobs.create(body)
+            if job is not None:
+                await self._write_kubeconfig(entry, target, job)
         except NamespaceTerminating:
             self._orphan(entry, "namespace-terminating")
             return await self._remove_finalizer(entry)
@@ -256,6 +347,12 @@ class Uninstaller:
         return Step(entry)
 
 
+def _server_of(status: BundleStatus) -> str | None:
+    """The API server of the release; None: the operator's own."""
+    there = status.deployed if status.has_deployed else status.attempted
+    return there.server
+
+
 def _running(job: str) -> ReadyCondition:
     """Ready where a Job uninstalls; equal as long as it does."""
     longest = format_duration(UNINSTALL_DEADLINE)
@@ -265,7 +362,10 @@ def _running(job: str) -> ReadyCondition:
 
 
 def ending_of_uninstall(
-    job: JobRecord, pods: Sequence[Mapping[str, Any]], log_end: str, account: ServiceAccount
+    job: JobRecord,
+    pods: Sequence[Mapping[str, Any]],
+    log_end: str,
+    account: ServiceAccount | None,
 ) -> Ending:
     """Why an uninstall's Job failed, and the permissions that werf names as missing.
 
@@ -273,7 +373,7 @@ def ending_of_uninstall(
         job: one that failed.
         pods: its pods, newest last; a Job's deadline deletes them.
         log_end: the end of the newest one's log.
-        account: of the Job.
+        account: of the Job; None in another cluster.
     """
     ending, log_end = ending_of(job, pods), remove_template_text(find_error(log_end))
     ending = replace(ending, message=remove_template_text(ending.message))

@@ -237,6 +237,27 @@ def first_cause(error: str) -> str:
     return next(_split(error), "")
 
 
+def lacks_access(error: str, server: str) -> bool:
+    """Whether the first cause is that another cluster's API server can't be used now.
+
+    It doesn't answer, has another certificate, or doesn't accept the credential, which may have
+    ended. What the credential may not do is the deploy's fault, as in the operator's own cluster.
+
+    Args:
+        error: of ``find_error``.
+        server: ``https://…`` of a kubeconfig; empty: the operator's own, for which this isn't said.
+    """
+    line = first_cause(error)
+    return bool(server) and (f' "{server}' in line or bool(_UNAUTHORIZED.search(line)))
+
+
+_UNAUTHORIZED: Final = re.compile(
+    r"the server has asked for the client to provide credentials|\bUnauthorized\b"
+)
+"""client-go's words for the code 401. It writes ``Get "https://HOST/PATH": CAUSE`` where there was
+no answer at all (Go's url.Error)."""
+
+
 def _uncounted(number: int) -> str:
     return f"; and {count(number, 'more error')}" if number else ""
 

@@ -415,7 +415,7 @@ class HealthMonitor:
         if not consent.is_accepted(spec, status.consent):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
-        owner = self._context.bundles.owner(release)
+        owner = self._context.bundles.owner(spec.release_key)
         if owner is not None and owner.key != entry.key:
             text = "another Bundle owns the release"
             return judge.HealthFault(HealthReason.NOT_DEPLOYED, text)

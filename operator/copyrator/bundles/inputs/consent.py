@@ -11,6 +11,7 @@ from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ConsentBy, ConsentState, ConsentStatus
+from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.times import format_time
 from copyrator.bundles.plan.rights import ServiceAccount
@@ -20,8 +21,7 @@ from copyrator.bundles.plan.rights import ServiceAccount
 class ConsentFacts:
     """What is known about the consent of a namespace to a release."""
 
-    release: tuple[str, str]
-    """Namespace and name."""
+    release: ReleaseKey
     tenant: str
     """The Bundle's namespace."""
     account: ServiceAccount | None = None
@@ -47,7 +47,7 @@ def judge(before: ConsentStatus, facts: ConsentFacts, now: datetime) -> ConsentS
 
     Where it can't be asked, what is deployed remains as it is, and anything else isn't accepted.
     """
-    if before.namespace != facts.release[0]:
+    if before.namespace != facts.release.namespace:
         before = ConsentStatus()
     if facts.is_listed:
         return _set_state(before, ConsentState.ACCEPTED, facts, now, ConsentBy.ANNOTATION)
@@ -75,12 +75,12 @@ def _set_state(
     if (before.state, before.by) == (state, by):
         return before
     at = before.at if before.state == state else format_time(now)
-    return ConsentStatus(namespace=facts.release[0], state=state, by=by, at=at)
+    return ConsentStatus(namespace=facts.release.namespace, state=state, by=by, at=at)
 
 
 def refusal(facts: ConsentFacts) -> str:
     """Why a release isn't accepted, and what to do."""
-    namespace, name = facts.release
+    namespace, name, _ = facts.release
     account = facts.account
     text = f"release {namespace}/{name} isn't accepted by namespace {namespace}: "
     if account is None:
@@ -103,7 +103,7 @@ def refusal(facts: ConsentFacts) -> str:
 
 def assumption(facts: ConsentFacts) -> str:
     """The Event's text where a release counts as accepted that was deployed before the rule."""
-    namespace, name = facts.release
+    namespace, name, _ = facts.release
     return (
         f"Release {namespace}/{name} was deployed before a namespace had to accept releases of "
         f"Bundles in others, so it counts as accepted, until a Bundle in namespace {namespace} "
@@ -113,7 +113,8 @@ def assumption(facts: ConsentFacts) -> str:
 
 def remedy(facts: ConsentFacts) -> str:
     """The command by which a namespace accepts the releases of another one's Bundles."""
-    return f"kubectl annotate namespace {facts.release[0]} {ANN_ACCEPT_FROM}={facts.tenant}"
+    where = facts.release.namespace
+    return f"kubectl annotate namespace {where} {ANN_ACCEPT_FROM}={facts.tenant}"
 
 
 def is_accepted(spec: BundleSpec, found: ConsentStatus | None) -> bool:

@@ -17,7 +17,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, ConsentState, ConsentStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import Consent, read_consent
-from copyrator.api.keys import ObjectName
+from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -133,7 +133,7 @@ class ConsentReviewer:
         self, entry: BundleEntry, namespace: str
     ) -> tuple[ConsentFacts, datetime | None]:
         """What the consent is judged by, and when an answer has to be asked for again."""
-        release, tenant = (namespace, entry.key.name), entry.key.namespace
+        release, tenant = ReleaseKey(namespace, entry.key.name), entry.key.namespace
         rivals = self._context.bundles.bundles_of(release)
         own = [one for one in rivals if one.key.namespace == namespace and not one.deleting]
         facts = ConsentFacts(
@@ -230,7 +230,10 @@ def _text(namespace: AnnotatedNamespace | None) -> str | None:
 def release_namespace(entry: BundleEntry) -> str | None:
     """The namespace of a Bundle's release: where it is deployed, else where it is to be deployed.
 
-    None where it isn't deployed and the spec isn't valid.
+    None where it isn't deployed and the spec isn't valid, and where the release is in the cluster
+    of ``spec.kubeConfig``: who gave the credential has consented.
     """
     there, spec = entry.status.deployed.namespace, entry.spec
+    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.kube_config):
+        return None
     return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)

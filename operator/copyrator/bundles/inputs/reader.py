@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, cast
 
 from copyrator.api import names
@@ -20,21 +21,35 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     LocalObjectRef,
     SecretKey,
+    TargetCluster,
     ValuesKind,
     ValuesSource,
 )
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
+from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
+from copyrator.api.times import format_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash
+from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash, hash_of
 from copyrator.bundles.deploy.job import Login
 from copyrator.bundles.deploy.pod import CA_KEY
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.inputs.watches import Ref, ReferenceWatcher
+from copyrator.bundles.inputs.watches import (
+    Ref,
+    ReferenceWatcher,
+    access_refs,
+    attester_refs,
+    key_refs,
+    kubeconfig_refs,
+    secret_key_ref,
+    values_ref,
+    values_refs,
+    verify_ref,
+)
 from copyrator.bundles.memory import InputsMemory
 from copyrator.bundles.trust.policy import (
     SPEC,
@@ -43,7 +58,7 @@ from copyrator.bundles.trust.policy import (
     read_requirement,
 )
 from copyrator.kube.errors import NotFound
-from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import (
     Credential,
     UnusableSecretError,
@@ -149,6 +164,17 @@ class AttestAccess:
 _OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
 
 
+@dataclass(frozen=True, slots=True)
+class TargetAccess:
+    """A spec with the cluster that its release is in, and the access to that."""
+
+    spec: BundleSpec
+    kubeconfig: Kubeconfig | None = field(default=None, repr=False)
+    """Only of ``in_cluster``; None: the Job's account in the operator's own cluster."""
+    ends: datetime | None = None
+    """When its credential ends."""
+
+
 TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
 """Is called with a values source and its files, by their names."""
 
@@ -188,7 +214,7 @@ class ReferenceReader:
             MissingReferenceError: a source that isn't optional doesn't exist.
             ApiError: a source can't be read.
         """
-        refs = _values_refs(spec)
+        refs = values_refs(spec)
         if not refs:
             return None
         known = self._memories[entry.key].inputs.values
@@ -212,25 +238,25 @@ class ReferenceReader:
         for source in spec.values_from:
             # Nothing of one source is kept for the next one.
             async with self._context.readers.slot(entry.key.namespace):
-                body = await self._read_optional(_values_ref(spec, source))
+                body = await self._read_optional(values_ref(spec, source))
                 versions.append(_version(body))
                 if body is not None:
                     try:
                         content = await reader.add(source, body)
                     except ValuesTooLargeError as error:
-                        text = f"with {_values_ref(spec, source)} {error}"
+                        text = f"with {values_ref(spec, source)} {error}"
                         raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
                     if take is not None:
                         await take(source, content)
                     del content
                 elif not source.optional:
                     raise MissingReferenceError(
-                        f"{_values_ref(spec, source)}, a source of values, doesn't exist; create "
+                        f"{values_ref(spec, source)}, a source of values, doesn't exist; create "
                         "it, or remove it from the spec",
                         BundleReason.VALUES_MISSING,
                     )
         if spec.secret_key is not None:
-            ref = _secret_key_ref(spec, spec.secret_key)
+            ref = secret_key_ref(spec, spec.secret_key)
             async with self._context.readers.slot(entry.key.namespace):
                 body = await self._read_optional(ref)
                 versions.append(_version(body))
@@ -241,9 +267,40 @@ class ReferenceReader:
                 await take(ValuesSource(ValuesKind.SECRET, spec.secret_key.secret), content)
         found = reader.hash.result()
         value = spec.secret_key, found
-        known = Known(_values_refs(spec), tuple(versions), value)
+        known = Known(values_refs(spec), tuple(versions), value)
         self._memories[entry.key].inputs.values = known
         return found, tuple(reader.files)
+
+    async def with_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """The spec with the cluster of its kubeconfig; reads that only if it changed.
+
+        Raises:
+            MissingReferenceError: there is no kubeconfig that may be used.
+        """
+        if spec.kube_config is None:
+            return TargetAccess(spec)
+        refs, known = kubeconfig_refs(spec), self._memories[entry.key].inputs.cluster
+        if known is None or known.value[0] != spec.kube_config or not self._is_current(known, refs):
+            return await self.in_cluster(entry, spec)
+        _, cluster, ends = known.value
+        _check_end(refs[0], ends, self._context.clock())
+        return TargetAccess(replace(spec, cluster=cluster), ends=ends)
+
+    async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """As ``with_cluster``, with the kubeconfig itself, which is read anew and isn't kept."""
+        if spec.kube_config is None:
+            return TargetAccess(spec)
+        (ref,) = refs = kubeconfig_refs(spec)
+        self._memories[entry.key].inputs.cluster = None
+        body = await self._read_optional(ref)
+        found = _read_kubeconfig(ref, spec.kube_config.key, body, self._context.home)
+        place, ends = found.place, found.ends
+        parts = place.server, place.ca.decode(), place.tls_server_name
+        cluster = TargetCluster(place.server, hash_of(*parts))
+        known = Known(refs, (_version(body),), (spec.kube_config, cluster, ends))
+        self._memories[entry.key].inputs.cluster = known
+        _check_end(ref, ends, self._context.clock())
+        return TargetAccess(replace(spec, cluster=cluster), found, ends)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
         """The registry's credential and CA; reads them only if they changed.
@@ -251,7 +308,7 @@ class ReferenceReader:
         Raises:
             MissingReferenceError: a Secret doesn't exist, or lacks a required key.
         """
-        refs = _access_refs(spec)
+        refs = access_refs(spec)
         if not refs:
             return _ANONYMOUS
         known = self._memories[entry.key].inputs.access
@@ -279,7 +336,7 @@ class ReferenceReader:
     ) -> tuple[SignatureRequirement, tuple[str, ...]]:
         """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
         assert spec.verify is not None
-        refs = _key_refs(spec, refs_of(spec.verify.any_of))
+        refs = key_refs(spec, refs_of(spec.verify.any_of))
         known = self._memories[entry.key].inputs.signers
         if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
             cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
@@ -302,7 +359,7 @@ class ReferenceReader:
         named = spec.promote_from.attestations
         if not named:
             return NO_ATTESTERS
-        refs, shape = _key_refs(spec, attester_refs(spec)), (named, asked)
+        refs, shape = key_refs(spec, attester_refs(spec)), (named, asked)
         known = self._memories[entry.key].inputs.attesters
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
             cached: Attesters = known.value[1]
@@ -330,7 +387,7 @@ class ReferenceReader:
         pushing = replace(spec, auth=attest.auth or spec.auth)
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
-        for one in (ref, *_access_refs(pushing)):
+        for one in (ref, *access_refs(pushing)):
             body = await self._read_optional(one)
             versions[one], bodies[one] = _version(body), body or {}
         known = Known(tuple(versions), tuple(versions.values()), None)
@@ -377,6 +434,7 @@ class ReferenceReader:
             inputs.signers,
             inputs.attesters,
             inputs.attest_key,
+            inputs.cluster,
         )
         versions = [
             read
@@ -397,58 +455,12 @@ class ReferenceReader:
         return body
 
 
-def references_of(spec: BundleSpec) -> frozenset[Ref]:
-    """All objects that a Bundle names and the operator reads."""
-    keys = (*(refs_of(spec.verify.any_of) if spec.verify else ()), *attester_refs(spec))
-    attest = spec.attest
-    own_key = attest.key_from if attest else None
-    pushing = [attest.auth if attest else None, own_key.secret if own_key else None]
-    return frozenset(
-        (
-            *_values_refs(spec),
-            *_access_refs(spec),
-            *_key_refs(spec, keys),
-            *(Ref(SECRETS, spec.namespace, name) for name in pushing if name),
-        )
-    )
-
-
-def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
-    """The object with keys or certificates that an entry in this namespace names."""
-    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
-
-
-def attester_refs(spec: BundleSpec) -> tuple[LocalObjectRef, ...]:
-    """The objects with the keys of ``spec.promoteFrom.attestations``, each once."""
-    return tuple(dict.fromkeys(one.keys_from for one in spec.promote_from.attestations))
-
-
-def _key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
-    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
-
-
 def files_of(ref: LocalObjectRef, body: Mapping[str, Any]) -> Mapping[str, bytes]:
     """The files of a ConfigMap or Secret."""
     data: Mapping[str, str] = body.get("data") or {}
     if ref.kind is ValuesKind.CONFIG_MAP:
         return {name: text.encode() for name, text in data.items()}
     return {name: base64.b64decode(text) for name, text in data.items()}
-
-
-def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
-    resource = SECRETS if source.kind is ValuesKind.SECRET else CONFIGMAPS
-    return Ref(resource, spec.namespace, source.name)
-
-
-def _values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
-    found = [_values_ref(spec, source) for source in spec.values_from]
-    if spec.secret_key is not None:
-        found.append(_secret_key_ref(spec, spec.secret_key))
-    return tuple(found)
-
-
-def _secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
-    return Ref(SECRETS, spec.namespace, found.secret)
 
 
 def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None) -> bytes:
@@ -486,9 +498,39 @@ def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
     return base64.b64decode(encoded)
 
 
-def _access_refs(spec: BundleSpec) -> tuple[Ref, ...]:
-    found = [name for name in (spec.auth, spec.ca_secret) if name]
-    return tuple(Ref(SECRETS, spec.namespace, name) for name in dict.fromkeys(found))
+def _read_kubeconfig(
+    ref: Ref, key: str, body: Mapping[str, Any] | None, home: Collection[str]
+) -> Kubeconfig:
+    """The kubeconfig of ``spec.kubeConfig``, which isn't of the operator's own cluster.
+
+    Raises:
+        MissingReferenceError: it may not be used.
+    """
+    where, reason = f"{ref} of spec.kubeConfig", BundleReason.KUBE_CONFIG_INVALID
+    if body is None:
+        raise MissingReferenceError(f"{where} doesn't exist; create it, or restore it", reason)
+    try:
+        found = kubeconfig_in(body, key)
+    except InvalidKubeconfigError as error:
+        raise MissingReferenceError(f"{where}: {error}", reason) from None
+    if is_home(found.server, home):
+        text = (
+            f"{where} names the operator's own cluster, {found.server}; remove spec.kubeConfig: "
+            "a Bundle deploys there by spec.serviceAccountName and spec.project_namespace"
+        )
+        raise MissingReferenceError(text, BundleReason.INVALID_SPEC)
+    return found
+
+
+def _check_end(ref: Ref, ends: datetime | None, now: datetime) -> None:
+    """Raise where the credential of the kubeconfig has ended."""
+    if ends is None or now < ends:
+        return
+    raise MissingReferenceError(
+        f"{ref} of spec.kubeConfig: its token or certificate has expired at {format_time(ends)}; "
+        "write a kubeconfig with a new one into the Secret",
+        BundleReason.KUBE_CONFIG_INVALID,
+    )
 
 
 def _version(body: Mapping[str, Any] | None) -> str:

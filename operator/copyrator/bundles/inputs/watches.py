@@ -17,12 +17,20 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Set
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    LocalObjectRef,
+    SecretKey,
+    ValuesKind,
+    ValuesSource,
+)
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.verify import refs_of
 from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
 from copyrator.kube.access_reviews import is_allowed
@@ -65,6 +73,69 @@ class Ref:
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.namespace}/{self.name}"
+
+
+def references_of(spec: BundleSpec) -> frozenset[Ref]:
+    """All objects that a Bundle names and the operator reads."""
+    keys = (*(refs_of(spec.verify.any_of) if spec.verify else ()), *attester_refs(spec))
+    attest = spec.attest
+    own_key = attest.key_from if attest else None
+    pushing = [attest.auth if attest else None, own_key.secret if own_key else None]
+    return frozenset(
+        (
+            *values_refs(spec),
+            *access_refs(spec),
+            *key_refs(spec, keys),
+            *kubeconfig_refs(spec),
+            *(Ref(SECRETS, spec.namespace, name) for name in pushing if name),
+        )
+    )
+
+
+def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
+    """The object with keys or certificates that an entry in this namespace names."""
+    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
+
+
+def attester_refs(spec: BundleSpec) -> tuple[LocalObjectRef, ...]:
+    """The objects with the keys of ``spec.promoteFrom.attestations``, each once."""
+    return tuple(dict.fromkeys(one.keys_from for one in spec.promote_from.attestations))
+
+
+def key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
+    """The objects with these keys or certificates."""
+    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
+
+
+def values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
+    """The object of a values source."""
+    resource = SECRETS if source.kind is ValuesKind.SECRET else CONFIGMAPS
+    return Ref(resource, spec.namespace, source.name)
+
+
+def values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    """The objects of all values, the key of secret values last."""
+    found = [values_ref(spec, source) for source in spec.values_from]
+    if spec.secret_key is not None:
+        found.append(secret_key_ref(spec, spec.secret_key))
+    return tuple(found)
+
+
+def secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
+    """The Secret of ``spec.secretKey``."""
+    return Ref(SECRETS, spec.namespace, found.secret)
+
+
+def kubeconfig_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    """The Secret of ``spec.kubeConfig``, if there is one."""
+    found = spec.kube_config
+    return () if found is None else (Ref(SECRETS, spec.namespace, found.secret),)
+
+
+def access_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    """The Secrets of the registry, each once."""
+    found = [name for name in (spec.auth, spec.ca_secret) if name]
+    return tuple(Ref(SECRETS, spec.namespace, name) for name in dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)

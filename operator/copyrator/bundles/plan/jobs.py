@@ -26,7 +26,7 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import Login, build_plan_job
+from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
@@ -42,15 +42,15 @@ from copyrator.bundles.deploy.werf_error import (
     describe_error,
     find_plan_error,
     first_cause,
+    lacks_access,
     remove_template_text,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
-from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
-from copyrator.bundles.plan.script import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
@@ -69,6 +69,7 @@ log = logging.getLogger(__name__)
 
 _LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""
+_DEADLINE: Final = "DeadlineExceeded"
 _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
 )
@@ -183,8 +184,11 @@ class PlanReader:
             cause = remove_template_text(whole, made_of.chart.literals)
             # The API server's words: they name no values of the chart.
             named = whole if "error calling lookup: " in cause else cause
-            denied = read_refused(named, account)
-            if read_refused(first_cause(named), account):
+            # Of another cluster's account nothing is known, whatever its name is.
+            denied = () if job.server else read_refused(named, account)
+            if lacks_access(named, job.server) or (job.server and job.failed == _DEADLINE):
+                reason = BundleReason.CLUSTER_UNREACHABLE
+            if denied and read_refused(first_cause(named), account):
                 text = sentence(account, list_missing(denied))
             else:
                 text = describe_error(cause)
@@ -293,9 +297,7 @@ class PlanJobClient:
         job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
         inputs = self._inputs.begin(entry, order.spec) if is_deploy else None
         try:
-            access = await self._references.access(entry, spec)
-            if access.login is Login.SELECTED:
-                await self._seals.write_login(entry, spec, job, access)
+            order = await self._add_credentials(entry, spec, job, order)
             also = inputs.add if inputs is not None else None
             values_hash, sealed = await self._seals.write_values(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
@@ -310,7 +312,7 @@ class PlanJobClient:
             return PlanFault(text)
         if values_hash != plan.values_hash:
             return EDITED
-        order = replace(order, login=access.login, sealed=sealed)
+        order = replace(order, sealed=sealed)
         nonce = self._nonce(entry, job)
         body = build_plan_job(order, job, nonce, purpose.job_kind, renders=renders)
         try:
@@ -323,6 +325,27 @@ class PlanJobClient:
             text = f"a Job {job} already exists and wasn't created for this Bundle; delete it"
             return PlanFault(text)
         return None
+
+    async def _add_credentials(
+        self, entry: BundleEntry, spec: BundleSpec, job: str, order: DeployOrder
+    ) -> DeployOrder:
+        """The order with copies of the credentials of a cluster and a registry.
+
+        Raises:
+            MissingReferenceError: there are none, or the kubeconfig is of another cluster by now.
+            ApiError: a Secret can't be written.
+        """
+        target = await self._references.in_cluster(entry, spec)
+        if target.spec != spec:
+            text = "spec.kubeConfig stands for another cluster by now"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        if target.kubeconfig is not None:
+            sealed = await self._seals.write_kubeconfig(entry, job, target.kubeconfig)
+            order = replace(order, kubeconfig=sealed)
+        access = await self._references.access(entry, spec)
+        if access.login is Login.SELECTED:
+            await self._seals.write_login(entry, spec, job, access)
+        return replace(order, login=access.login)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derive(entry, job, "nonce")
@@ -378,8 +401,10 @@ class PlanJobClient:
         return PlanDelay(text, now + timedelta(seconds=timing.job_recheck))
 
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
-        """The name of the release's namespace where it doesn't exist, else None."""
+        """The name of the release's namespace where it is known not to exist, else None."""
         namespace = spec.project_namespace
+        if spec.kube_config is not None:
+            return None  # it isn't known: the operator has no access there
         return namespace if await is_namespace_missing(self._context.client, namespace) else None
 
     async def missing_account(self, spec: BundleSpec) -> PlanFault | None:

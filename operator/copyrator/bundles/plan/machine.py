@@ -208,7 +208,7 @@ class PlanMachine:
             memory.values_of = None
         status, since = entry.status, self._context.clock() - LEFT_WITHIN
         is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
-        may_be = is_planned or task.spec.auth is not None
+        may_be = is_planned or bool(task.spec.auth or task.spec.kube_config)
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             try:
                 await self._seals.remove_others(entry, needed_jobs(status))

@@ -231,15 +231,19 @@ class PermissionRecorder:
     ) -> None:
         """Begin the reviews of a plan that was made."""
         request = _review_request(spec, is_namespace_missing=is_namespace_missing)
-        self._begin(entry, request.of(operations))
+        self._begin(entry, spec, request.of(operations))
 
     def ask_without_plan(
         self, entry: BundleEntry, spec: BundleSpec, denied: tuple[RequiredPermission, ...]
     ) -> None:
         """Begin reviews of what every deploy needs, as a plan failed by a missing permission."""
-        self._begin(entry, replace(_review_request(spec), denied=denied))
+        self._begin(entry, spec, replace(_review_request(spec), denied=denied))
 
-    def _begin(self, entry: BundleEntry, request: ReviewRequest) -> None:
+    def _begin(self, entry: BundleEntry, spec: BundleSpec, request: ReviewRequest) -> None:
+        """Begin reviews, but of a release in another cluster, where they can't be asked for."""
+        if spec.kube_config is not None:
+            return
+
         async def ask() -> ReviewRequest:
             return request
 
@@ -285,6 +289,7 @@ class PermissionRecorder:
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Review the permissions of a waiting plan whose operations are in its Secret."""
         plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
+        is_waiting = is_waiting and spec.kube_config is None
         if not is_waiting or plan.missing_permissions is not None:
             return
         job = plan.job or ""

@@ -327,11 +327,14 @@ class PlanFault:
 def record_failure(
     status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made; one of a deploy is retried up to the spec's limit."""
+    """The status where no plan could be made; one of a deploy is retried up to the spec's limit.
+
+    Without one where another cluster doesn't answer: nothing of the deploy could change that.
+    """
     fields: dict[str, Any] = {}
     if purpose is PlanPurpose.DEPLOY:
         failures, due = (status.plan.failures or 0) + 1, None
-        if failures <= retry.limit:
+        if failures <= retry.limit or why.reason == BundleReason.CLUSTER_UNREACHABLE:
             due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
         fields = {"failures": failures, "next_retry_at": due}
     elif purpose is PlanPurpose.PREVIEW:

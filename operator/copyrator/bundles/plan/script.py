@@ -15,54 +15,30 @@ known form, and each edge must connect nodes that have lines of their own: if an
 an operation look like an edge, or like two lines, its type and kind are still read, or the script
 fails.
 
-A plan Job prints its plan last in its log::
-
-    copyrator-plan-begin NONCE COUNT SHA256 RENDER HIDDEN
-    revision REVISION
-    OPERATION
-    …
-    hidden KIND/NAME
-    …
-    copyrator-plan-end NONCE COUNT HIDDEN
-
-COUNT is the number of operations, which are sorted; SHA256 is that of the line ``RENDER HIDDEN``
-and the lines between the first and the last; RENDER is the salted hash of what an apply writes, or
-``none``; HIDDEN is the number of objects of which the chart hides contents from the diff, the first
-MAX_HIDDEN of them listed. A chart may print anything before it, blocks too: only the last block is
-read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
-still prints before the script does, so a log is only read where the container ended with 0.
+A plan Job prints its plan last in its log, as a block (``operations.read_block``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from typing import Final
 
-from copyrator.api.syntax import shown
 from copyrator.bundles.deploy.pod import RENDER_DIR, literal
 from copyrator.bundles.plan.operations import (
+    BEGIN,
+    END,
+    HIDDEN_LENGTH,
+    MAX_HIDDEN,
     OBJECT,
+    PLAN_BYTES,
+    PLAN_OPERATIONS,
     REVISION,
-    Operation,
     OperationType,
-    Plan,
-    read_operation,
-    read_revision,
 )
 from copyrator.bundles.plan.rights import ASK_FOR_EVENTS
-
-PLAN_OPERATIONS: Final = 5_000  # limit: Bundles
-"""Operations of one plan: a larger one is PlanFailed."""
-
-PLAN_BYTES: Final = 1_000_000  # limit: Bundles
-"""Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
-most 1 MiB."""
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(
@@ -130,109 +106,6 @@ It calls ``failed MESSAGE``, or ``broken`` where a tool fails.
 """
 
 
-BEGIN: Final = "copyrator-plan-begin"
-END: Final = "copyrator-plan-end"
-FRAME_LINES: Final = 3
-"""Lines of a block that are neither operations nor hidden objects."""
-MAX_HIDDEN: Final = 20
-"""Hidden objects that a block lists."""
-HIDDEN_LENGTH: Final = 330
-"""Characters of such a line."""
-MAX_LINES: Final = PLAN_OPERATIONS + MAX_HIDDEN + FRAME_LINES
-MAX_TEXT: Final = PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
-"""Characters of the largest block; no more of a log is parsed."""
-_NUMBER: Final = "(0|[1-9][0-9]{0,5})"
-_BEGIN: Final = re.compile(
-    rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} ([0-9a-f]{{64}}) (none|[0-9a-f]{{64}}) {_NUMBER}"
-)
-_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER}")
-_HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class BlockFault:
-    """Why a log has no plan. The message quotes at most one line of the list, shortened."""
-
-    message: str
-
-
-def block_lines(last_line: str, nonce: str) -> int | BlockFault:
-    """How many lines from the end of a log have to be read for its block.
-
-    Args:
-        last_line: of the log, read by itself: others may be of any length.
-        nonce: the Job's.
-    """
-    found = _END.fullmatch(last_line.rstrip("\n"))
-    if found is None:
-        return BlockFault("its log doesn't end with a plan")
-    if found[1] != nonce:
-        return BlockFault("its log ends with a plan that has another Job's nonce")
-    if int(found[2]) > PLAN_OPERATIONS:
-        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
-    return int(found[2]) + min(int(found[3]), MAX_HIDDEN) + FRAME_LINES
-
-
-def read_block(log: str, nonce: str) -> Plan | BlockFault:
-    """Parse the last block of a log, or of a log's tail.
-
-    Args:
-        log: of the planning container, which ended with 0.
-        nonce: the Job's: 32 hexadecimal digits.
-    """
-    text = "\n" + log[-MAX_TEXT:]
-    start = text.rfind(f"\n{BEGIN}")
-    if start < 0:
-        return BlockFault("its log has no plan at its end")
-    begin, *lines = text[start + 1 :].split("\n", MAX_LINES)
-    found = _BEGIN.fullmatch(begin)
-    if found is None:
-        return BlockFault("the first line of its last plan can't be read")
-    if found[1] != nonce:
-        return BlockFault("the last plan in its log has another Job's nonce")
-    if int(found[2]) > PLAN_OPERATIONS:
-        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
-    return _read_lines(lines, found)
-
-
-def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
-    """Parse the lines after the first one, with what that says of them."""
-    count, hidden = int(begin[2]), int(begin[5])
-    size = 1 + count + min(hidden, MAX_HIDDEN)
-    if lines[size : size + 1] != [f"{END} {begin[1]} {count} {hidden}"]:
-        return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
-    text = "".join(f"{line}\n" for line in (f"{begin[4]} {hidden}", *lines[:size]))
-    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[3]:
-        return BlockFault("its plan isn't what was printed: the hash of the lines is another")
-    render = begin[4] if begin[4] != "none" else None
-    return _plan(lines[: count + 1], lines[count + 1 : size], render, hidden)
-
-
-def _plan(
-    listed: list[str], hidden: list[str], render: str | None, hidden_objects: int
-) -> Plan | BlockFault:
-    first, *lines = listed
-    revision = read_revision(first)
-    if revision is None:
-        return BlockFault(f"its plan begins with {shown(first)} instead of the release's revision")
-    for sorted_lines in (lines, hidden):
-        if any(before >= after for before, after in pairwise(sorted_lines)):
-            return BlockFault("its plan isn't sorted, or names something twice")
-    operations: list[Operation] = []
-    for line in lines:
-        operation = read_operation(line)
-        if operation is None:
-            return BlockFault(f"its plan has {shown(line)}, which is no operation on an object")
-        operations.append(operation)
-    names: list[str] = []
-    for line in hidden:
-        found = _HIDDEN.fullmatch(line)
-        if found is None or len(line) > HIDDEN_LENGTH:
-            return BlockFault(f"its plan has {shown(line)}, which is no hidden object")
-        names.append(found[1])
-    return Plan(revision, tuple(operations), render, hidden_objects, tuple(names))
-
-
 class PlanExit(IntEnum):
     """Exit codes of the scripts, which werf doesn't use; texts in a log could be a chart's."""
 
@@ -265,6 +138,8 @@ class SealedFile:
 
 SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
 """Name of the copy whose content becomes WERF_SECRET_KEY."""
+KUBECONFIG: Final = "kubeconfig"
+"""Name of the copy that becomes werf's kubeconfig."""
 
 
 NONCE_AT: Final = 6
@@ -293,6 +168,14 @@ def plan_command(
     """
     first = ("plan", directory, salt.copy, nonce, str(renders))
     return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
+
+
+def uninstall_command(script: str, kubeconfig: SealedFile | None) -> tuple[str, ...]:
+    """The command of a container that uninstalls by this script, in the cluster of a kubeconfig."""
+    if kubeconfig is None:
+        return "sh", "-c", script
+    script = f'LC_ALL=C\nexport LC_ALL\n{_UNSEAL}unseal "$@"\n{script}'
+    return "sh", "-c", literal(script), "uninstall", *_arguments((kubeconfig,))
 
 
 APPLY_COMMAND: Final = (
@@ -351,23 +234,10 @@ def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
     return tuple(part for one in files for part in (one.path, one.salt, one.copy, one.sha256))
 
 
-_BEGINNING: Final = f"""\
-set -u
-LC_ALL=C
-export LC_ALL
-exec 2>&1
-trap 'exit 143' TERM
-trap 'exit 130' INT
-failed() {{
-  printf 'Error: %s\\n' "$1"
-  exit {PlanExit.FAILED:d}
-}}
+_UNSEAL: Final = f"""\
 changed() {{
   printf 'Error: PlanChanged: %s\\n' "$1"
   exit {PlanExit.CHANGED:d}
-}}
-broken() {{
-  failed 'the plan could not be read: a tool failed, see the line above'
 }}
 unseal() {{
   while [ "$#" -gt 0 ]; do
@@ -379,11 +249,36 @@ unseal() {{
       WERF_SECRET_KEY=$(sed '' "$3")
       export WERF_SECRET_KEY
       ;;
+    */{KUBECONFIG})
+      unset WERF_KUBE_CONFIG_BASE64 WERF_KUBECONFIG_BASE64 KUBECONFIG_BASE64 WERF_KUBECONFIG
+      WERF_KUBE_CONFIG=$3
+      KUBECONFIG=$3
+      export WERF_KUBE_CONFIG KUBECONFIG
+      ;;
     esac
     shift 4
   done
 }}
-last_error() {{
+"""
+"""Of a kubeconfig werf reads the first variable, and ``werf kubectl`` the second one; others that
+an image may have would replace it.
+"""
+
+_BEGINNING: Final = f"""\
+set -u
+LC_ALL=C
+export LC_ALL
+exec 2>&1
+trap 'exit 143' TERM
+trap 'exit 130' INT
+failed() {{
+  printf 'Error: %s\\n' "$1"
+  exit {PlanExit.FAILED:d}
+}}
+broken() {{
+  failed 'the plan could not be read: a tool failed, see the line above'
+}}
+{_UNSEAL}last_error() {{
   sed -n -e ':next' -e '/^Error: /!d' -e ':cause' -e 'p' -e 'n' \\
     -e '/^[[:space:]]*[*] /bcause' -e '/^[^ :][^ ]*:[0-9][0-9]*:[0-9][0-9]*$/bcause' \\
     -e '/^  executing ".*" at <.*>:$/!bnext' -e 'p' -e 'n' -e '/^    [^ ]/bcause' \\
@@ -545,13 +440,13 @@ printf '%s %s %s %s\\n' {END} "$nonce" "$count" "$hidden" || broken
 
 _DEPLOY: Final = (
     _BEGINNING
-    + ASK_FOR_EVENTS
     + """\
 approved=$3
 shift 3
 unseal "$@"
-render_chart
 """
+    + ASK_FOR_EVENTS
+    + "render_chart\n"
     + f"require_render {PlanExit.FAILED:d}\n"
     + """\
 hash_render
@@ -588,10 +483,12 @@ fi
 
 _CHECKED_DEPLOY: Final = (
     _BEGINNING
-    + ASK_FOR_EVENTS
     + """\
 shift 2
 unseal "$@"
+"""
+    + ASK_FOR_EVENTS
+    + """\
 render_chart
 require_render "$code"
 : >"$memory/render"

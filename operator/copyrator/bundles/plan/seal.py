@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.bundles.deploy.pod import RENDER_DIR, RENDER_SIZE
-from copyrator.bundles.plan.script import SECRET_KEY, SealedFile
+from copyrator.bundles.plan.script import KUBECONFIG, SECRET_KEY, SealedFile
 
 SALT: Final = "salt"
 RENDER_SALT: Final = "render"
@@ -28,7 +28,9 @@ APPROVED_DIR: Final = "/run/copyrator/approved"
 _SEAL_VOLUME: Final = "seal"
 _APPROVED_VOLUME: Final = "approved"
 _RENDER_VOLUME: Final = "render"
-VOLUMES: Final = (_SEAL_VOLUME, _APPROVED_VOLUME)
+_KUBECONFIG_VOLUME: Final = "kubeconfig"
+_KUBECONFIG_DIR: Final = "/run/copyrator/kubeconfig"
+VOLUMES: Final = (_SEAL_VOLUME, _APPROVED_VOLUME, _KUBECONFIG_VOLUME)
 """Names of a Job's volumes with Secrets, beside those with values."""
 _COPIES: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 
@@ -58,6 +60,11 @@ def login_secret(job: str) -> str:
     return f"{job}-login"
 
 
+def kubeconfig_secret(job: str) -> str:
+    """Name of the Secret with the copy of the kubeconfig of ``spec.kubeConfig``, and its salt."""
+    return f"{job}-kubeconfig"
+
+
 def seal_of(salt: str, content: bytes) -> str:
     """The salted hash of a file, as a Job's script computes it."""
     return hashlib.sha256(salt.encode() + content).hexdigest()
@@ -67,7 +74,7 @@ class SealKind(StrEnum):
     """The content of a Secret, and how long it is kept."""
 
     VALUES = "values"
-    """Copies of values, their salt, the registry's credential: until the Job has an outcome."""
+    """Copies of values and of a kubeconfig, the registry's credential: until the Job has ended."""
     OPERATIONS = "operations"
     """A plan: until another one replaces it."""
     INPUTS = "inputs"
@@ -175,6 +182,26 @@ def approved_operations(seal: str) -> SealedFile:
         copy=f"{_COPIES}/approved",
         sha256=seal,
     )
+
+
+def sealed_kubeconfig(seal: str) -> SealedFile:
+    """The file with the copy of the kubeconfig, which is copied to memory: it is on no disk."""
+    return SealedFile(
+        path=f"{_KUBECONFIG_DIR}/{KUBECONFIG}",
+        salt=f"{_KUBECONFIG_DIR}/{SALT}",
+        copy=f"{RENDER_DIR}/{KUBECONFIG}",
+        sha256=seal,
+    )
+
+
+def kubeconfig_volume(job: str) -> dict[str, Any]:
+    """The copy of the kubeconfig for a Job."""
+    return {"name": _KUBECONFIG_VOLUME, "secret": {"secretName": kubeconfig_secret(job)}}
+
+
+def kubeconfig_mount() -> dict[str, Any]:
+    """Where it is mounted."""
+    return {"name": _KUBECONFIG_VOLUME, "mountPath": _KUBECONFIG_DIR, "readOnly": True}
 
 
 def volumes(sealed: SealedValues, operations: str | None) -> list[dict[str, Any]]:

@@ -19,14 +19,17 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
+from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.api.plan_status import ApprovedPlan, Baseline
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
 from copyrator.bundles.inputs.reader import Access, ReferenceReader, TakeFiles
 from copyrator.bundles.plan import input_hashes, seal
 from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, SourceHash
 from copyrator.bundles.plan.operations import Plan, read_plan
+from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
 from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
@@ -135,17 +138,9 @@ class SealStore:
             ApiError: it can't be written.
         """
         assert access.credential is not None
-        name, labels = seal.login_secret(job), SealLabels(entry.key.name, job, SealKind.VALUES)
         data = {KEY: _encode(docker_config(access.credential, spec.registry))}
-        owner, client = owner_reference(entry.key.name, entry.uid), self._context.client
-        body = seal.secret(owner, entry.key.namespace, name, labels, data)
         try:
-            try:
-                await client.create(SECRETS, entry.key.namespace, body)
-            except AlreadyExists:
-                with suppress(NotFound):
-                    await client.delete(SECRETS, entry.key.namespace, name)
-                await client.create(SECRETS, entry.key.namespace, body)
+            await self._replace(entry, seal.login_secret(job), job, data)
         except Forbidden as error:
             raise Forbidden(
                 f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as a Job gets "
@@ -154,6 +149,49 @@ class SealStore:
                 f"entry, {spec.registry}, in the Secret of spec.auth",
                 details=error.details,
             ) from None
+
+    async def write_kubeconfig(
+        self, entry: BundleEntry, job: str, kubeconfig: Kubeconfig, owner: JobRecord | None = None
+    ) -> SealedFile:
+        """Write the copy of the kubeconfig for a Job; returns what the Job accepts it by.
+
+        One that is there already is replaced before its Job is created, as the credential may have
+        changed since.
+
+        Args:
+            entry: the Bundle, which owns the copy.
+            job: the Job's name.
+            kubeconfig: what was read and checked.
+            owner: the Job, where it was created already: of an uninstall, as the Bundle is being
+                deleted.
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        name, content = seal.kubeconfig_secret(job), kubeconfig.encode()
+        data = {
+            seal.SALT: _encode(self.derive(entry, job, "salt")),
+            KUBECONFIG: base64.b64encode(content).decode(),
+        }
+        try:
+            if owner is None:
+                await self._replace(entry, name, job, data)
+            else:
+                labels = SealLabels(entry.key.name, job, SealKind.VALUES)
+                await self._create(entry, name, labels, data, owner)
+        except Forbidden as error:
+            raise Forbidden(
+                f"Job {job} can't get a copy of the kubeconfig of spec.kubeConfig: the operator "
+                f"may not write a Secret with it: {error.message}. Set bundles.plans.enabled of "
+                "the chart",
+                details=error.details,
+            ) from None
+        return self.sealed_kubeconfig(entry, job, kubeconfig)
+
+    def sealed_kubeconfig(self, entry: BundleEntry, job: str, found: Kubeconfig) -> SealedFile:
+        """What a Job accepts the copy of its kubeconfig by."""
+        salt = self.derive(entry, job, "salt")
+        return seal.sealed_kubeconfig(seal.seal_of(salt, found.encode()))
 
     async def store(
         self, entry: BundleEntry, name: str, job: str, kind: SealKind, data: Mapping[str, str]
@@ -225,11 +263,33 @@ class SealStore:
         except (NotFound, Forbidden) as error:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
 
-    async def _create(
-        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+    async def _replace(
+        self, entry: BundleEntry, name: str, job: str, data: Mapping[str, str]
     ) -> None:
-        key = entry.key
-        body = seal.secret(owner_reference(key.name, entry.uid), key.namespace, name, labels, data)
+        """Write a Secret of a Job, which may have another content than one that is there."""
+        labels, client = SealLabels(entry.key.name, job, SealKind.VALUES), self._context.client
+        owner = owner_reference(entry.key.name, entry.uid)
+        body = seal.secret(owner, entry.key.namespace, name, labels, data)
+        try:
+            await client.create(SECRETS, entry.key.namespace, body)
+        except AlreadyExists:
+            with suppress(NotFound):
+                await client.delete(SECRETS, entry.key.namespace, name)
+            await client.create(SECRETS, entry.key.namespace, body)
+
+    async def _create(
+        self,
+        entry: BundleEntry,
+        name: str,
+        labels: SealLabels,
+        data: Mapping[str, str],
+        job: JobRecord | None = None,
+    ) -> None:
+        """Create a Secret that the Bundle owns, or a Job."""
+        key, owner = entry.key, owner_reference(entry.key.name, entry.uid)
+        if job is not None:
+            owner |= {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid}
+        body = seal.secret(owner, key.namespace, name, labels, data)
         try:
             await self._context.client.create(SECRETS, key.namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails

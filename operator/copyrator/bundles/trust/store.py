@@ -26,7 +26,8 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.inputs.reader import ReferenceReader, files_of, verify_ref
+from copyrator.bundles.inputs.reader import ReferenceReader, files_of
+from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.schedule import Clock
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust import policy as trust

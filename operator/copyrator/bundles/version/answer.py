@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
     ABSENT,
     ENOUGH_FAILED_POLLS,
@@ -102,6 +102,8 @@ class DesiredVersion:
     """Hash of the requirements for signatures; empty: none are required."""
     attesters: str = ""
     """The same of the keys for attestations."""
+    cluster: TargetCluster | None = None
+    """The cluster that spec.kubeConfig stands for."""
     skipped: tuple[str, ...] = ()
     """Digests that aren't chosen."""
     pin: PinStatus = UNPINNED
@@ -145,6 +147,7 @@ def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
         and status.observed_generation == desired.generation
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
+        and last.server == (desired.cluster.server if desired.cluster else None)
         and (status.verification.policy or "") == desired.signers
     )
 

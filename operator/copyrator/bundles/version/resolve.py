@@ -276,6 +276,7 @@ class Judge:
             values_hash=self.values_hash,
             spec_hash=entry.spec_hash,
             generation=entry.generation,
+            server=self.spec.server or None,
             request=entry.request,
         )
         return state.occasion_of(entry.status, wanted)

@@ -23,15 +23,19 @@ from copyrator.bundles.deploy.outcome import is_owned
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import (
+    MAX_TEXT,
+    BlockFault,
     Operation,
     OperationType,
     Plan,
+    block_lines,
     counts,
     effects,
     plan_id,
+    read_block,
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
-from copyrator.bundles.plan.script import MAX_TEXT, NONCE_AT, BlockFault, block_lines, read_block
+from copyrator.bundles.plan.script import NONCE_AT
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import said
 from copyrator.kube import errors

@@ -218,7 +218,7 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         ApiError: keys can't be read.
         SpecError: two environments have the same key.
     """
-    from copyrator.bundles.inputs.reader import attester_refs  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.inputs.watches import attester_refs  # noqa: PLC0415 - not for --help
     from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
 
     named = spec.promote_from.attestations
@@ -236,7 +236,8 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
 async def _files(
     client: KubeClient, spec: BundleSpec, refs: Iterable[LocalObjectRef]
 ) -> dict[LocalObjectRef, Mapping[str, bytes] | None]:
-    from copyrator.bundles.inputs.reader import files_of, verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.inputs.reader import files_of  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
 
     found: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
     for ref in dict.fromkeys(refs):

@@ -17,7 +17,8 @@ from copyrator.api.rule_status import RuleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
-from copyrator.bundles.inputs.reader import files_of, verify_ref
+from copyrator.bundles.inputs.reader import files_of
+from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,

@@ -20,12 +20,12 @@ from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import refusal
-from copyrator.bundles.inputs.reader import references_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     WatchScope,
     decide,
     find_uncovered,
+    references_of,
     scope_permissions,
 )
 from copyrator.cli.core.installation import Installation, Need, allowed
@@ -187,8 +187,10 @@ async def consent_reviews(client: KubeClient, installation: Installation) -> Che
 
 
 def _is_elsewhere(body: Mapping[str, Any]) -> bool:
-    release = (body.get("spec") or {}).get("project_namespace")
-    return release not in (None, "", name_of(body).namespace)
+    spec = body.get("spec") or {}
+    if spec.get("kubeConfig"):
+        return False  # the credential is the consent
+    return spec.get("project_namespace") not in (None, "", name_of(body).namespace)
 
 
 _LOCAL_REVIEWS = Resource(

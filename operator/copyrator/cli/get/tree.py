@@ -183,12 +183,14 @@ async def release_objects(
 ) -> tuple[list[Body], str]:
     """The objects of a Bundle's release in its namespace, and what couldn't be read of them."""
     from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
-    from copyrator.cli.view.bundle import BundleView
+    from copyrator.cli.view.bundle import BundleView, target_cluster
 
     view = BundleView(body, datetime.now(UTC))
     spec = view.spec
     if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
         return [], ""
+    if spec.kube_config is not None:
+        return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"
     place, limit = spec.project_namespace, asyncio.Semaphore(SIDE_BY_SIDE)
@@ -219,8 +221,8 @@ async def release_objects(
 
 def bundle_tree(body: Body, jobs: Sequence[Body], objects: Sequence[Body] = ()) -> Node:
     """A Bundle, what it reads, its release with these objects, and the Jobs that exist."""
-    from copyrator.bundles.inputs.reader import references_of
-    from copyrator.cli.view.bundle import BundleView
+    from copyrator.bundles.inputs.watches import references_of
+    from copyrator.cli.view.bundle import BundleView, target_cluster
 
     name = name_of(body).name
     view = BundleView(body, datetime.now(UTC))
@@ -238,9 +240,13 @@ def bundle_tree(body: Body, jobs: Sequence[Body], objects: Sequence[Body] = ()) 
             below.append(Node(str(ref), {"role": "input", "object": named}))
         place = spec.project_namespace
         release = {"namespace": place, "name": name}
+        elsewhere = ""
+        if spec.kube_config is not None:
+            release["server"] = found.server or view.status.server or ""
+            elsewhere = f" in {target_cluster(view)}"
         below.append(
             Node(
-                f"Release {place}/{name}  {version}",
+                f"Release {place}/{name}{elsewhere}  {version}",
                 {"role": "release", **release, "deployed": rows.version(found)},
                 sorted(map(_health_node, objects), key=lambda node: node.text),
             )

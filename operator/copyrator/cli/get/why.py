@@ -85,6 +85,8 @@ async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body,
 
     async with target.connect() as client:
         body = await with_refusals(client, await one(client, "bundles", namespace, name))
+        if (body.get("spec") or {}).get("kubeConfig"):
+            return body, False
         return body, await is_namespace_missing(client, release_namespace(body))
 
 

@@ -274,9 +274,21 @@ def describe_source(view: BundleView) -> Iterator[Detail]:
     if tag_filter := _raw(view).get("tagFilter"):
         yield Detail("Tag filter", tag_filter)
     where = _raw(view).get("project_namespace") or view.name.namespace
+    if _raw(view).get("kubeConfig"):
+        yield Detail("Release in", f"{where} of {target_cluster(view)}")
+        return
     yield Detail("Release in", where)
     if where != view.name.namespace:
         yield Detail("Consent", consent(view, where)[0])
+
+
+def target_cluster(view: BundleView) -> str:
+    """The cluster of spec.kubeConfig: its API server, and the Secret that names it."""
+    status, spec = view.status, view.spec
+    server = status.deployed.server or status.server
+    by = spec.kube_config if isinstance(spec, BundleSpec) else None
+    named = f" ({by})" if by is not None else ""
+    return f"{said(server)}{named}" if server else f"a cluster that isn't known yet{named}"
 
 
 def describe_signatures(status: BundleStatus) -> Iterator[Detail]:

@@ -55,6 +55,7 @@ from copyrator.cli.view.bundle import (
     next_poll,
     operation_counts,
     plan_state,
+    target_cluster,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
 def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
     if not polled:
         return
-    from copyrator.bundles.inputs.reader import references_of  # noqa: PLC0415 - rarely needed
+    from copyrator.bundles.inputs.watches import references_of  # noqa: PLC0415 - rarely needed
 
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
@@ -231,7 +232,9 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
         yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
-    if spec.project_namespace != spec.namespace:
+    if spec.kube_config is not None:
+        yield _cluster(view)
+    elif spec.project_namespace != spec.namespace:
         text, accepted = consent(view, spec.project_namespace)
         decided = StepState.PASSED if accepted else StepState.REFUSED
         state = StepState.WAITING if accepted is None else decided
@@ -438,6 +441,17 @@ def _cause(view: BundleView, spec: BundleSpec, rejected: Rejected) -> str:
     text = _REJECTED.get(str(rejected.reason), str(rejected.reason))
     retry, message = view.hint("reconcile"), said(rejected.message, 512)
     return text.format(wanted=spec.version, retry=retry, message=message)
+
+
+def _cluster(view: BundleView) -> DeployStep:
+    """Whether the kubeconfig of another cluster can be used."""
+    ready = view.status.condition(ConditionType.READY)
+    unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
+    text, reason = f"the release is in {target_cluster(view)}", str(ready.get("reason"))
+    if reason in unusable:
+        return DeployStep("cluster", StepState.WAITING, text, reason=reason)
+    is_known = view.status.server is not None
+    return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
 
 
 def _pin(view: BundleView) -> Iterator[DeployStep]:

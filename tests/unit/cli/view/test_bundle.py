@@ -233,6 +233,37 @@ def test_whether_another_namespace_accepts_the_release(
     assert described(body, "Consent") == [f"Consent:       {text}"]
 
 
+ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
+SERVER = "https://other.example.com"
+
+
+@pytest.mark.parametrize(
+    ("status", "where", "verdict"),
+    [
+        ({}, "a cluster that isn't known yet", "waiting"),
+        ({"server": SERVER}, SERVER, "passed"),
+        ({"server": "https://new", "deployed": {"server": SERVER}}, SERVER, "passed"),
+        (
+            {
+                "server": SERVER,
+                "conditions": [{**READY, "status": "False", "reason": "ClusterUnreachable"}],
+            },
+            SERVER,
+            "waiting, ClusterUnreachable",
+        ),
+    ],
+)
+def test_the_server_of_a_release_in_another_cluster_is_named(
+    status: dict[str, Any], where: str, verdict: str
+) -> None:
+    body = bundle(ELSEWHERE, **status)
+    named = f"{where} (Secret other, key value)"
+    assert described(body, "Release in", "Consent") == [f"Release in:    prod of {named}"]
+    assert f"  cluster: {verdict}: the release is in {named}." in list(
+        explain_bundle(view_of(body))
+    )
+
+
 def test_nothing_is_said_of_consent_in_the_bundles_own_namespace() -> None:
     for where in (None, "apps"):
         body = bundle({"project_namespace": where}, consent={"namespace": "prod"})

@@ -1,0 +1,561 @@
+"""Bundles whose release is in another cluster, with the team's own credential (spec.kubeConfig)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    PATIENT,
+    approve,
+    condition,
+    deployed,
+    idle,
+    pending,
+    plan,
+    secrets,
+    waits,
+)
+from tests.component.bundles.drifting import DETECT, Release
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_werf import Werf, container
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.kubeconfigs import SERVER, TOKEN, ca, kubeconfig_data, secret_data, token_until
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+KUBE_CONFIG = {"secretName": "other"}
+OTHER_SERVER = "https://third.example.com:6443"
+SELDOM = 1e9
+"""Seconds between two polls: none is due in a test that lets hours pass."""
+REFUSED = f'Error: Kubernetes cluster unreachable: Get "{SERVER}/version": dial tcp: refused'
+
+
+def put(cluster: BundleCluster, server: str = SERVER, token: str = TOKEN, **more: Any) -> None:
+    data = kubeconfig_data(server, token, **more)
+    if cluster.look("secrets", "other") is None:
+        cluster.put_object("secrets", "other", data=data)
+    else:
+        cluster.change("secrets", "other", data=data)
+
+
+def copy_of(werf: Werf, job: dict[str, Any]) -> dict[str, Any]:
+    """The kubeconfig that a Job was given, as its script accepts it."""
+    command = container(job)["command"]
+    path = next(one for one in command if one.endswith("kubeconfig/kubeconfig"))
+    found: dict[str, Any] = json.loads(werf.mounted(job, path))
+    return found
+
+
+def token_of(werf: Werf, job: dict[str, Any]) -> str:
+    return str(copy_of(werf, job)["users"][0]["user"]["token"])
+
+
+def copies(cluster: BundleCluster) -> list[str]:
+    return sorted(name for name in secrets(cluster) if name.endswith("-kubeconfig"))
+
+
+def held(cluster: BundleCluster) -> str:
+    """All that the operator has written, but Secrets: pods have what the test lets them say."""
+    of_others = "/secrets/", "/pods/"
+    found = [body for path, body in cluster.objects.items() if not any(map(path.count, of_others))]
+    return json.dumps(found)
+
+
+def delete(cluster: BundleCluster) -> None:
+    cluster.drop(path_of("bundles", "shop"))
+
+
+async def reports(cluster: BundleCluster, reason: str) -> str:
+    await eventually(lambda: cluster.reason() == reason, f"{reason}; {cluster.status()}")
+    return cluster.message()
+
+
+async def test_a_deploy_gets_a_copy_of_what_was_checked_and_no_token_of_this_cluster(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", env={"WERF_KUBE_TOKEN": "x"})
+    werf.holds_deploys = True
+    operator = await run()
+    await eventually(lambda: cluster.jobs(), "the deploy")  # noqa: PLW0108 - it is looked at anew
+    (job,) = cluster.jobs()
+    pod = job["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert job["metadata"]["annotations"]["operator.werf.dev/server"] == SERVER
+    assert token_of(werf, job) == TOKEN
+    assert "WERF_KUBE_TOKEN" not in str(container(job)["env"])
+    name = f"{job['metadata']['name']}-kubeconfig"
+    assert copies(cluster) == [name]
+    there = cluster.look("secrets", name)
+    assert there is not None
+    assert there["immutable"] is True
+    assert there["metadata"]["ownerReferences"][0]["kind"] == "Bundle"
+
+    werf.finish(job)
+    status = await deployed(cluster)
+    await idle(operator)
+    assert (status["server"], status["deployed"]["server"]) == (SERVER, SERVER)
+    assert status["deployed"]["namespace"] == "prod"
+    assert "consent" not in status
+    assert (copies(cluster), cluster.consents_asked, cluster.asked) == ([], [], [])
+    assert condition(cluster, "SettingsWithheld")[0] == "True"
+    assert TOKEN not in held(cluster)
+    assert base64.b64encode(TOKEN.encode()).decode() not in held(cluster)
+
+
+async def test_a_copy_that_somebody_replaces_ends_the_deploy(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, retry=PATIENT)
+    werf.holds_deploys = True
+    await run()
+    await eventually(lambda: cluster.jobs(), "the deploy")  # noqa: PLW0108 - it is looked at anew
+    (job,) = cluster.jobs()
+    name = copies(cluster)[0]
+    there = cluster.look("secrets", name)
+    assert there is not None
+    cluster.write(
+        path_of("secrets", name), there | {"data": {**there["data"], "kubeconfig": "eA=="}}
+    )
+    werf.finish(job)
+    await eventually(lambda: cluster.status()["attempted"].get("reason") == "PlanChanged")
+    assert (werf.applied, cluster.status()["attempted"]["failures"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "Secret team/other of spec.kubeConfig doesn't exist; create it"),
+        (secret_data("x", "other"), "has no key value"),
+        (secret_data("x" * 1_000_000), "more than 64 KiB"),
+        (secret_data("{"), "isn't valid YAML"),
+        (kubeconfig_data("http://other.example.com"), "must be https"),
+        (kubeconfig_data(user_exec={"command": "sh"}), "exec: runs a command"),
+        (kubeconfig_data(user_tokenFile="/var/run/token"), "tokenFile: names a file"),
+        (kubeconfig_data(cluster_insecure_skip_tls_verify=True), "insecure-skip-tls-verify: isn't"),
+        (kubeconfig_data(cluster_certificate_authority="/ca.crt"), "certificate-authority: names"),
+        (kubeconfig_data(user_as="admin"), "nobody is impersonated"),
+        (
+            kubeconfig_data(token=token_until(datetime(2020, 1, 2, tzinfo=UTC))),
+            "expired at 2020-01",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_kubeconfig_that_may_not_be_used_is_named_and_waited_for(
+    cluster: BundleCluster, run: Run, bundle: Make, data: dict[str, str] | None, words: str
+) -> None:
+    if data is not None:
+        cluster.put_object("secrets", "other", data=data)
+    bundle(kubeConfig=KUBE_CONFIG)
+    await run()
+    message = await reports(cluster, "KubeConfigInvalid")
+    assert words in message
+    assert "Secret team/other of spec.kubeConfig" in message
+    assert (cluster.jobs(), cluster.status()["ready"]) == ([], 0)
+    put(cluster)
+    await deployed(cluster)
+
+
+@pytest.mark.parametrize("server", ["https://kubernetes.default.svc", "https://10.96.0.1"])
+async def test_the_operators_own_cluster_is_no_other_one(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    server: str,
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    put(cluster, server)
+    bundle(kubeConfig=KUBE_CONFIG)
+    await run()
+    assert "names the operator's own cluster" in await reports(cluster, "InvalidSpec")
+    assert cluster.jobs() == []
+    put(cluster)
+    await deployed(cluster)
+
+
+async def test_a_credential_that_ends_is_told_when_it_ends(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster, token=token_until(datetime.now(UTC) + timedelta(hours=2)))
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run(timer_interval=SELDOM)
+    await deployed(cluster)
+    await idle(operator)
+    operator.let_pass(timedelta(hours=3))
+    assert "has expired at" in await reports(cluster, "KubeConfigInvalid")
+    put(cluster, token=token_until(operator.now() + timedelta(hours=2)))
+    await deployed(cluster)
+    assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
+
+
+async def test_a_plan_is_of_a_cluster_and_not_of_a_credential(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    put(cluster, token="first")
+    bundle(kubeConfig=KUBE_CONFIG, approval=ALWAYS)
+    werf.holds_deploys = True
+    operator = await run()
+    first = await waits(cluster)
+    (planned,) = cluster.jobs("plan")
+    assert copies(cluster) == [], "the plan has its outcome"
+    assert planned["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+    put(cluster, token="second")
+    await idle(operator)
+    assert plan(cluster)["id"] == first["id"]
+    approve(cluster, first)
+    await eventually(lambda: cluster.jobs(), "the deploy")  # noqa: PLW0108 - it is looked at anew
+    (job,) = cluster.jobs()
+    assert token_of(werf, job) == "second"
+    werf.finish(job)
+    await deployed(cluster)
+    assert "second" not in held(cluster)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cluster: put(cluster, OTHER_SERVER),
+        lambda cluster: put(cluster, authority=ca("another")),
+        lambda cluster: put(cluster, cluster_tls_server_name="other.example.com"),
+    ],
+    ids=["server", "CA", "tls-server-name"],
+)
+async def test_another_cluster_takes_another_plan(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    change: Callable[[BundleCluster], None],
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, approval=ALWAYS)
+    operator = await run()
+    first = await waits(cluster)
+    change(cluster)
+    await eventually(lambda: plan(cluster).get("id") not in (None, first["id"]), "a new plan")
+    second = await waits(cluster)
+    approve(cluster, first)
+    await idle(operator)
+    assert (cluster.jobs(), werf.applied) == ([], [])
+    approve(cluster, second)
+    await deployed(cluster)
+
+
+async def test_a_release_does_not_go_to_another_cluster(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    await run()
+    await deployed(cluster)
+    put(cluster, OTHER_SERVER)
+    message = await reports(cluster, "NamespaceChanged")
+    assert SERVER in message
+    assert OTHER_SERVER in message
+    put(cluster, token="rotated")
+    await deployed(cluster)
+    cluster.change("bundles", "shop", spec={"kubeConfig": None})
+    assert "the operator's own cluster" in await reports(cluster, "NamespaceChanged")
+    assert len(cluster.jobs()) == 1
+
+
+async def test_a_failed_version_is_tried_anew_in_another_cluster(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    cluster.ends = fail
+    bundle(kubeConfig=KUBE_CONFIG, retry={"limit": 0})
+    await run()
+    await reports(cluster, "Quarantined")
+    cluster.ends = succeed
+    put(cluster, OTHER_SERVER)
+    status = await deployed(cluster)
+    assert status["deployed"]["server"] == OTHER_SERVER
+
+
+async def test_one_release_has_one_bundle_in_each_cluster(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.grant("prod")
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod")
+    cluster.namespace("mates")
+    account = path_of("serviceaccounts", "werf", "mates")
+    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
+    secret = path_of("secrets", "theirs", "mates")
+    data = kubeconfig_data(token="theirs")
+    cluster.write(secret, {"metadata": {"name": "theirs", "namespace": "mates"}, "data": data})
+    await run()
+    await deployed(cluster)
+    spec = {
+        **(cluster.look("bundles", "shop") or {})["spec"],
+        "kubeConfig": {"secretName": "theirs"},
+    }
+    theirs = path_of("bundles", "shop", "mates")
+    metadata = {"name": "shop", "namespace": "mates"}
+    cluster.write(theirs, {"metadata": metadata, "spec": spec})
+
+    def ready() -> dict[str, Any]:
+        status = cluster.objects[theirs].get("status") or {}
+        return dict((status.get("conditions") or [{}])[0])
+
+    await eventually(lambda: ready().get("reason") == "ReleaseConflict", "one of them waits")
+    assert f"release prod/shop in {SERVER}" in ready()["message"]
+    cluster.write(
+        secret,
+        {
+            "metadata": {"name": "theirs", "namespace": "mates"},
+            "data": kubeconfig_data(OTHER_SERVER),
+        },
+    )
+    await eventually(lambda: ready().get("reason") == "Deployed", "another cluster is free")
+
+
+async def test_a_server_that_refuses_is_not_the_versions_fault(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    cluster.ends = lambda job: (1, REFUSED)
+    bundle(kubeConfig=KUBE_CONFIG, retry={"limit": 0, "backoff": "1s"})
+    operator = await run(timer_interval=SELDOM)
+    for attempt in range(1, 4):
+        await eventually(
+            lambda attempt=attempt: (
+                cluster.status().get("attempted", {}).get("attempt") == attempt  # type: ignore[misc]
+                and cluster.reason() == "ClusterUnreachable"
+            ),
+            f"attempt {attempt}",
+        )
+        assert cluster.status()["attempted"]["failures"] == 0
+        await idle(operator)
+        operator.let_pass(timedelta(minutes=20))
+    assert SERVER in cluster.message()
+    cluster.ends = succeed
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=20))
+    await deployed(cluster)
+
+
+async def test_a_server_that_is_lost_in_a_deploy_is_not_the_versions_fault_either(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    cluster.ends = None
+    bundle(kubeConfig=KUBE_CONFIG, retry={"limit": 0})
+    await run()
+    await eventually(lambda: cluster.runs)
+    (job,) = cluster.runs
+    log = 'Error: release install: failed release "shop" (namespace: "team"): create resource: '
+    cluster.logs[f"{job}-pod"] += f'{log}Post "{SERVER}/api": x509: signed by unknown authority\n'
+    cluster.end_job(job, *fail({}))
+    await reports(cluster, "ClusterUnreachable")
+    assert (cluster.status()["attempted"]["outcome"], TOKEN in held(cluster)) == (
+        "Interrupted",
+        False,
+    )
+
+
+async def test_what_a_server_sends_back_of_the_credential_is_not_told(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    cluster.ends = lambda job: (1, f"Error: the server said: Bearer {TOKEN} is bad at {SERVER}")
+    bundle(kubeConfig=KUBE_CONFIG, retry={"limit": 0})
+    await run()
+    message = await reports(cluster, "Quarantined")
+    assert f"Bearer <redacted> is bad at {SERVER}" in message
+    assert TOKEN not in held(cluster)
+
+
+async def test_a_plan_is_made_once_its_server_answers_however_long_that_takes(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, approval=ALWAYS, retry={"limit": 1, "backoff": "1s"})
+    werf.says = lambda job, nonce: (11, f"werf bundle plan ended with exit code 1\n{REFUSED}\n")
+    operator = await run(timer_interval=SELDOM)
+    for number in range(1, 5):
+        await eventually(
+            lambda number=number: (
+                plan(cluster).get("number") == number  # type: ignore[misc]
+                and plan(cluster).get("outcome") == "Failed"
+            ),
+            f"plan {number}",
+        )
+        assert plan(cluster)["reason"] == pending(cluster) == "ClusterUnreachable"
+        await eventually(lambda: not copies(cluster), "the plan has its outcome")
+        await idle(operator)
+        operator.let_pass(timedelta(minutes=20))
+    werf.says = lambda job, nonce: None
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=20))
+    await waits(cluster)
+
+
+async def test_drift_is_unknown_without_access_and_is_checked_with_it(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, drift={**DETECT, "interval": "1h"})
+    operator = await run(timer_interval=SELDOM)
+    await release.in_sync()
+    werf.says = lambda job, nonce: (11, f"werf bundle plan ended with exit code 1\n{REFUSED}\n")
+    await idle(operator)
+    operator.let_pass(timedelta(hours=1))
+    await release.judged("Unknown", "ClusterUnreachable")
+    werf.says = lambda job, nonce: None
+    await idle(operator)
+    operator.let_pass(timedelta(hours=1))
+    await release.in_sync()
+    cluster.drop(path_of("secrets", "other"))
+    await reports(cluster, "KubeConfigInvalid")
+    assert condition(cluster, "Drifted")[0] == "Unknown"
+    put(cluster)
+    await release.in_sync()
+    assert len(cluster.jobs()) == 1
+
+
+async def test_an_uninstall_gets_a_copy_that_goes_with_its_job(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    await run()
+    await deployed(cluster)
+    cluster.ends = None
+    delete(cluster)
+    await eventually(lambda: cluster.jobs("uninstall") and copies(cluster), "the uninstall")
+    (job,) = cluster.jobs("uninstall")
+    assert "ownerReferences" not in job["metadata"]
+    (name,) = copies(cluster)
+    (owner,) = (cluster.look("secrets", name) or {})["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Job", job["metadata"]["uid"])
+    assert token_of(werf, job) == TOKEN
+    assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    cluster.end_job(job["metadata"]["name"])
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+
+
+async def test_an_uninstall_waits_for_its_kubeconfig(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run(timer_interval=SELDOM)
+    await deployed(cluster)
+    cluster.drop(path_of("secrets", "other"))
+    delete(cluster)
+    message = await reports(cluster, "UninstallFailed")
+    assert "Secret team/other of spec.kubeConfig doesn't exist" in message
+    assert 'operator.werf.dev/force-delete: "true"' in message
+    put(cluster, OTHER_SERVER)
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: "put the former kubeconfig back" in cluster.message())
+    assert cluster.jobs("uninstall") == []
+    put(cluster)
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
+    assert len(cluster.jobs("uninstall")) == 1
+
+
+async def test_an_uninstall_that_fails_tells_why_and_nothing_of_the_credential(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run(timer_interval=SELDOM)
+    await deployed(cluster)
+    error = f'Error: uninstall: Get "{SERVER}/api": Bearer {TOKEN} is bad'
+    cluster.ends = lambda job: (1, error)
+    delete(cluster)
+    message = await reports(cluster, "UninstallFailed")
+    assert f'Get "{SERVER}/api": Bearer <redacted> is bad' in message
+    put(cluster, token="rotated")
+    cluster.ends = succeed
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
+    assert TOKEN not in held(cluster)
+
+
+@pytest.mark.parametrize("by", ["force-delete", "namespace"])
+async def test_a_release_out_of_reach_is_let_go(
+    cluster: BundleCluster, run: Run, bundle: Make, by: str
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run(timer_interval=SELDOM)
+    await deployed(cluster)
+    cluster.drop(path_of("secrets", "other"))
+    delete(cluster)
+    await reports(cluster, "UninstallFailed")
+    if by == "namespace":
+        namespace = f"/api/v1/namespaces/{TEAM}"
+        metadata = cluster.objects[namespace]["metadata"]
+        gone = {**metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        cluster.write(namespace, {**cluster.objects[namespace], "metadata": gone})
+    else:
+        annotations = {"operator.werf.dev/force-delete": "true"}
+        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    samples = operator.metrics.orphaned_releases.collect()[0].samples
+    assert sum(one.value for one in samples if one.name.endswith("_total")) == 1
+
+
+async def test_what_was_deployed_here_is_uninstalled_here(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+    put(cluster)
+    cluster.change("bundles", "shop", spec={"kubeConfig": KUBE_CONFIG})
+    await reports(cluster, "NamespaceChanged")
+    delete(cluster)
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    (job,) = cluster.jobs("uninstall")
+    assert "automountServiceAccountToken" not in job["spec"]["template"]["spec"]
+    assert copies(cluster) == []
+
+
+async def test_a_new_process_goes_on_with_what_an_earlier_one_began(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, version="1.*")
+    werf.holds_deploys = True
+    first = await run()
+    await eventually(lambda: cluster.jobs(), "the deploy")  # noqa: PLW0108 - it is looked at anew
+    await first.stop(0.0)
+    cluster.drop(path_of("secrets", "other"))
+    (job,) = cluster.jobs()
+    werf.finish(job)
+    second = await run()
+    await reports(cluster, "KubeConfigInvalid")
+    assert cluster.status()["deployed"]["server"] == SERVER
+    put(cluster)
+    werf.holds_deploys = False
+    registry.put("app", "1.1.0", "two")
+    annotation = {"operator.werf.dev/requestedAt": "now"}
+    cluster.change("bundles", "shop", metadata={"annotations": annotation})
+    await deployed(cluster, version="1.1.0")
+    await idle(second)
+    assert copies(cluster) == []
