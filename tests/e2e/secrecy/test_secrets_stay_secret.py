@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install
@@ -106,10 +112,13 @@ class Run:
         return found
 
     def wait_reason(self, name: str, *reasons: str) -> str:
+        return self.wait_condition(name, "Ready", *reasons)
+
+    def wait_condition(self, name: str, kind: str, *reasons: str) -> str:
         def found() -> str | None:
             conditions = self.status(name).get("conditions") or []
-            ready = next((one for one in conditions if one["type"] == "Ready"), {})
-            return ready["message"] if ready.get("reason") in reasons else None
+            one = next((one for one in conditions if one["type"] == kind), {})
+            return one["message"] if one.get("reason") in reasons else None
 
         return str(until(found, lambda: f"{name}: {self.status(name)}"))
 
@@ -373,6 +382,32 @@ def test_plans_take_values_from_secrets_and_charts_print_them(run: Run):
     run.user.api.patch(path, {"metadata": {"annotations": decision}})
     run.wait_reason("planned", "Deployed")
     assert run.status("planned")["plan"]["valuesHash"].startswith("keyed:")
+
+
+def test_attestations_are_signed_with_keys_that_have_passwords(run: Run):
+    """After the deploys, whose account is used. Also a file that is no key, and a wrong password."""
+    run.publish("secrecy/attested", WORKING.replace("name: app", "name: '{{ .Release.Name }}'"))
+    password = run.sentinels.new("password of a key")
+    encryption = BestAvailableEncryption(password.encode())
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+    files = {
+        "attested": {"key": pem, "password": password},
+        "mistaken": {"key": pem, "password": run.sentinels.new("wrong password of a key")},
+        "no-key": {"key": run.sentinels.new("no key"), "password": password},
+    }
+    for name, data in files.items():
+        run.user.create("secrets", run.source, f"{name}-key", data=encoded(**data))
+        source = {"secretName": f"{name}-key", "key": "key", "passwordKey": "password"}
+        run.bundle(
+            name,
+            registry=run.cluster.registry,
+            repo="secrecy/attested",
+            attest={"environment": "staging", "keyFrom": source},
+        )
+    for name in files:
+        reason = "Attested" if name == "attested" else "AttestKeyInvalid"
+        run.wait_condition(name, "Attested", reason)
 
 
 @pytest.mark.parametrize("knows", [True, False])
