@@ -11,13 +11,16 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.copies.conftest import User, encoded
+from tests.e2e.copies.test_rollouts import consumer, healthy
 from tests.e2e.faults.fleet import BROKEN
-from tests.e2e.operator_process import until
+from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.cli import cli
 from localcluster import Cluster
@@ -103,8 +106,11 @@ def operator(
     values = {
         "notifications.entries": ENTRIES,
         "notifications.link": "https://ui.example.com/{kind}/{namespace}/{name}",
+        "rules.consumers": True,
+        "rules.restart": True,
     }
-    with operating(cluster, log, values=values) as operator:
+    settings = {"COPYRATOR_ROLLOUT_HEALTH_PAUSE": "3"}
+    with operating(cluster, log, settings, values=values) as operator:
         data = {
             "ci": f"http://127.0.0.1:{receiver.port}/ci",
             "ci-key": KEY.decode(),
@@ -176,6 +182,24 @@ def test_a_killed_operator_loses_nothing_and_repeats_at_most_one_message(
         assert found[0]["id"] == found[1]["id"]
 
 
+def test_a_standby_tells_what_the_killed_leader_did_not(
+    operator: Operator, receiver: Receiver, team: Team, tmp_path: Path
+) -> None:
+    settings = {**operator.settings, "NAMESPACE": operator.namespace, "POD_NAME": "copyrator-1"}
+    with OperatorProcess(operator.kubeconfig, tmp_path / "standby.log", settings=settings) as other:
+        other.wait_ready()
+        name = f"shop-{team.namespace}"
+        team.publish("1.0.0", "first")
+        team.bundle(name)
+        until(lambda: team.status(name).get("deployed"), "the leader has deployed it")
+        operator.stop(signal.SIGKILL)
+        receiver.wait_told("Deployed", name)
+        assert len({one["id"] for one in receiver.told("Deployed", name)}) == 1
+        assert len(receiver.told("Deployed", name)) <= 2
+        assert other.stop() == 0
+    operator.start()
+
+
 def test_a_certificate_that_ends_soon_is_told(
     operator: Operator, receiver: Receiver, team: Team
 ) -> None:
@@ -195,6 +219,30 @@ def test_a_certificate_that_ends_soon_is_told(
     assert told["what"] == "copies a certificate that ends soon"
     assert "api" in told["why"]
     team.api.delete(f"{path}/{name}")
+
+
+def test_a_rollout_that_has_stopped_is_told_and_that_it_goes_on(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    user, name, home = User(team.api), f"pw-{team.namespace}", operator.namespace
+    user.create("secrets", home, name, data=encoded(password="old"))
+    rollout = {"steps": ["100%"], "pause": "1s", "health": True, "restart": "Consumers"}
+    spec = {
+        "source": {"kind": "Secret", "name": name},
+        "targets": {"namespaces": [team.namespace]},
+        "rollout": rollout,
+    }
+    user.rule(home, name, spec)
+    user.wait_ready(home, name)
+    consumer(user, team.namespace, name, **{"copyrator.flant.com/restart": "true"})
+    until(lambda: healthy(user, team.namespace), "the consumer runs")
+    user.patch("secrets", home, name, data=encoded(password="bad"))
+    told = receiver.wait_told("RolloutStopped", name)
+    assert told["command"] == f"copyrator rollout resume rule {home}/{name}"
+    assert f"Deployment {team.namespace}/web isn't healthy" in told["why"]
+    user.patch("secrets", home, name, data=encoded(password="good"))
+    receiver.wait_told("RolloutStopped", name, resolved=True)
+    user.delete("copyrators", home, name)
 
 
 def test_the_commands_test_an_entry_and_say_what_is_wrong_with_another(
