@@ -21,7 +21,8 @@ from copyrator.bundles.version.rhythm import Rhythm
 if TYPE_CHECKING:
     import asyncio
 
-    from copyrator.bundles.gates.evidence import AttestFault, PushResult
+    from copyrator.api.bundle_spec import BundleSpec
+    from copyrator.bundles.gates.evidence import AttestFault, PushResult, StatementKey
     from copyrator.bundles.health.monitor import Release
     from copyrator.bundles.inputs.reader import Known
     from copyrator.bundles.inputs.watches import Ref
@@ -145,6 +146,21 @@ class HealthMemory:
     """Monotonic seconds when it is compared again."""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedPush:
+    """A statement's last push, which failed."""
+
+    fault: AttestFault
+    count: int
+    """Of consecutive ones."""
+    at: datetime
+    retry_at: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it is tried again: also where the clock was set back."""
+        return not self.at <= now < self.retry_at
+
+
 @dataclass(slots=True)
 class AttestMemory:
     """The pushes of its statements to the registry."""
@@ -152,14 +168,14 @@ class AttestMemory:
     task: asyncio.Task[None] | None = None
     pushed: PushResult | None = None
     """The last statement that was pushed."""
-    fault: AttestFault | None = None
-    """Why the last push failed; None: it didn't."""
-    failures: int = 0
-    """Number of consecutive pushes that failed."""
-    retry_at: datetime | None = None
-    """After a failure: when those that were tried are tried again. None: at once."""
-    tried: frozenset[tuple[str | None, str | None]] = frozenset()
-    """Digests and dates of the statements whose push failed since the last success."""
+    failed: dict[StatementKey, FailedPush] = field(default_factory=dict)
+    spec: BundleSpec | None = None
+    """By which they have failed."""
+
+    @property
+    def faults(self) -> dict[StatementKey, AttestFault]:
+        """Why the last push failed, by statement."""
+        return {key: one.fault for key, one in self.failed.items()}
 
 
 @dataclass(slots=True)

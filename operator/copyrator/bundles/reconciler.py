@@ -88,6 +88,8 @@ class StepTaker:
             written = await self.writer.write(before, status, step.ready, decided=step.decided)
         if written is not before and written.status.plan != before.status.plan:
             self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
+        if written is not before and written.status.attest != before.status.attest:
+            self.due.append(AT_ONCE)  # its statements are pushed before the other steps
         return written
 
     @property
@@ -175,8 +177,8 @@ class BundleReconciler:
         memory = self.context.memories[entry.key]
         changes, memory.changes = memory.changes, frozenset()
         inputs, memory.poll.inputs = memory.poll.inputs, None
-        if changes & {Change.REFERENCE, Change.EDITED}:
-            memory.attest.retry_at = None
+        if Change.REFERENCE in changes:
+            memory.attest.failed.clear()
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):

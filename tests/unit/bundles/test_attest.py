@@ -46,7 +46,8 @@ from copyrator.bundles.gates.evidence import (
     attested_condition,
     due_at,
     find_objections,
-    next_pending,
+    find_pending,
+    key_of,
     record_push,
     statement_of,
     update_statements,
@@ -95,9 +96,13 @@ class Source(Bundle):
         self.input = replace(self.input, withdrawal=read_withdrawal(found))
         return self.write()
 
+    @property
+    def pending(self) -> AttestStatus | None:
+        return next(iter(find_pending(self.status, self.input)), None)
+
     def push(self, *, dies: bool = False) -> Self:
         """Push what is due; with ``dies`` its process ends before it is recorded."""
-        if (pending := next_pending(self.status, self.input.spec)) is None:
+        if (pending := self.pending) is None:
             return self
         statement = statement_of(pending, self.status, self.input.spec, CLUSTER)
         assert statement is not None
@@ -121,7 +126,9 @@ class Source(Bundle):
         return next(one for one in self.status.attest if one.version == version)
 
     def condition_of(self, fault: AttestFault | None = None) -> tuple[str, str, str]:
-        found = attested_condition(self.status, self.input, fault)
+        pending = find_pending(self.status, self.input)
+        faults = {key_of(one): fault for one in pending[:1] if fault is not None}
+        found = attested_condition(self.status, self.input, faults)
         return found.status.value, found.reason, found.message
 
 
@@ -356,7 +363,7 @@ def test_a_restart_pushes_the_same_payload() -> None:
 def test_a_push_that_was_overtaken_is_no_success_but_its_manifest_is_replaced() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write()
-    pending = next_pending(source.status, SPEC)
+    pending = source.pending
     assert pending is not None
     source.hold("no")
     source.status = record_push(source.status, PushResult(pending, "sha256:first", 0))
@@ -375,7 +382,7 @@ def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write()
     assert source.condition_of()[:2] == ("Unknown", "Attesting")
-    fault = AttestFault(BundleReason.AUTHENTICATION_FAILED, "no", source.record("1.1.0"))
+    fault = AttestFault(BundleReason.AUTHENTICATION_FAILED, "no")
     told = source.condition_of(fault)
     assert told == (
         "False",
@@ -399,11 +406,10 @@ def test_what_cannot_be_pushed_keeps_nothing_else_from_being_pushed() -> None:
     source.deploy("1.2.0").later(10).write()
     source.asks(f"{digest('1.1.0')} no")
     first, second = source.record("1.1.0"), source.record("1.2.0")
-    assert next_pending(source.status, SPEC) == first, "withdrawals first"
-    assert next_pending(source.status, SPEC, first.digest) == second
-    fault = AttestFault(BundleReason.TAG_NOT_FOUND, "it is gone", first)
+    assert find_pending(source.status, source.input) == [first, second], "withdrawals first"
     source.status = record_push(source.status, PushResult(second, "sha256:new", 0))
-    assert next_pending(source.status, SPEC, first.digest) == first
+    assert source.pending == first
+    fault = AttestFault(BundleReason.TAG_NOT_FOUND, "it is gone")
     assert source.condition_of(fault)[:2] == ("False", "TagNotFound")
 
 
@@ -428,6 +434,32 @@ def test_of_more_than_ten_digests_withdrawn_ones_go_first_then_the_oldest() -> N
     assert "1.4.0" not in versions
     source.deploy("2.1.0").later(10).write().push()
     assert "1.0.0" not in [version for version, _ in source.said]
+
+
+def test_a_withdrawal_that_is_not_pushed_is_not_dropped_for_newer_statements() -> None:
+    source = attested().hold("no").hold(None)
+    for number in range(MAX_ATTESTED + 3):
+        source.deploy(f"1.{number + 2}.0").later(10).write()
+    assert len(source.said) == MAX_ATTESTED
+    assert source.said[0] == ("1.1.0", "Withdrawing")
+    assert source.said[-1] == (f"1.{MAX_ATTESTED + 4}.0", "Attesting")
+
+
+def test_only_withdrawals_are_pushed_under_a_name_that_the_spec_has_no_more() -> None:
+    source = Source()
+    source.deploy("1.1.0").later(10).write()
+    assert source.said == [("1.1.0", "Attesting")]
+    source.input = replace(source.input, is_allowed=False)
+    assert source.pending is None
+    source.input = replace(source.input, is_allowed=True)
+    source.spec(environment="qa").write()
+    assert source.pending is not None
+    assert source.pending.environment == "qa"
+    source.hold("no")
+    assert [one.environment for one in find_pending(source.status, source.input)] == [
+        "staging",
+        "qa",
+    ]
 
 
 def test_another_environment_or_repository_is_another_statement() -> None:
@@ -525,9 +557,8 @@ def test_a_forged_status_raises_nothing(records: list[AttestStatus]) -> None:
     source.status = replace(source.status, attest=tuple(records))
     for happens in (source.write, lambda: source.hold("x"), lambda: source.hold(None)):
         happens()
-        for one in source.status.attest:
-            source.condition_of(AttestFault(BundleReason.FORBIDDEN, "x", one))
-        if (pending := next_pending(source.status, SPEC)) is not None:
+        source.condition_of(AttestFault(BundleReason.FORBIDDEN, "x"))
+        if (pending := source.pending) is not None:
             statement_of(pending, source.status, SPEC, CLUSTER)
             source.status = record_push(source.status, PushResult(pending, "x", 1))
         assert len(source.status.attest) <= max(MAX_ATTESTED, len(records))
@@ -646,7 +677,7 @@ def test_where_the_registry_has_all_that_was_pushed_the_newest_statement_decides
     for event, pick in events:
         if EVENTS[event] is not hide:
             EVENTS[event](source, pick)
-    while next_pending(source.status, SPEC) is not None:
+    while source.pending is not None:
         source.push()
     soaks = {one.digest: one for one in source.status.soak}
     for one in source.status.attest:

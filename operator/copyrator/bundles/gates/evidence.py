@@ -12,7 +12,7 @@ no break of a soak is missed. What is recorded there is pushed afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -244,8 +244,6 @@ class AttestFault:
 
     reason: BundleReason
     text: str
-    statement: AttestStatus
-    """As it was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,19 +317,25 @@ def find_record(
     return next(found, None)
 
 
-def next_pending(
-    status: BundleStatus, spec: BundleSpec, failed: str | None = None
-) -> AttestStatus | None:
-    """The statement that is pushed next: withdrawals first, then the oldest.
+StatementKey = tuple[str | None, str | None, str | None, bool]
 
-    Args:
-        status: with the statements.
-        spec: names the repository.
-        failed: the digest whose push failed last: the others are tried before it.
+
+def key_of(record: AttestStatus) -> StatementKey:
+    """What names a statement, whatever its dates: its failures are counted by it."""
+    return record.digest, record.environment, record.reference, record.is_positive
+
+
+def find_pending(status: BundleStatus, around: AttestInput) -> list[AttestStatus]:
+    """The statements to push: withdrawals first, then by their dates.
+
+    Positive ones only under the name that the spec has now and that is allowed: the key may be
+    another than when they were recorded.
     """
+    spec, attest = around.spec, around.spec.attest
+    name = attest.environment if attest and around.is_allowed else None
     found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
-    found.sort(key=lambda one: (one.digest == failed, one.is_positive))
-    return next(iter(found), None)
+    found = [one for one in found if not one.is_positive or (name and one.environment == name)]
+    return sorted(found, key=lambda one: one.is_positive)
 
 
 def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus:
@@ -379,34 +383,36 @@ def statement_of(
 
 
 def attested_condition(
-    status: BundleStatus, around: AttestInput, fault: AttestFault | None
+    status: BundleStatus, around: AttestInput, faults: Mapping[StatementKey, AttestFault]
 ) -> FurtherCondition:
     """The condition Attested.
 
     Args:
         status: with the statements.
         around: the rest of the Bundle.
-        fault: of the last push; None: it succeeded, or this process hasn't tried yet.
+        faults: of the last push of statements, as far as it failed in this process.
     """
-    found = _find_push_fault(status, around, fault)
+    found = _find_push_fault(status, around, faults)
     return _judge_statement(status, around) if found is None else found
 
 
 def _find_push_fault(
-    status: BundleStatus, around: AttestInput, fault: AttestFault | None
+    status: BundleStatus, around: AttestInput, faults: Mapping[StatementKey, AttestFault]
 ) -> FurtherCondition | None:
     """Why a statement can't be pushed; None where all are pushed, or about to be."""
-    spec, no, pending = around.spec, ConditionStatus.FALSE, next_pending(status, around.spec)
-    if fault is not None and (failed := _find_failed(status, fault)) is not None:
-        return FurtherCondition(no, fault.reason, f"{_describe_record(failed)}: {fault.text}")
+    spec, no, pending = around.spec, ConditionStatus.FALSE, find_pending(status, around)
+    for one in pending:
+        if (fault := faults.get(key_of(one))) is not None:
+            return FurtherCondition(no, fault.reason, f"{_describe_record(one)}: {fault.text}")
     if not around.is_allowed and spec.attest is not None:
         text = (
             f"the namespace {spec.namespace} may not attest as {spec.attest.environment}: an "
             "administrator allows it by attest.environments of the chart"
         )
         return FurtherCondition(no, BundleReason.ENVIRONMENT_NOT_ALLOWED, text)
-    elsewhere = (one for one in status.attest if one.is_pending and one.reference != spec.reference)
-    if (left := next(elsewhere, None)) is not None:
+    withdrawals = (one for one in status.attest if one.state == AttestState.WITHDRAWING)
+    left = next((one for one in withdrawals if one.reference != spec.reference), None)
+    if left is not None:
         text = (
             f"{_describe_record(left)} can't be pushed to {left.reference}, which the spec doesn't "
             "name any more: set registry and repo back until it is withdrawn"
@@ -414,26 +420,19 @@ def _find_push_fault(
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
     before = status.condition(ConditionType.ATTESTED)
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
-    if pending is None or pending.state == AttestState.RENEWING or not is_told:
+    if not is_told or all(one.state == AttestState.RENEWING for one in pending):
         return None
     # Of a former process: the push is tried again at once.
     return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
-
-
-def _find_failed(status: BundleStatus, fault: AttestFault) -> AttestStatus | None:
-    """What is still to be pushed about the digest whose push failed last."""
-    wanted = fault.statement.digest, fault.statement.reference
-    pending = (one for one in status.attest if one.is_pending)
-    return next((one for one in pending if (one.digest, one.reference) == wanted), None)
 
 
 def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:
     """Whether what is deployed is attested."""
     spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
     assert attest is not None
-    record, pending = find_record(status.attest, status, spec), next_pending(status, spec)
-    if pending is not None and pending.state != AttestState.RENEWING:
-        text = f"{_describe_record(pending)} is being pushed"
+    record, pending = find_record(status.attest, status, spec), find_pending(status, around)
+    if pending and pending[0].state != AttestState.RENEWING:
+        text = f"{_describe_record(pending[0])} is being pushed"
         return FurtherCondition(unknown, BundleReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
     if record is None or (not record.is_positive and due_at(status.attest, status, around)):
@@ -548,7 +547,7 @@ def _issue(
         reason=None,
         requested_for=None,
     )
-    return _drop_oldest([*(one for one in records if one is not known), new])
+    return _drop_excess([*(one for one in records if one is not known), new], spec)
 
 
 def _later(records: Iterable[AttestStatus], digest: str | None, now: datetime) -> datetime:
@@ -577,9 +576,17 @@ def _withdraw(record: AttestStatus, reason: str, now: datetime) -> AttestStatus:
     )
 
 
-def _drop_oldest(records: list[AttestStatus]) -> list[AttestStatus]:
-    """At most MAX_ATTESTED: those that are withdrawn go first, then the oldest."""
+def _drop_excess(records: list[AttestStatus], spec: BundleSpec) -> list[AttestStatus]:
+    """At most MAX_ATTESTED, the last one among them; withdrawals that aren't pushed go last.
+
+    Withdrawn ones go first, then the oldest positive ones.
+    """
+
+    def rank(at: int) -> tuple[bool, bool, bool]:
+        one = records[at]
+        is_done = one.state == AttestState.WITHDRAWN
+        return not is_done, not one.is_positive, one.reference == spec.reference
+
     while len(records) > MAX_ATTESTED:
-        withdrawn = (i for i, one in enumerate(records) if one.state == AttestState.WITHDRAWN)
-        del records[next(withdrawn, 0)]
+        del records[min(range(len(records) - 1), key=rank)]
     return records

@@ -27,12 +27,14 @@ from copyrator.bundles.gates.evidence import (
     PushResult,
     attested_condition,
     due_at,
-    next_pending,
+    find_pending,
+    key_of,
     record_push,
     statement_of,
     update_statements,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.memory import FailedPush
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
@@ -82,7 +84,7 @@ def condition_of(
     around = attest_input(context, entry)
     if around is None:
         return None
-    return attested_condition(status, around, context.memories[entry.key].attest.fault)
+    return attested_condition(status, around, context.memories[entry.key].attest.faults)
 
 
 def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -97,7 +99,7 @@ def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) 
     conditions = with_further(
         updated.conditions,
         ConditionType.ATTESTED,
-        attested_condition(updated, around, memory.fault),
+        attested_condition(updated, around, memory.faults),
         generation=updated.observed_generation or 0,
         now=now,
     )
@@ -151,18 +153,20 @@ class Attester:
         if around is None:
             return Step(entry)
         pushes, due = memory.attest, due_at(entry.status.attest, entry.status, around)
-        failed = pushes.fault.statement.digest if pushes.fault is not None else None
-        pending = None if entry.is_paused else next_pending(entry.status, spec, failed)
+        pending = [] if entry.is_paused else find_pending(entry.status, around)
         is_busy = pushes.task is not None and not pushes.task.done()
-        if pending is None or is_busy:
+        if not pending or is_busy:
             return Step(entry, due=(due,))
-        was_tried = (pending.digest, pending.issued_at) in pushes.tried
-        if was_tried and pushes.retry_at is not None and self._context.clock() < pushes.retry_at:
-            return Step(entry, due=(due, pushes.retry_at))
-        pushes.task = asyncio.create_task(
-            self._push(entry, spec, pending), name=f"attestation of {entry.key}"
-        )
-        return Step(entry, due=(due,))
+        keys = {key_of(one) for one in pending} if pushes.spec == spec else set()
+        pushes.failed = {key: one for key, one in pushes.failed.items() if key in keys}
+        pushes.spec, now = spec, self._context.clock()
+        for one in pending:  # those that fail hold no other up
+            failed = pushes.failed.get(key_of(one))
+            if failed is None or failed.is_due(now):
+                name = f"attestation of {entry.key}"
+                pushes.task = asyncio.create_task(self._push(entry, spec, one), name=name)
+                return Step(entry, due=(due,))
+        return Step(entry, due=(due, min(one.retry_at for one in pushes.failed.values())))
 
     async def _push(self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus) -> None:
         memory, count = self._context.memories[entry.key].attest, self._context.metrics.attestations
@@ -170,24 +174,23 @@ class Attester:
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:
-            fault = AttestFault(_reason_of(error), error.message, record)
+            fault = AttestFault(_reason_of(error), error.message)
             retry_after = error.retry_after or 0.0
         except _PushError as error:
-            fault = AttestFault(error.reason, str(error), record)
+            fault = AttestFault(error.reason, str(error))
         except Exception as error:  # else nothing would requeue the Bundle
             log.exception("%s: its statement can't be pushed", entry.key)
             text = f"the operator failed ({type(error).__name__}); it is tried again"
-            fault = AttestFault(BundleReason.PUSH_REFUSED, text, record)
-        memory.fault = fault
+            fault = AttestFault(BundleReason.PUSH_REFUSED, text)
+        before = memory.failed.pop(key_of(record), None)
         if fault is None:
-            memory.failures, memory.retry_at, memory.tried = 0, None, frozenset()
             is_positive = record.is_positive
             count.labels(AttestState.ATTESTED if is_positive else AttestState.WITHDRAWN).inc()
         else:
-            delay = max(min(RETRY * 2 ** min(memory.failures, 20), LONGEST_RETRY), retry_after)
-            memory.failures += 1
-            memory.retry_at = self._context.clock() + timedelta(seconds=delay)
-            memory.tried |= {(record.digest, record.issued_at)}
+            number, now = before.count if before else 0, self._context.clock()
+            delay = max(min(RETRY * 2 ** min(number, 20), LONGEST_RETRY), retry_after)
+            retry_at = now + timedelta(seconds=delay)
+            memory.failed[key_of(record)] = FailedPush(fault, number + 1, now, retry_at)
             count.labels(fault.reason).inc()
         self._context.schedule.changed(entry.key, Change.STATEMENT)
 
