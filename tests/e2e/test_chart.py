@@ -181,6 +181,7 @@ TOGETHER: list[tuple[str, ...]] = [
         "rules of tenants",
         "rollouts",
         "certificates",
+        "other clusters",
         "plans",
         "more kinds",
         "image by digest",

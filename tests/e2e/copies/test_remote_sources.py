@@ -171,6 +171,35 @@ def test_another_cluster_behind_the_secret_has_to_be_confirmed(
     assert user.data("secrets", pulled, word) == encoded(password="other")
 
 
+def test_a_template_reads_sources_of_both_clusters(
+    operator, user, there, hub, pulled, namespace, word
+):
+    home, target = operator.namespace, namespace(f"{word}-both")
+    user.create("secrets", home, word, data=encoded(password="here"))
+    entry = {"kind": "Secret", "name": word}
+    remote = entry | {"as": "hub", "namespace": INFRA, "kubeConfig": {"secretName": f"{word}-hub"}}
+    text = "{{ sources.hub.data.password | b64decode }} {{ sources.own.data.password | b64decode }}"
+    template = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "both"},
+        "stringData": {"passwords": text},
+    }
+    spec = {
+        "sources": [remote, entry | {"as": "own"}],
+        "template": template,
+        "targets": {"namespaces": [target]},
+    }
+    user.rule(home, f"{word}-both", spec)
+    user.wait_data("secrets", target, "both", encoded(passwords="one here"))
+    there.patch("secrets", INFRA, word, data=encoded(password="two"))
+    user.wait_data("secrets", target, "both", encoded(passwords="two here"))
+    there.delete("secrets", INFRA, word)
+    user.wait_reason(home, f"{word}-both", "SourceNotFound")
+    user.wait_gone("secrets", pulled, word)
+    assert user.data("secrets", target, "both") == encoded(passwords="two here")
+
+
 def test_the_operators_own_cluster_is_refused(operator, user, cluster, word):
     home = operator.namespace
     own = cluster.kubeconfig_for_service_account(home, "copyrator")

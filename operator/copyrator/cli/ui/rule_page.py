@@ -43,6 +43,7 @@ from copyrator.cli.view.rule import (
     CopyGroup,
     RuleView,
     certificate_rows,
+    describe_clusters,
     describe_settings,
     describe_unused,
     group_failures,
@@ -284,6 +285,7 @@ class RulePage:
         found += describe_settings(view)
         if view.composed_of:
             found.append(Detail("Made from", view.composed_of))
+        found += describe_clusters(view.status)
         synced = view.status.get("lastSyncTime")
         last = f"{rows.age(synced, view.now)} ago" if synced else "never"
         return [*found, Detail("Last sync", last), *describe_unused(view.status)]
