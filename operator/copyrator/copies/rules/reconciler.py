@@ -102,7 +102,8 @@ KIND_AGAIN = 15.0
 BUSY_AGAIN = 1.0
 """Seconds before sources of another cluster are read that others of its rules are reading."""
 CLUSTER_AGAIN = 60.0
-"""Seconds before it is asked again whether the former cluster is back."""
+"""Seconds before it is asked again whether the former cluster is back, and before the copies of a
+rule whose cluster can't be read are summarized again."""
 
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
@@ -491,7 +492,8 @@ class RuleReconciler:
         self._order_status(state, rule, summary, queued=queued)
         await report(context, state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
-            return RequeueAfter(RECHECK_SECONDS)
+            is_away = judge_remote(context, state, rule) is not None  # its recovery is an event
+            return RequeueAfter(CLUSTER_AGAIN if is_away else RECHECK_SECONDS)
         assert state.compiled is not None
         wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
         return Done() if wait is None else RequeueAfter(wait)
