@@ -9,21 +9,47 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 # aiohttp has a few short frozen lists; their C extension loads libstdc++, which takes 1.4 MB.
 os.environ.setdefault("FROZENLIST_NO_EXTENSIONS", "1")
 ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
 try:
     import aiohttp
+    from aiohttp.client_proto import ResponseHandler
 finally:
     del ssl.SSLContext.set_default_verify_paths  # the inherited method is visible again
 
 if TYPE_CHECKING:
-    from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.http_parser import RawResponseMessage
+    from aiohttp.streams import StreamReader
 
 __all__ = ["Connector", "aiohttp", "keepalive_socket"]
+
+
+PARSED_AT_ONCE: Final = 16 * 1024
+"""Bytes, of which aiohttp parses up to 256 KiB at once: 10,000 answers without a body."""
+INTERIM_ANSWERS: Final = 8
+"""Answers 1xx before one that counts; we ask for none, and aiohttp skips any number of them."""
+
+
+class _Handler(ResponseHandler):
+    """Ends a connection on which a server sends answers 1xx without end."""
+
+    _interim = 0
+
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data) or 1, PARSED_AT_ONCE):
+            super().data_received(data[start : start + PARSED_AT_ONCE])
+            if self._interim > INTERIM_ANSWERS:
+                self.abort()
+                return
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        self._interim = self._interim + 1 if data[0].code < 200 else 0
+        super().feed_data(data, size)
 
 
 class Connector(aiohttp.TCPConnector):
@@ -32,6 +58,11 @@ class Connector(aiohttp.TCPConnector):
     That of a cancelled or unread request would wait up to 30 s for the server's close_notify, known
     to no session, and would still be open when the loop ends.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        handler: type[ResponseHandler] = _Handler
+        self._factory = partial(handler, loop=self._loop)
 
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False

@@ -249,7 +249,9 @@ def from_foreign_answer(status: int, headers: Mapping[str, str]) -> ApiError:
 
     Its words are in no message: they may repeat the credential.
     """
-    if 300 <= status < 400:
+    if isinstance(status, bool) or not 300 <= status < 600:
+        status = 500  # of an ERROR in a watch: any number
+    if status < 400:
         text = f"it redirects ({status}), which isn't followed; write the server's own URL"
     else:
         text = _FOREIGN.get(status, f"it responded with {status}")
@@ -268,6 +270,8 @@ def no_answer(host: str, error: Exception) -> Unreachable:
         return Unreachable(f"{host} didn't respond in time", reason="Timeout")
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
         text = error.os_error.strerror  # str(error) shows the repr of an SSLContext
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        text = "Server disconnected"  # str(error) shows the headers received so far
     else:
         text = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(f"{host} can't be reached: {text}")
