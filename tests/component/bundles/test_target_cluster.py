@@ -12,6 +12,7 @@ import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
     PATIENT,
+    annotate,
     approve,
     condition,
     deployed,
@@ -22,7 +23,14 @@ from tests.component.bundles.approvals import (
     waits,
 )
 from tests.component.bundles.drifting import DETECT, Release
-from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_cluster import (
+    TEAM,
+    WAITING,
+    BundleCluster,
+    fail,
+    path_of,
+    succeed,
+)
 from tests.component.bundles.fake_werf import Werf, container
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -448,6 +456,49 @@ async def test_an_uninstall_gets_a_copy_that_goes_with_its_job(
     assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     cluster.end_job(job["metadata"]["name"])
     await eventually(lambda: cluster.look("bundles", "shop") is None)
+
+
+async def test_a_copy_that_could_not_be_written_with_its_uninstall_is_written_later(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """Also by another process: the Job has begun, and its pod waits for the copy."""
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    first = await run()
+    await deployed(cluster)
+    cluster.ends, cluster.pods = None, WAITING
+    refusals = cluster.refuse("create", "/secrets", 500)
+    delete(cluster)
+    await eventually(lambda: cluster.jobs("uninstall"), "the uninstall")
+    await first.stop(0.0)
+    assert copies(cluster) == []
+    refusals.clear()
+    await run()
+    await eventually(lambda: copies(cluster), "the copy")
+    (job,) = cluster.jobs("uninstall")
+    assert token_of(werf, job) == TOKEN
+    (owner,) = (cluster.look("secrets", copies(cluster)[0]) or {})["metadata"]["ownerReferences"]
+    assert owner["uid"] == job["metadata"]["uid"]
+
+
+async def test_a_preview_is_made_in_the_other_cluster_too(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
+) -> None:
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run()
+    await deployed(cluster)
+    registry.put("app", "2.0.0", "two")
+    werf.holds_plans = True
+    annotate(cluster, **{"plan-at": "now", "plan-version": "2.0.0"})
+    await eventually(lambda: cluster.jobs("plan"), "the preview")
+    (job,) = cluster.jobs("plan")
+    assert token_of(werf, job) == TOKEN
+    werf.finish(job)
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    await idle(operator)
+    assert copies(cluster) == []
+    assert cluster.status()["deployed"]["version"] == "1.0.0"
 
 
 async def test_an_uninstall_waits_for_its_kubeconfig(
