@@ -385,7 +385,7 @@ def test_plans_take_values_from_secrets_and_charts_print_them(run: Run):
 
 
 def test_attestations_are_signed_with_keys_that_have_passwords(run: Run):
-    """After the deploys, whose account is used. Also a file that is no key, and a wrong password."""
+    """After the deploys, whose account is used. Also no key at all, and a wrong password."""
     run.publish("secrecy/attested", WORKING.replace("name: app", "name: '{{ .Release.Name }}'"))
     password = run.sentinels.new("password of a key")
     encryption = BestAvailableEncryption(password.encode())
