@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +16,13 @@ from copyrator.notify.transitions import Transition, slot_of
 
 NOTIFICATIONS_WAITING: Final = 10_000  # limit: notifications
 """Transitions that wait to be told to one entry; beyond it the oldest are dropped, and counted."""
+
+_OF_CONTENT: Final = frozenset({400, 403, 405, 406, 413, 415, 422})
+"""HTTP statuses by which a server or a filter before it refuses what is in a message."""
+_TRIES: Final = 2
+"""Of a message whose content is refused, before others' text is left out of it."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +37,8 @@ class NotifyTiming:
     """After marks couldn't be written."""
 
 
-Send = Callable[[Entry, list[Transition]], Awaitable[SendResult]]
-"""Sends one message."""
+Send = Callable[[Entry, list[Transition], bool], Awaitable[SendResult]]
+"""Sends one message; True: without others' text."""
 Told = Callable[[Entry, list[Transition]], Awaitable[None]]
 """Records that they were told."""
 
@@ -38,7 +47,7 @@ class Lane:
     """One entry's queue: of each object and kind of transition the newest one.
 
     Args:
-        entry: it may be replaced by another one of its name.
+        entry: ``use`` replaces it by another one of its name.
         send: returns the outcome.
         told: is awaited before the next message is sent.
         on_failed: is called with the number of failures in a row, and the answer.
@@ -64,6 +73,7 @@ class Lane:
         self._timing = timing
         self._pending: dict[str, Transition] = {}
         self._news = asyncio.Event()
+        self._woken = asyncio.Event()
         self._sent_at = float("-inf")
         self._task = asyncio.create_task(self._run(), name=f"notifications of {entry.name}")
 
@@ -85,33 +95,63 @@ class Lane:
             self._on_dropped(self.entry)
         self._news.set()
 
+    def use(self, entry: Entry) -> None:
+        """Use another entry of the same name; one with other fields is tried at once."""
+        if entry != self.entry:
+            self.entry = entry
+            self.retry()
+
+    def retry(self) -> None:
+        """End the pause after a failure."""
+        self._woken.set()
+
     async def stop(self) -> None:
         """End; what waits is told by the next leader."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        failures = 0
+        failures, answer = 0, SendResult()
         while True:
             await self._news.wait()
             self._news.clear()
-            pause = self._sent_at + self.entry.min_interval - time.monotonic()
-            await asyncio.sleep(max(self._timing.settle, pause))
+            await asyncio.sleep(self._timing.settle)
+            while (pause := self._sent_at + self.entry.min_interval - time.monotonic()) > 0:
+                await self._pause(pause)
             if not (batch := dict(self._pending)):
                 continue
-            answer = await self._send(self.entry, list(batch.values()))
+            brief = failures >= _TRIES and answer.code in _OF_CONTENT
+            answer = await self._try(list(batch.values()), brief)
             if answer.fault:
                 retries = self._timing.retries
                 pause = retries[min(failures, len(retries) - 1)]
                 failures += 1
                 self._on_failed(self.entry, failures, answer)
-                await asyncio.sleep(max(pause, answer.retry_after))
+                await self._pause(max(pause, answer.retry_after))
                 self._news.set()
                 continue
             failures, self._sent_at = 0, time.monotonic()
             for slot, one in batch.items():
                 if self._pending.get(slot) is one:
                     del self._pending[slot]
-            await self._told(self.entry, list(batch.values()))
+            try:
+                await self._told(self.entry, list(batch.values()))
+            except Exception as error:
+                name = type(error).__name__
+                log.exception("notifications: entry %s: internal error: %s", self.entry.name, name)
             if self._pending:
                 self._news.set()
+
+    async def _try(self, batch: list[Transition], brief: bool) -> SendResult:
+        """Send; an unexpected error is a failure as any other, and quoted nowhere."""
+        try:
+            return await self._send(self.entry, batch, brief)
+        except Exception as error:
+            return SendResult(f"internal error: {type(error).__name__}")
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; ``retry`` ends it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()

@@ -31,7 +31,7 @@ _NAMED: Final = 10
 _WORST: Final = (Severity.FAILURE, Severity.WARNING, Severity.SUCCESS, Severity.INFO)
 
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"
-"""After it an @ mentions nobody, and a URL is no link."""
+"""After it an @ mentions nobody, and a URL or a domain is no link."""
 _REPLACED: Final = str.maketrans(
     {
         "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
@@ -49,13 +49,16 @@ _REPLACED: Final = str.maketrans(
     }
 )
 _URL: Final = re.compile(r"(?i)(:)(//)|\b(www|mailto|tel|javascript)([.:])")
+_DOMAIN: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_])")
+"""A dot that makes a domain of two words: services make links of these, too."""
 _SAFE_COMMAND: Final = re.compile(r"[A-Za-z0-9 ./_:=-]*")
 
 
 def clean(text: str, most: int) -> str:
     """Others' text as one line without markup, mentions and links, of about so many characters."""
     line = one_line(text, most).translate(_REPLACED)
-    return _URL.sub(lambda found: _BREAK.join(part for part in found.groups() if part), line)
+    line = _URL.sub(lambda found: _BREAK.join(part for part in found.groups() if part), line)
+    return _DOMAIN.sub(f".{_BREAK}", line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +76,23 @@ class Message:
     """Of the CloudEvent."""
 
 
-def build_message(config: Config, transitions: Sequence[Transition]) -> Message:
-    """One message about some transitions, at least one, in the order in which they happened."""
+def build_message(
+    config: Config, transitions: Sequence[Transition], *, brief: bool = False
+) -> Message:
+    """One message about some transitions, at least one, in the order in which they happened.
+
+    Args:
+        config: for the links.
+        transitions: what is told.
+        brief: only names and what it is about, for a receiver that refuses others' text.
+    """
     groups: dict[tuple[About, bool], list[Transition]] = {}
     for one in transitions:
         groups.setdefault((one.about, one.resolved), []).append(one)
-    parts = [_paragraph(config, about, some) for (about, _), some in groups.items()]
+    few = 0 if brief else _FEW
+    parts = [_paragraph(config, about, some, few) for (about, _), some in groups.items()]
+    if brief:
+        parts.append("The details are left out, as the receiver refused them.")
     severity = next(
         one for one in _WORST if any(found.severity is one for found in transitions)
     ).value
@@ -91,7 +105,7 @@ def build_message(config: Config, transitions: Sequence[Transition]) -> Message:
         "text": text,
         "severity": severity,
         "count": len(transitions),
-        "transitions": [_fields(config, one) for one in transitions[:MESSAGE_LISTED]],
+        "transitions": [_fields(config, one, brief) for one in transitions[:MESSAGE_LISTED]],
     }
     return Message(title, text, severity, _id(transitions), subject, data)
 
@@ -114,17 +128,20 @@ def _title(transitions: Sequence[Transition]) -> str:
     first = transitions[0]
     if len(transitions) == 1:
         resolved = "resolved: " if first.resolved else ""
-        return f"Copyrator: {resolved}{first.about} {first.subject.namespace}/{first.subject.name}"
+        return f"Copyrator: {resolved}{first.about} {_named(first)}"
     abouts = list(dict.fromkeys(str(one.about) for one in transitions))
     more = ", …" if len(abouts) > _FEW else ""
     return f"Copyrator: {len(transitions)} messages ({', '.join(abouts[:_FEW])}{more})"
 
 
-def _paragraph(config: Config, about: About, some: Sequence[Transition]) -> str:
-    if len(some) <= _FEW:
+def _named(one: Transition) -> str:
+    return f"{one.subject.namespace}/{_DOMAIN.sub(f'.{_BREAK}', one.subject.name)}"
+
+
+def _paragraph(config: Config, about: About, some: Sequence[Transition], few: int) -> str:
+    if len(some) <= few:
         return "\n\n".join(_sentences(config, one) for one in some)
-    places = [f"{one.subject.namespace}/{one.subject.name}" for one in some]
-    names = list(dict.fromkeys(places))
+    names = list(dict.fromkeys(_named(one) for one in some))
     rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     kinds = {one.subject.kind for one in some}
     noun = next(iter(kinds)) if len(kinds) == 1 else "object"
@@ -134,14 +151,17 @@ def _paragraph(config: Config, about: About, some: Sequence[Transition]) -> str:
 
 def _sentences(config: Config, one: Transition) -> str:
     subject = one.subject
-    where = f"{subject.kind} {subject.name} in {subject.namespace}"
+    name = _DOMAIN.sub(f".{_BREAK}", subject.name)
+    where = f"{subject.kind} {name} in {subject.namespace}"
     if one.resolved:
         text = f"{where}: {one.about} is resolved"
     else:
         text = f"{where} {clean(one.what, _MAX_WHAT)}"
     why = clean(one.why, MESSAGE_WHY)
     text += f": {why}" if why else ""
-    lines = [text, command_of(one), config.link_to(*subject.place)]
+    # A command with a name like example.com is left out: it would be a link.
+    command = command_of(one) if name == subject.name else ""
+    lines = [text, command, config.link_to(*subject.place)]
     return "\n".join(line for line in lines if line)
 
 
@@ -151,7 +171,7 @@ def command_of(one: Transition) -> str:
     return one.command if usable else ""
 
 
-def _fields(config: Config, one: Transition) -> dict[str, Any]:
+def _fields(config: Config, one: Transition, brief: bool) -> dict[str, Any]:
     subject = one.subject
     found = {
         "id": one.id,
@@ -161,8 +181,8 @@ def _fields(config: Config, one: Transition) -> dict[str, Any]:
         "about": str(one.about),
         "severity": str(one.severity),
         "since": clean(one.at, 40),
-        "what": clean(one.what, _MAX_WHAT),
-        "why": clean(one.why, MESSAGE_WHY),
+        "what": "" if brief else clean(one.what, _MAX_WHAT),
+        "why": "" if brief else clean(one.why, MESSAGE_WHY),
         "command": command_of(one),
         "link": config.link_to(*subject.place),
     }

@@ -165,6 +165,8 @@ class Notifier:
         self._changes = 0
         self._saved = 0
         """The number of the last change of the marks that is written."""
+        self._marks_fail = False
+        """They can't be read or written: nothing is sent."""
         self._task: asyncio.Task[None] | None = None
         self._tests: set[asyncio.Task[None]] = set()
 
@@ -261,7 +263,7 @@ class Notifier:
             self._metrics.notifications_failing.remove(name)
         for entry in config.entries:
             if (known := self._lanes.get(entry.name)) is not None:
-                known.entry = entry
+                known.use(entry)
                 continue
             self._lanes[entry.name] = Lane(
                 entry,
@@ -273,7 +275,7 @@ class Notifier:
             )
             for outcome in _OUTCOMES:
                 self._metrics.notifications.labels(entry.name, outcome)
-            self._metrics.notifications_failing.labels(entry.name).set(0)
+            self._metrics.notifications_failing.labels(entry.name).set(int(self._marks_fail))
         observing = bool(config.entries)
         self._bundles.observer = self._bundle_seen if observing else None
         self._rules.observer = self._rule_seen if observing else None
@@ -365,9 +367,9 @@ class Notifier:
 
     # --- messages -------------------------------------------------------------------------------
 
-    async def _send(self, entry: Entry, transitions: list[Transition]) -> SendResult:
+    async def _send(self, entry: Entry, transitions: list[Transition], brief: bool) -> SendResult:
         # In a thread: of 10,000 transitions it takes 0.1 s.
-        message = await asyncio.to_thread(build_message, self._config, transitions)
+        message = await asyncio.to_thread(build_message, self._config, transitions, brief=brief)
         return await self._deliver(entry, message)
 
     async def _deliver(self, entry: Entry, message: Message) -> SendResult:
@@ -468,7 +470,7 @@ class Notifier:
         known = None if marks is None else marks.entries.get(name)
         if entry is None or known is None or known.tested == request:
             return
-        known.tested = request
+        known.tested, known.test_result = request, ""  # it may be stored before the result is
         self._spawn(self._test(entry, request, at[:40]))
 
     async def _test(self, entry: Entry, request: str, at: str) -> None:
@@ -479,6 +481,9 @@ class Notifier:
         if known is not None:
             known.tested, known.test_result = request, answer.fault or "sent"
             await self._save()
+        lane = self._lanes.get(entry.name)
+        if lane is not None and entry.name in self._failing and not answer.fault:
+            lane.retry()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work, name="notifications, once")
@@ -496,12 +501,11 @@ class Notifier:
         except NotFound:
             pass
         except ApiError as error:
-            log.warning(
-                "notifications: the marks can't be read; nothing is sent: %s", error.message
-            )
+            self._marks_failed(f"the marks can't be read, nothing is sent: {error.message}")
             return
         except ValueError:
             log.warning("notifications: %s isn't readable; it begins anew", stored.CONFIG_MAP)
+        self._marks_worked()
         self._marks = marks
         self._follow_marks(marks)
         self._news.set()
@@ -510,18 +514,32 @@ class Notifier:
         """Write the marks; tried until it succeeds, as long as this replica leads."""
         self._changes += 1
         version = self._changes
-        failures = 0
         async with self._saving:
             while self._marks is not None and self._saved < version and self._leads():
                 saving = self._changes
                 try:
                     await self._write(self._marks.to_data())
                     self._saved = saving
+                    self._marks_worked()
                 except ApiError as error:
-                    failures += 1
-                    level = logging.WARNING if failures == 1 else logging.DEBUG
-                    log.log(level, "notifications: marks can't be written: %s", error.message)
+                    fault = f"the marks can't be written, nothing more is sent: {error.message}"
+                    self._marks_failed(fault)
                     await asyncio.sleep(self._timing.save_retry)
+
+    def _marks_failed(self, fault: str) -> None:
+        """Say it once, and have the alert show it for each entry."""
+        for name in self._lanes:
+            self._metrics.notifications_failing.labels(name).set(1)
+        if not self._marks_fail:
+            self._marks_fail = True
+            log.warning("notifications: %s", fault)
+            self._recorder.record(self._about, WARNING, _FAILED, fault)
+
+    def _marks_worked(self) -> None:
+        if self._marks_fail:
+            self._marks_fail = False
+            for name in self._lanes:
+                self._metrics.notifications_failing.labels(name).set(int(name in self._failing))
 
     async def _write(self, data: Mapping[str, str]) -> None:
         try:

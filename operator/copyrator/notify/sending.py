@@ -26,6 +26,9 @@ from copyrator.notify.messages import Message
 SEND_SECONDS: Final = 20.0  # limit: notifications
 """Seconds without an answer after which sending a notification has failed."""
 
+_MAX_ANSWER: Final = 64 * 1024
+"""Bytes of an answer that are read: Apprise needs little of it."""
+
 MAX_URL: Final = 4096  # limit: notifications
 """Characters of a URL of notifications."""
 
@@ -195,8 +198,9 @@ class _Witness:
 
     def install(self) -> None:
         from requests import Session
+        from requests.adapters import HTTPAdapter
 
-        plain = Session.send
+        plain, of_adapter = Session.send, HTTPAdapter.send
 
         def send(session: Any, request: Any, **options: Any) -> Any:
             options["allow_redirects"] = False
@@ -206,6 +210,13 @@ class _Witness:
             self.retry_after = _retry_after(answer.headers)
             return answer
 
+        def receive(adapter: Any, request: Any, *args: Any, **options: Any) -> Any:
+            answer = of_adapter(adapter, request, *args, **options)
+            with answer.raw:  # never the whole of it, which may have no end
+                answer._content = answer.raw.read(_MAX_ANSWER, decode_content=True)
+            return answer
+
+        HTTPAdapter.send = receive  # type: ignore[method-assign, assignment]
         Session.send = send  # type: ignore[method-assign, assignment]
 
 
@@ -214,7 +225,14 @@ _witness: _Witness | None = None
 
 def _notify(order: Order, message: Message) -> SendResult:
     global _witness  # noqa: PLW0603 - one process, one patched library
-    from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType, PersistentStoreMode
+    from apprise import (
+        Apprise,
+        AppriseAsset,
+        NotifyFormat,
+        NotifyType,
+        OverflowMode,
+        PersistentStoreMode,
+    )
 
     logging.disable()  # its lines have parts of URLs
     if _witness is None:
@@ -237,6 +255,8 @@ def _notify(order: Order, message: Message) -> SendResult:
     if service is None:
         return SendResult("the URL isn't complete for its service")
     service.redirects = False
+    if service.overflow_mode == OverflowMode.UPSTREAM:
+        service.overflow_mode = OverflowMode.TRUNCATE  # a text that is too long is refused for ever
     sender = Apprise(asset=asset)
     sender.add(service)
     done = sender.notify(

@@ -6,8 +6,9 @@ A status is enough: the same one gives the same transitions, with the same IDs, 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -25,7 +26,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_
 from copyrator.api.drift_status import DriftVerdict
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.rule_status import RuleReason
-from copyrator.api.text import count
+from copyrator.api.text import count, truncate
 from copyrator.notify.config import About, SubjectKind
 
 
@@ -138,6 +139,20 @@ class ObjectState:
         return FAULTS - self.unknown - {one.about for one in self.holding}
 
 
+_MAX_TEXT: Final = 1000
+_MAX_TIME: Final = 40
+_PLAN_ID: Final = re.compile(r"[0-9a-f]{1,64}")
+
+
+def _bounded(one: Transition) -> Transition:
+    """The same of at most some 3 KB: it may wait for hours, and its time is stored in marks."""
+    if max(len(one.what), len(one.why), len(one.key), len(one.command)) > _MAX_TEXT:
+        what, why, key = truncate(one.what, _MAX_TEXT), truncate(one.why, _MAX_TEXT), one.key
+        command = one.command if len(one.command) <= _MAX_TEXT else ""
+        one = replace(one, what=what, why=why, key=_hash(key), command=command)
+    return one if len(one.at) <= _MAX_TIME else replace(one, at=one.at[:_MAX_TIME])
+
+
 # Bundles -----------------------------------------------------------------------------------------
 
 _UNREACHABLE: Final = frozenset(
@@ -157,7 +172,8 @@ _OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANT
 def bundle_state(subject: ObjectIdentity, status: BundleStatus) -> ObjectState:
     """What holds for a Bundle."""
     holding = (*_deploy(subject, status), *_plan(subject, status), *_further(subject, status))
-    return ObjectState(subject, holding, frozenset(_unknown_of_bundle(status)))
+    bounded = tuple(map(_bounded, holding))
+    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status)))
 
 
 def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
@@ -174,7 +190,8 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
         )
     if attempted.outcome != Outcome.FAILED:
         return
-    why, logs = attempted.message or "", f"copyrator logs bundle {where}"
+    why = (attempted.message or "").strip().partition("\n")[0]  # never more of a log
+    logs = f"copyrator logs bundle {where}"
     what = f"couldn't be deployed as {version}"
     if attempted.next_retry_at:
         what += f"; the next attempt is at {attempted.next_retry_at}"
@@ -201,7 +218,10 @@ def _plan(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]
             f"waits for approval of {version} ({operations(plan)})",
             plan.made_at or "",
             f"{plan.id} {plan.made_at}",
-            command=f"copyrator approve bundle {where} {plan.id}",
+            # Of a forged status it could be further options.
+            command=f"copyrator approve bundle {where} {plan.id}"
+            if _PLAN_ID.fullmatch(plan.id)
+            else "",
         )
     if plan.decision == PlanDecision.REJECTED:
         by = f" by {plan.by}" if plan.by else ""
@@ -316,7 +336,7 @@ def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectStat
     ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
     if not conditions or ends.get("status") == ConditionStatus.UNKNOWN:
         unknown.add(About.CERTIFICATE_EXPIRING)
-    return ObjectState(subject, tuple(holding), frozenset(unknown))
+    return ObjectState(subject, tuple(map(_bounded, holding)), frozenset(unknown))
 
 
 def _of_rule(

@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.kube.fake_api import error
 from tests.component.notify.conftest import (
     HOME,
     TIMING,
@@ -432,3 +433,115 @@ async def test_the_child_process_has_nothing_of_the_operators_environment(
     assert b"SOME_PASSWORD" not in Path(f"/proc/{child.pid}/environ").read_bytes()
     assert os.getpid() != child.pid
     assert "apprise" not in sys.modules
+
+
+async def test_a_text_that_a_receiver_refuses_holds_up_no_others(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    async def filtered(request: web.Request) -> web.StreamResponse:
+        refused = b"etc/passwd" in await request.read()
+        if not refused:
+            receiver.got.append((dict(request.headers), await request.read()))
+        return web.Response(status=403 if refused else 204)
+
+    chat(cluster, receiver, about=["DeployFailed"])
+    receiver.answers += [filtered] * 10
+    one = world()
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed(message="../../etc/passwd"))
+    one.bundle("other", **failed())
+    await eventually(lambda: receiver.got)
+    assert receiver.texts[0].startswith("2 Bundles: DeployFailed: prod/shop, prod/other")
+    await eventually(lambda: len(marks_of(cluster)["chat"]["slots"]) == 2)
+    assert one.count("chat", "failed") == 2
+
+
+async def test_an_unexpected_error_ends_no_entry(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    call = one.notifier._isolated.call
+
+    async def broken(*_: object) -> None:
+        one.notifier._isolated.call = call
+        raise RuntimeError("https://example.com/token-abc")
+
+    one.notifier._isolated.call = broken
+    one.bundle(**failed())
+    await eventually(lambda: "RuntimeError" in marks_of(cluster)["chat"]["result"])
+    assert "token-abc" not in str(marks_of(cluster))
+    await eventually(lambda: receiver.got)
+
+
+async def test_a_correction_of_an_entry_is_tried_at_once(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    secret(cluster, url=receiver.url)
+    configure(cluster, {"name": "chat", "urlFrom": {"secretName": "chat", "key": "typo"}})
+    one = world(timing=replace(TIMING, retries=(3600.0,)))
+    await one.start()
+    await begun(cluster)
+    one.bundle(**failed())
+    await eventually(lambda: "has no key typo" in marks_of(cluster)["chat"]["result"])
+    configure(cluster, entry(minInterval="720h"))
+    await eventually(lambda: receiver.got)
+    one.bundle("next", **failed())
+    await asyncio.sleep(0.5)
+    assert len(receiver.got) == 1
+    configure(cluster, entry(minInterval="1s"))
+    await eventually(lambda: len(receiver.got) == 2)
+
+
+async def test_marks_that_cannot_be_written_are_an_alert_until_they_can(
+    cluster: FakeCluster, receiver: Receiver, world: Make, caplog
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    cluster.always("patch", error(403, "Forbidden"))
+    one.bundle(**failed())
+    await eventually(lambda: one.failing == 1.0)
+    await asyncio.sleep(0.5)
+    assert caplog.text.count("the marks can't be written") == 1
+    cluster.behave()
+    await eventually(lambda: one.failing == 0.0)
+    assert len(receiver.got) == 1
+
+
+async def test_the_result_of_an_earlier_test_is_not_taken_for_that_of_a_new_one(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = world()
+    await one.start()
+    await begun(cluster)
+    body = cluster.found("configmaps", HOME, "copyrator-notifications")
+    assert body is not None
+
+    def ask(request: str) -> None:
+        metadata = {"annotations": {ANN_NOTIFY_TEST: request}}
+        home = "copyrator-notifications"
+        cluster.object("configmaps", HOME, home, data=body["data"], metadata=metadata)
+
+    ask("chat first")
+    await eventually(lambda: marks_of(cluster)["chat"].get("test_result") == "sent")
+    hangs = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await hangs.wait()
+        return web.Response(status=500)
+
+    receiver.answers.append(hang)
+    ask("chat second")
+    await eventually(lambda: not receiver.answers)
+    await one.notifier._save()  # as another entry's message does
+    stored = marks_of(cluster)["chat"]
+    assert stored["tested"] == "chat second"
+    assert stored.get("test_result", "") == ""
+    hangs.set()
+    await eventually(lambda: "500" in marks_of(cluster)["chat"]["test_result"])

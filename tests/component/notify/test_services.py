@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from email import message_from_bytes, policy
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiosmtpd.smtp import SMTP
 from tests.component.notify.conftest import Receiver, answering
 
@@ -124,3 +126,30 @@ def known_schemes() -> set[str]:
 
 async def test_every_allowed_scheme_is_one_of_apprises(child: Isolated) -> None:
     assert await child.call(known_schemes, "test") >= SERVICES
+
+
+async def test_an_answer_without_an_end_is_not_read(child: Isolated, receiver: Receiver) -> None:
+    written = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal written
+        answer = web.StreamResponse(status=302, headers={"Location": "/elsewhere"})
+        await answer.prepare(request)
+        while True:
+            await answer.write(b"x" * 65_536)
+            written += 65_536
+
+    receiver.answers.append(endless)
+    answer = await sent(child, f"mmost://{receiver.url.removeprefix('http://')}/tokenabc")
+    assert answer.code == 302
+    assert written < 32 * 1024 * 1024, "no more than the sockets' buffers"
+
+
+async def test_a_text_that_is_too_long_for_a_service_is_cut(
+    child: Isolated, receiver: Receiver
+) -> None:
+    long = replace(MESSAGE, text="a word " * 10_000)
+    url = f"mmost://{receiver.url.removeprefix('http://')}/tokenabc"
+    assert not (await child.call(send, "chat", Order(url, None, "/c", {}), long)).fault
+    (body,) = [body for _, body in receiver.got]
+    assert len(json.loads(body)["text"]) <= 4_000, "Mattermost refuses more"

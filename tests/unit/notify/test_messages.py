@@ -65,6 +65,7 @@ def test_the_same_transitions_have_the_same_id():
         ("see https://evil.example/x", "://"),
         ("see HTTP://evil.example/x", "://"),
         ("www.evil.example", "www.e"),
+        ("log in at evil.example/x", "evil.e"),
         ("javascript:alert(1)", "javascript:a"),
         ("`code` *bold* ~strike~", "`"),
         ("<a href='x'>y</a>", "<a"),
@@ -90,3 +91,28 @@ def test_a_command_with_what_a_shell_interprets_is_left_out():
     message = build_message(Config(), [hostile])
     assert "reboot" not in message.text
     assert "command" not in message.data["transitions"][0]
+
+
+def test_versions_and_sentences_stay_as_they_are():
+    text = "1.9.0 isn't 1.9.1-rc.1: v2. Next."
+    assert clean(text, 200).replace("rc.1", "") == text.replace("rc.1", "")
+
+
+def test_an_object_with_the_name_of_a_domain_is_no_link():
+    one = transition("evil.example", command="copyrator logs bundle -n prod evil.example")
+    message = build_message(Config(), [one])
+    many = build_message(Config(), [transition(f"evil{i}.example") for i in range(5)])
+    for text in (message.title, message.text, many.text):
+        assert ".example" not in text
+    assert message.data["transitions"][0]["command"] == one.command
+
+
+def test_a_brief_message_has_no_text_of_others():
+    one = transition(what="runs HOSTILE", why="HOSTILE")
+    message = build_message(Config(), [one, transition("b", About.NOT_READY)], brief=True)
+    assert "HOSTILE" not in str(message)
+    assert message.text == (
+        "1 Bundle: DeployFailed: prod/shop\n\n1 Bundle: NotReady: prod/b\n\n"
+        "The details are left out, as the receiver refused them."
+    )
+    assert message.id == build_message(Config(), [one, transition("b", About.NOT_READY)]).id

@@ -200,3 +200,30 @@ def test_a_rule_that_is_not_ready_is_told_once(reason, about):
 def test_a_status_of_nonsense_says_nothing(status):
     assert of_rule(**status).holding == ()
     assert of_bundle(**status).holding == ()
+
+
+def test_a_forged_plan_adds_no_options_to_a_command():
+    state = of_bundle(plan={**PLAN, "id": "1a2b -n prod payments"}, gates=[APPROVAL])
+    assert one(state, About.AWAITING_APPROVAL).command == ""
+
+
+def test_of_a_log_only_the_first_line_is_told():
+    status = {"attempted": {**ATTEMPT, "outcome": "Failed", "message": "no image\ntoken abc"}}
+    assert one(of_bundle(**status), About.DEPLOY_FAILED).why == "no image"
+
+
+def test_what_waits_and_what_is_stored_of_a_forged_status_is_short():
+    long = "x" * 1_000_000
+    at = f"2026-11-27T12:00:00.{'0' * 1_000_000}Z"  # the API server accepts it as a time
+    attempt = {"version": long, "attempt": 3, "outcome": "Failed", "message": long}
+    ready = {**condition("Ready", "False", long, long), "lastTransitionTime": at}
+    states = [
+        of_bundle(attempted={**attempt, "finishedAt": at}, plan={**PLAN, "id": long}),
+        of_rule(conditions=[ready], rollout={"step": long}),
+    ]
+    found = [one for state in states for one in state.holding]
+    assert len(found) >= 3
+    for each in found:
+        assert len(each.at) <= 40
+        assert len(f"{each.what}{each.why}{each.key}{each.command}") <= 3_000
+    assert of_rule(conditions=[{**ready, "reason": f"{long}y"}]).holding[0].id != found[-1].id
