@@ -73,6 +73,9 @@ pods use has new content, where the copy's rule restarts consumers.
 ANN_RESTARTED_FOR: Final = "copyrator.flant.com/restarted-for"
 """On such a workload: the content that it was last restarted for, by rule."""
 
+LABEL_REMOTE: Final = "copyrator.flant.com/remote"
+"""On what `copyrator remote grant` makes: ``NAMESPACE.NAME`` of the service account."""
+
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
 # Bundles ----------------------------------------------------------------------------------------

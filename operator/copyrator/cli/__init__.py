@@ -46,6 +46,7 @@ _COMMANDS = {
     "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan:plan"),
     "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile:reconcile"),
     "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve:reject"),
+    "remote": ("Let another cluster read objects of this one.", "core.remote:remote"),
     "report": ("Write rules and Bundles to one HTML file.", "get.report:report"),
     "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve:resolve"),

@@ -1,10 +1,14 @@
-"""A finding of `copyrator doctor`."""
+"""Findings of `copyrator doctor` and `copyrator remote check`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+import click
+
+from copyrator.api.text import count
+from copyrator.cli.core.output import Format, Kind, dump, prose, typed
 from copyrator.kube import errors
 
 
@@ -26,3 +30,31 @@ async def readable(what: str, checks: AsyncIterator[Check]) -> list[Check]:
     except errors.Forbidden as error:
         found.append(Check(what, None, f"you have no permission to check it: {error.message}"))
     return found
+
+
+def print_checks(checks: Sequence[Check], shape: Format | None) -> None:
+    """Print them, and end with exit code 1 where one failed."""
+    if shape is not None:
+        items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
+        dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
+    else:
+        _show(checks)
+    if any(check.good is False for check in checks):
+        raise click.exceptions.Exit(1)
+
+
+def _show(checks: Sequence[Check]) -> None:
+    from rich.text import Text  # noqa: PLC0415 - not for --help
+
+    marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
+    prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
+    click.echo(summary([check.good for check in checks]))
+
+
+def summary(found: Sequence[bool | None]) -> str:
+    """The last line; None is a check without an answer."""
+    failed, unknown = found.count(False), found.count(None)
+    said = f"{count(failed, 'check')} failed" if failed else "No check failed"
+    if unknown:
+        return f"{said}; {count(unknown, 'check')} marked ? had no clear result."
+    return f"{said}." if failed else "All checks passed."

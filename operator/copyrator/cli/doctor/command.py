@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import (
@@ -21,8 +20,8 @@ from copyrator.cli.core.installation import (
     own_namespace_option,
 )
 from copyrator.cli.core.objects import listed
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
-from copyrator.cli.doctor.check import Check, readable
+from copyrator.cli.core.output import Format, answer_option
+from copyrator.cli.doctor.check import Check, print_checks, readable
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, SECRETS
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
@@ -48,31 +47,7 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 
     Exit code: 0 no check failed; 1 at least one did.
     """
-    checks = run(_checks(target, home))
-    if shape is not None:
-        items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
-        dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
-    else:
-        _show(checks)
-    if any(check.good is False for check in checks):
-        raise click.exceptions.Exit(1)
-
-
-def _show(checks: list[Check]) -> None:
-    from rich.text import Text
-
-    marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
-    prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
-    click.echo(summary([check.good for check in checks]))
-
-
-def summary(found: Sequence[bool | None]) -> str:
-    """The last line; None is a check without an answer."""
-    failed, unknown = found.count(False), found.count(None)
-    said = f"{count(failed, 'check')} failed" if failed else "No check failed"
-    if unknown:
-        return f"{said}; {count(unknown, 'check')} marked ? had no clear result."
-    return f"{said}." if failed else "All checks passed."
+    print_checks(run(_checks(target, home)), shape)
 
 
 async def _checks(target: Target, home: str | None) -> list[Check]:
@@ -87,6 +62,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         signatures,
     )
     from copyrator.cli.doctor.permissions import consent_reviews, permission_reviews, workloads
+    from copyrator.cli.doctor.remote import attestations, kubeconfigs
 
     async with target.connect() as client:
         try:
@@ -117,6 +93,8 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found.append(await signatures(client, installation))
             found.append(await freeze.check(client, installation, datetime.now(UTC)))
             found.append(await notify.check(client, installation))
+            found.append(await kubeconfigs(client, installation, datetime.now(UTC)))
+            found.append(await attestations(client, installation))
             found += await readable("Registries", _registries(client))
     return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.doctor import command
+from copyrator.cli.doctor import check, command
 from copyrator.settings.config import Settings
 
 INSTALLATION = Installation(settings=Settings(), namespace="op")
@@ -65,4 +65,4 @@ def test_the_time_ends():
     ],
 )
 def test_the_last_line_counts_what_failed_and_what_has_no_answer(found, said):
-    assert command.summary(found) == said
+    assert check.summary(found) == said

@@ -1,0 +1,521 @@
+"""`copyrator remote`: what another cluster may read of this one, and whether it can.
+
+`grant` is run against the cluster that has the objects, `check` against the one that copies them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from copyrator.api import syntax
+from copyrator.api.kubeconfig import (
+    DEFAULT_KEY,
+    InvalidKubeconfigError,
+    Kubeconfig,
+    normalize_server,
+    parse_kubeconfig,
+)
+from copyrator.api.names import LABEL_REMOTE
+from copyrator.api.times import format_time, parse_duration, parse_time
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.objects import listed
+from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.doctor.remote import check
+from copyrator.kube import errors
+from copyrator.kube.resources import (
+    CONFIGMAPS,
+    ROLEBINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICEACCOUNTS,
+    Discovery,
+    Resource,
+)
+from copyrator.kube.watch.store import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
+FIELD_MANAGER: Final = "copyrator-remote"
+LEAST_TTL: Final = 600.0
+"""Seconds; the API server refuses shorter ones."""
+TOKEN_PATIENCE: Final = 30.0
+"""Seconds in which the cluster's controller has to write the token."""
+
+_CLUSTERROLES: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
+_CLUSTERROLEBINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+_KINDS: Final = {
+    one.kind: one
+    for one in (
+        SERVICEACCOUNTS,
+        SECRETS,
+        ROLES,
+        ROLEBINDINGS,
+        _CLUSTERROLES,
+        _CLUSTERROLEBINDINGS,
+    )
+}
+_VERBS: Final = ["get", "list", "watch"]
+_UID_NAMESPACE: Final = "kube-system"
+"""Its uid tells clusters apart."""
+_ROOT_CA: Final = "kube-root-ca.crt"
+"""The ConfigMap that each namespace has, key ``ca.crt``."""
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type
+_ACCOUNT_OF_TOKEN: Final = "kubernetes.io/service-account.name"  # noqa: S105 - an annotation
+
+Body = dict[str, Any]
+
+
+class Granted(NamedTuple):
+    """One object, or with an empty name all of a kind in a namespace."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        if self.name:
+            return f"{self.resource.kind} {self.namespace}/{self.name}"
+        return f"all {self.resource.plural} of the namespace {self.namespace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What is made in the cluster that has the objects."""
+
+    name: str
+    namespace: str
+    """Of the service account."""
+    sources: tuple[Granted, ...]
+    lasting: bool
+    """Whether its token is one in a Secret, which has no end."""
+
+    @property
+    def label(self) -> str:
+        """The value of LABEL_REMOTE; no namespace has a dot, so that it is this grant's only."""
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those of the sources."""
+        return tuple(sorted({source.namespace for source in self.sources}))
+
+    @property
+    def cluster_name(self) -> str:
+        """Of the objects in no namespace."""
+        return f"copyrator-remote:{self.namespace}:{self.name}"
+
+    @property
+    def of_cluster(self) -> list[Body]:
+        """What lets it know this cluster again; without it, it is known by its CA."""
+        rule = {
+            "apiGroups": [""],
+            "resources": ["namespaces"],
+            "resourceNames": [_UID_NAMESPACE],
+            "verbs": ["get"],
+        }
+        role = self._object(_CLUSTERROLES, None, self.cluster_name)
+        binding = self._object(_CLUSTERROLEBINDINGS, None, self.cluster_name)
+        return [{**role, "rules": [rule]}, {**binding, **self._bound(_CLUSTERROLES)}]
+
+    @property
+    def of_namespaces(self) -> list[Body]:
+        """The service account, and its rights."""
+        account = self._object(SERVICEACCOUNTS, self.namespace, self.name)
+        found = [{**account, "automountServiceAccountToken": False}]
+        for namespace in self.namespaces:
+            role = self._object(ROLES, namespace, self.role_name)
+            binding = self._object(ROLEBINDINGS, namespace, self.role_name)
+            found.append({**role, "rules": list(self._rules(namespace))})
+            found.append({**binding, **self._bound(ROLES)})
+        return found
+
+    @property
+    def role_name(self) -> str:
+        """Of the Role and RoleBinding in each namespace."""
+        return f"copyrator-remote:{self.namespace}:{self.name}"
+
+    @property
+    def token(self) -> Body:
+        """The Secret whose token the cluster writes."""
+        body = self._object(SECRETS, self.namespace, f"{self.name}-token")
+        body["metadata"]["annotations"] = {_ACCOUNT_OF_TOKEN: self.name}
+        return {**body, "type": _TOKEN_TYPE}
+
+    @property
+    def all(self) -> list[Body]:
+        """All objects in the order in which they are made."""
+        return [*self.of_namespaces, *self.of_cluster, *([self.token] if self.lasting else [])]
+
+    def _rules(self, namespace: str) -> Iterator[Body]:
+        """One for each kind, so that the same grant is the same Role."""
+        names: dict[Resource, set[str]] = {}
+        for source in self.sources:
+            if source.namespace == namespace:
+                names.setdefault(source.resource, set()).add(source.name)
+        for resource in sorted(names, key=lambda one: one.key):
+            rule = {"apiGroups": [resource.group], "resources": [resource.plural]}
+            if "" not in names[resource]:
+                rule["resourceNames"] = sorted(names[resource])
+            yield {**rule, "verbs": _VERBS}
+
+    def _bound(self, role: Resource) -> Body:
+        group = _CLUSTERROLES.group
+        name = self.role_name if role is ROLES else self.cluster_name
+        account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
+        return {
+            "roleRef": {"apiGroup": group, "kind": role.kind, "name": name},
+            "subjects": [account],
+        }
+
+    def _object(self, resource: Resource, namespace: str | None, name: str) -> Body:
+        metadata: Body = {"name": name, "labels": {LABEL_REMOTE: self.label}}
+        if namespace is not None:
+            metadata["namespace"] = namespace
+        return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+@click.group()
+def remote() -> None:
+    """Let another cluster read objects of this one, and check that it can."""
+
+
+class _Ttl(click.ParamType[float]):
+    """A duration, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """At least what the API server accepts."""
+        seconds = value if isinstance(value, float) else parse_duration(str(value))
+        if seconds is None or seconds < LEAST_TTL:
+            self.fail(f"{value!r} isn't a duration of 10m or more, such as 720h", param, ctx)
+        return seconds
+
+
+@remote.command("grant")
+@click.argument("name")
+@cluster_options()
+@click.option(
+    "--source",
+    "sources",
+    metavar="KIND/NAMESPACE[/NAME]",
+    multiple=True,
+    required=True,
+    help="What may be read; several times. Without a name: all of the kind in the namespace.",
+)
+@click.option(
+    "--server",
+    metavar="URL",
+    required=True,
+    help="This cluster's API server, as the other cluster reaches it.",
+)
+@click.option(
+    "--certificate-authority",
+    "ca_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="CA of the certificate at URL; default: this cluster's own.",
+)
+@click.option("--tls-server-name", metavar="NAME", help="Name in that certificate, if not URL's.")
+@click.option(
+    "--ttl", metavar="DURATION", type=_Ttl(), help="End of the token; default: it has none."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be made; nothing is.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+@answer_option
+def grant(
+    *,
+    target: Target,
+    name: str,
+    sources: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    shape: Format | None,
+    **address: Any,
+) -> None:
+    """Make a service account that may read these objects, and print a Secret with its credential.
+
+    The Secret is for the other cluster: a rule there names it in spec.source.kubeConfig. Run it
+    again to change what may be read, or for a new token. The account is in the namespace of -n;
+    default: the first source's.
+
+    copyrator remote grant hub --source Secret/infra/registry-creds --server
+    https://hub.example.com:6443 | kubectl --context edge -n copyrator apply --server-side -f -
+    """
+    wanted = [_source(text) for text in sources]
+    kubeconfig = _address(address)
+    account = _checked_name(name)
+    namespace = target.namespace_option or wanted[0][1]
+    if problem := syntax.namespace(namespace):
+        raise click.UsageError(problem)
+    if len(f"{namespace}.{account}") > _LABEL_LENGTH:
+        raise click.UsageError(
+            f"the namespace and NAME together have over {_LABEL_LENGTH - 1} characters; choose "
+            "a shorter NAME"
+        )
+    ttl = address["ttl"]
+    found = run(_resolve(target, Grant(account, namespace, (), lasting=ttl is None), wanted))
+    if dry_run:
+        click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
+        return
+    _confirm([source for source in found.sources if not source.name], yes=yes)
+    secret, lines = run(_grant(target, found, kubeconfig, ttl))
+    prose(lines, err=True)
+    dump(secret, shape or Format.YAML)
+
+
+_LABEL_LENGTH: Final = 63
+
+
+def _source(text: str) -> tuple[str, str, str]:
+    """Kind, namespace and name; an empty name for all."""
+    kind, *rest = text.split("/")
+    known = {"secret": "Secret", "secrets": "Secret"}
+    known |= dict.fromkeys(("configmap", "configmaps", "cm"), "ConfigMap")
+    problem = None
+    if not 1 <= len(rest) <= 2:
+        problem = f"{text!r} isn't KIND/NAMESPACE/NAME, such as Secret/infra/registry-creds"
+    else:
+        problem = syntax.namespace(rest[0]) or (syntax.object_name(rest[1]) if rest[1:] else None)
+    if problem:
+        raise click.UsageError(f"--source: {problem}")
+    return known.get(kind.lower(), kind), rest[0], "".join(rest[1:])
+
+
+def _address(options: Mapping[str, Any]) -> Kubeconfig:
+    """The server, still without its CA and a credential."""
+    try:
+        server = normalize_server(options["server"])
+    except ValueError as error:
+        raise click.UsageError(f"--server {error}") from None
+    file = options["ca_file"]
+    ca = file.read_bytes() if file is not None else b""
+    return Kubeconfig(server=server, ca=ca, tls_server_name=options["tls_server_name"])
+
+
+def _checked_name(name: str) -> str:
+    if syntax.namespace(name):
+        raise click.UsageError(
+            f"NAME: {syntax.shown(name)} isn't a valid name; use at most 63 lower-case letters, "
+            "digits and '-'"
+        )
+    return name
+
+
+async def _resolve(target: Target, found: Grant, wanted: Sequence[tuple[str, str, str]]) -> Grant:
+    """The grant with the kinds as this cluster serves them.
+
+    Raises:
+        Fault: a kind isn't namespaced.
+    """
+    async with target.connect() as client:
+        discovery = Discovery(client)
+        sources = []
+        for text, namespace, name in wanted:
+            kind, _, group = text.partition(".")
+            resource = await _kind(discovery, kind, group)
+            if not resource.namespaced:
+                raise Fault(f"--source: objects of the kind {kind} are in no namespace")
+            sources.append(Granted(resource, namespace, name))
+    return Grant(found.name, found.namespace, tuple(dict.fromkeys(sources)), found.lasting)
+
+
+async def _kind(discovery: Discovery, kind: str, group: str) -> Resource:
+    if not group:
+        return await discovery.resolve(kind)
+    found = await discovery.in_group(kind, group)
+    if found is None:
+        raise Fault(f"--source: the cluster serves no kind {kind} in the API group {group}")
+    return found
+
+
+def _confirm(whole: Sequence[Granted], *, yes: bool) -> None:
+    """RBAC knows names and no labels: what a selector selects can't be granted alone."""
+    if not whole:
+        return
+    said = f"The other cluster may read {', '.join(map(str, whole))}, whatever their labels are."
+    prose([said], err=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("without a terminal nobody can be asked for confirmation: add --yes")
+    if not click.confirm("Grant that?", err=True):
+        raise Fault("nothing was granted")
+
+
+async def _grant(
+    target: Target, found: Grant, address: Kubeconfig, ttl: float | None
+) -> tuple[Body, list[str]]:
+    """Make it; return the Secret for the other cluster, and what to say."""
+    async with target.connect() as client:
+        lines = [await _apply(client, body, found.label) for body in found.of_namespaces]
+        lines += await _remove_others(client, found)
+        try:
+            lines += [await _apply(client, body, found.label) for body in found.of_cluster]
+        except errors.Forbidden as error:
+            lines.append(
+                f"The account may not read the uid of this cluster ({error.message}); the other "
+                "side knows this cluster by its CA instead."
+            )
+        ca = address.ca or await _root_ca(client, found.namespace)
+        if ttl is None:
+            lines.append(await _apply(client, found.token, found.label))
+            token = await _written_token(client, found)
+        else:
+            token, until = await _requested_token(client, found, ttl)
+            lines.append(f"The token ends at {until}: run this command again before, and apply.")
+    try:
+        whole = parse_kubeconfig(
+            Kubeconfig(
+                server=address.server,
+                ca=ca,
+                tls_server_name=address.tls_server_name,
+                token=token,
+            ).encode()
+        )
+    except InvalidKubeconfigError as error:
+        raise Fault(f"no kubeconfig can be made: {error}") from None
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": found.name},
+        "type": "Opaque",
+        "stringData": {DEFAULT_KEY: whole.encode().decode()},
+    }
+    return secret, [*filter(None, lines), *_next(found, whole)]
+
+
+def _next(found: Grant, whole: Kubeconfig) -> Iterator[str]:
+    if _is_loopback(urlsplit(whole.server).hostname or ""):
+        yield f"{whole.server} is this machine: other clusters' pods can't reach it by that URL."
+    yield (
+        "The printed Secret is a credential. Apply it in the other cluster, in the namespace of "
+        "the rule: kubectl -n NAMESPACE apply --server-side -f -"
+    )
+    plurals = ",".join(one.plural for one in _KINDS.values())
+    yield f"To take it back: kubectl delete {plurals} -A -l {LABEL_REMOTE}={found.label}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _apply(client: KubeClient, body: Body, label: str) -> str:
+    """Apply an object; return what has changed, empty where nothing has.
+
+    Raises:
+        Fault: there is one that isn't this grant's.
+    """
+    resource, (namespace, name) = _KINDS[body["kind"]], name_of(body)
+    from copyrator.kube.client.client import PatchType  # noqa: PLC0415 - not for --help
+
+    before: Body | None = None
+    try:
+        before = await client.get(resource, namespace, name)
+    except errors.NotFound as error:
+        if error.kind_missing:
+            raise
+    shown = f"{resource.kind} {namespace}/{name}" if namespace else f"{resource.kind} {name}"
+    if before is not None:
+        labels = before["metadata"].get("labels") or {}
+        if labels.get(LABEL_REMOTE) != label:
+            raise Fault(
+                f"the {shown} exists and wasn't made by this command; choose another NAME, or "
+                "another namespace with -n"
+            )
+    after = await client.patch(
+        resource,
+        namespace or None,
+        name,
+        body,
+        kind=PatchType.APPLY,
+        field_manager=FIELD_MANAGER,
+        force=True,
+    )
+    if before is None:
+        return f"Created: {shown}."
+    versions = (one["metadata"]["resourceVersion"] for one in (before, after))
+    return f"Changed: {shown}." if len(set(versions)) > 1 else ""
+
+
+async def _remove_others(client: KubeClient, found: Grant) -> list[str]:
+    """Take back the rights in namespaces that have no source any more."""
+    lines: list[str] = []
+    for resource in (ROLEBINDINGS, ROLES):
+        try:
+            bodies = await listed(client, resource, None, selector=f"{LABEL_REMOTE}={found.label}")
+        except errors.Forbidden:
+            return [*lines, "Whether it has rights in further namespaces can't be listed."]
+        for body in bodies:
+            namespace, name = name_of(body)
+            if namespace not in found.namespaces:
+                uid = body["metadata"]["uid"]
+                await client.delete(resource, namespace, name, uid=uid)
+                lines.append(f"Removed: {resource.kind} {namespace}/{name}, no --source is there.")
+    return lines
+
+
+async def _root_ca(client: KubeClient, namespace: str) -> bytes:
+    try:
+        body = await client.get(CONFIGMAPS, namespace, _ROOT_CA)
+    except errors.NotFound:
+        raise Fault(
+            f"the namespace {namespace} has no ConfigMap {_ROOT_CA}; name the file of the CA with "
+            "--certificate-authority"
+        ) from None
+    return str((body.get("data") or {}).get("ca.crt") or "").encode()
+
+
+async def _written_token(client: KubeClient, found: Grant) -> str:
+    """The token in the Secret, which a controller of the cluster writes."""
+    namespace, name = name_of(found.token)
+    deadline = asyncio.get_running_loop().time() + TOKEN_PATIENCE
+    while True:
+        body = await client.get(SECRETS, namespace, name)
+        if token := (body.get("data") or {}).get("token"):
+            return base64.b64decode(token).decode()
+        if asyncio.get_running_loop().time() > deadline:
+            raise Fault(
+                f"the cluster hasn't written a token into the Secret {namespace}/{name} in "
+                f"{TOKEN_PATIENCE:g} s; try again, or ask for a token with --ttl"
+            )
+        await asyncio.sleep(0.25)
+
+
+async def _requested_token(client: KubeClient, found: Grant, ttl: float) -> tuple[str, str]:
+    """A token with an end, and that end, which may be earlier than asked for."""
+    path = SERVICEACCOUNTS.path(found.namespace, found.name, "token")
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": int(ttl)},
+    }
+    answer = await client.request("POST", path, body=body)
+    status = answer["status"]
+    until = parse_time(status.get("expirationTimestamp"))
+    return str(status["token"]), format_time(until) if until else "an unknown time"
+
+
+remote.add_command(check)

@@ -1,0 +1,167 @@
+"""Checks of kubeconfigs: when a credential ends, and which objects a rule reads by one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.signatures.making import key, public_pem
+
+from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.doctor.remote import (
+    Asked,
+    _read_by,
+    _sources_of,
+    attestations,
+    credential,
+    kubeconfigs,
+)
+from copyrator.kube import errors
+from copyrator.kube.resources import Resource
+from copyrator.settings.config import Settings
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("left", "good", "said"),
+    [
+        (None, True, "a token without a known end"),
+        (timedelta(days=15), True, "the token ends at 2026-06-16T12:00:00Z"),
+        (
+            timedelta(days=13),
+            None,
+            "the token ends at 2026-06-14T12:00:00Z, in 13d; write a new one into the Secret",
+        ),
+        (
+            timedelta(0),
+            False,
+            "the token ended at 2026-06-01T12:00:00Z; write a new one into the Secret",
+        ),
+    ],
+)
+def test_the_end_of_a_credential(left: timedelta | None, good: bool | None, said: str) -> None:
+    ends = None if left is None else NOW + left
+    found = credential(Kubeconfig(server="https://hub", ca=b"", token="t", ends=ends), NOW)
+    assert (found.good, found.said) == (good, said)
+
+
+def asked(**spec: Any) -> list[tuple[str, str]]:
+    """What a rule reads by each Secret."""
+    return [
+        (ref.secret, str(one))
+        for source, ref in _sources_of({"spec": spec})
+        if ref is not None
+        for one in _read_by(source, "home")
+    ]
+
+
+def test_the_sources_of_a_rule_with_their_kubeconfigs() -> None:
+    hub = {"kubeConfig": {"secretName": "hub"}}
+    assert asked(source={"name": "creds", **hub}) == [("hub", "Secret home/creds")]
+    assert asked(source={"kind": "ConfigMap", "namespaces": ["a", "b"], **hub}) == [
+        ("hub", "ConfigMap a/*"),
+        ("hub", "ConfigMap b/*"),
+    ]
+    assert asked(
+        sources=[
+            {"as": "one", "name": "x", "namespace": "a", **hub},
+            {"as": "two", "name": "y", "kubeConfig": {"secretName": "edge", "key": "k"}},
+            {"as": "here", "name": "z"},
+        ]
+    ) == [("hub", "Secret a/x"), ("edge", "Secret home/y")]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"source": "x", "sources": "y"},
+        {"source": {"kubeConfig": "hub"}},
+        {"sources": [1, {"kubeConfig": {"secretName": 1}}]},
+    ],
+)
+def test_invalid_rules_are_passed_over(spec: dict[str, Any]) -> None:
+    assert asked(**spec) == []
+
+
+def test_a_source_is_named_as_people_write_it() -> None:
+    assert str(Asked("Secret", None, "infra", "creds")) == "Secret infra/creds"
+    assert KubeconfigRef("hub") == KubeconfigRef("hub", "value")
+
+
+class Server:
+    """Lists of rules and Bundles, and Secrets and ConfigMaps by their names."""
+
+    def __init__(self, rules: list[Any], bundles: list[Any], **objects: Any) -> None:
+        self.lists = {"copyrators": rules, "bundles": bundles}
+        self.objects = objects
+
+    async def list_pages(self, resource: Resource, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(items=self.lists[resource.plural])
+
+    async def get(self, _resource: Resource, _namespace: str | None, name: str) -> Any:
+        if name not in self.objects:
+            raise errors.NotFound("no")
+        return self.objects[name]
+
+
+INSTALLATION = Installation(settings=Settings(), namespace="op")
+
+
+def body(name: str, **spec: Any) -> dict[str, Any]:
+    spec = {"registry": "r.example", "repo": "app", **spec}
+    return {"metadata": {"namespace": "team", "name": name, "uid": name}, "spec": spec}
+
+
+def secret(text: str) -> dict[str, Any]:
+    return {"data": {"value": base64.b64encode(text.encode()).decode()}}
+
+
+def test_doctor_names_each_kubeconfig_at_fault_once() -> None:
+    named = {name: {"kubeConfig": {"secretName": name}} for name in ("hub", "none")}
+    rules = [body("a", source=named["hub"]), body("b", source=named["hub"])]
+    server = Server(rules, [body("shop", **named["none"])], hub=secret("users: [S3cret"))
+    found = asyncio.run(kubeconfigs(cast("Any", server), INSTALLATION, NOW))
+    assert found.good is False
+    assert found.said.startswith(
+        "Secret team/hub, key value: it isn't valid YAML in line 2; Secret team/none, key value: "
+        "there is no such Secret; see: copyrator remote check SECRET"
+    )
+    found = asyncio.run(kubeconfigs(cast("Any", Server([], [])), INSTALLATION, NOW))
+    assert (found.good, found.said) == (True, "no rule or Bundle names another cluster")
+
+
+def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() -> None:
+    keys = {"environment": "staging", "cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
+    shop = body("shop", promoteFrom={"attestations": [keys]})
+    key_from = {"secretName": "attest-key", "key": "key.pem"}
+    staging = body("staging", attest={"environment": "staging", "keyFrom": key_from})
+    attested = {"type": "Attested", "status": "True", "reason": "Attested", "message": "x"}
+    staging["status"] = {"conditions": [attested]}
+
+    def found(**objects: Any) -> tuple[bool | None, str]:
+        server = cast("Any", Server([], [shop, staging, body("other")], **objects))
+        check = asyncio.run(attestations(server, INSTALLATION))
+        return check.good, check.said
+
+    assert found() == (
+        False,
+        "Bundle team/shop: ConfigMap team/keys doesn't exist: create it",
+    )
+    there = {"keys": {"data": {"a.pem": public_pem(key("P-256")).decode()}}}
+    fine = (True, "1 Bundle attests, and 1 is promoted by attestations")
+    assert found(**there) == fine
+    attested |= {"status": "False", "reason": "AttestationWithdrawn"}
+    assert found(**there) == fine
+    attested |= {"reason": "AttestKeyInvalid", "message": "key.pem is a public key"}
+    assert found(**there) == (
+        False,
+        "Bundle team/staging: AttestKeyInvalid: key.pem is a public key",
+    )
