@@ -418,7 +418,8 @@ class AttestStatus(Record):
     reason: str | None = None
     """Why it is withdrawn."""
     requested_for: str | None = None
-    """Of a withdrawal that a user requested: when the stretch began that isn't attested again."""
+    """Where a user has withdrawn it: when the stretch began that isn't attested again. From then on
+    only the present stretch counts."""
     manifest: str | None = None
     """The digest of the manifest that was pushed last, which the next push replaces."""
     left: int | None = None

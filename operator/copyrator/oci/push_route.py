@@ -171,6 +171,19 @@ def lay_out(bundle: bytes, subject: Artifact) -> Layout | str:
     return Layout(content, _descriptor(IMAGE_TYPE, content) | found)
 
 
+def replaces_statement(newer: bytes, older: bytes) -> bool:
+    """In the child: whether an older statement is of the same source and environment."""
+    from copyrator.signatures.attestation import parse_statement  # noqa: PLC0415 - only there
+    from copyrator.signatures.sigstore_bundle import read_envelope  # noqa: PLC0415 - only there
+
+    try:
+        new, old = (parse_statement(read_envelope(one).payload) for one in (newer, older))
+    except InvalidSignatureError:
+        return False
+    same = (new.environment, new.source) == (old.environment, old.source)
+    return same and old.issued_at < new.issued_at
+
+
 def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     return {"mediaType": media_type, "digest": digest, "size": len(content)}

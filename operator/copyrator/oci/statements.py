@@ -43,12 +43,14 @@ from copyrator.oci.push_route import (
     delete,
     edit_index,
     lay_out,
+    replaces_statement,
     sign,
     upload,
 )
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
+from copyrator.settings.limits import ATTESTATION_BYTES
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement, TrustError
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
@@ -157,8 +159,8 @@ class StatementPusher:
             bundle: of ``sign``.
             group: whose turn it is (a namespace).
             replaces: ``Pushed.manifest`` of an older statement of the same source. It is deleted
-                when the new one is there, and only if it is such an attestation of ``digest``; that
-                a registry refuses or fails to is no error.
+                when the new one is there, and only if it is one; that a registry refuses or fails
+                to is no error.
 
         Raises:
             TagNotFound: the repository has no manifest ``digest``.
@@ -228,7 +230,7 @@ class _Push:
             "the attestation",
             f"see whether the repository has room and accepts {manifest.listed['artifactType']}",
         )
-        replaced = None if replaces == pushed else await self._find_replaced(replaces)
+        replaced = None if replaces == pushed else await self._find_replaced(replaces, bundle)
         subject = answer.headers.get("OCI-Subject")
         if subject != self._digest and not await self._has_referrers():
             await self._edit_index(manifest.listed, replaced)
@@ -248,10 +250,11 @@ class _Push:
         url = self._repository.referrers_url(self._digest)
         return await self._client.referrers(self._repository, url, self._credential) is not None
 
-    async def _find_replaced(self, replaces: str | None) -> str | None:
-        """The manifest to delete: such an attestation of this digest, or one that isn't there.
+    async def _find_replaced(self, replaces: str | None, bundle: bytes) -> str | None:
+        """The manifest to delete: an older statement of this source, or one that isn't there.
 
-        A status may be forged: nothing else is deleted with the operator's help.
+        A status may be forged: nothing else, such as another cluster's withdrawal, is deleted with
+        the operator's help.
         """
         if replaces is None or replaces == self._digest or not DIGEST.fullmatch(replaces):
             return None
@@ -259,12 +262,20 @@ class _Push:
             body = await self._client.manifest_bytes(
                 self._repository, replaces, self._credential, SIGNATURE_MANIFEST_BYTES
             )
-            stored = read_stored(body, self._digest, ATTESTATIONS_WANTED)
         except TagNotFound:
             return replaces
-        except (RegistryError, UnusableError):
+        except RegistryError:
             return None
-        is_ours = stored is not None and stored.annotations.get(PREDICATE) == DEPLOYED_PREDICATE
+        try:
+            stored = read_stored(body, self._digest, ATTESTATIONS_WANTED)
+            if stored is None or stored.annotations.get(PREDICATE) != DEPLOYED_PREDICATE:
+                return None
+            older = await self._client.blob(
+                self._repository, stored.layer.digest, self._credential, ATTESTATION_BYTES
+            )
+            is_ours = await self._isolated.call(replaces_statement, self._group, bundle, older)
+        except (RegistryError, UnusableError, IsolatedError):
+            return None
         return replaces if is_ours else None
 
     async def _delete(self, manifest: str) -> bool:

@@ -8,8 +8,10 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -123,9 +125,10 @@ def statement(digest: str, *, hour: int = 9) -> DeployedStatement:
 def sign(
     pusher: StatementPusher, key: ec.EllipticCurvePrivateKey
 ) -> Callable[..., asyncio.Future[bytes]]:
-    def signing(digest: str, **more: int) -> asyncio.Future[bytes]:
+    def signing(digest: str, *, hour: int = 9, **more: Any) -> asyncio.Future[bytes]:
+        said = replace(statement(digest, hour=hour), **more)
         file = PrivateKeyFile("the key", pem_of(key), None)
-        return asyncio.ensure_future(pusher.sign(file, statement(digest, **more), "team"))
+        return asyncio.ensure_future(pusher.sign(file, said, "team"))
 
     return signing
 
@@ -257,6 +260,29 @@ async def test_nothing_else_is_deleted_whatever_a_status_says(
     assert not [one for one in either.writes if one.startswith("DELETE")]
     assert all((NAME, one) in either.untagged for one in (release, signature, of_another))
     assert len(either.index) == (0 if either.has_referrers else 2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"cluster": "another"},
+        {"namespace": "other"},
+        {"release": "other"},
+        {"environment": "qa"},
+        {"hour": 11},
+    ],
+    ids=str,
+)
+async def test_no_statement_of_another_source_and_no_newer_one_is_deleted(
+    either: PushedRegistry, pusher: StatementPusher, sign: Sign, said: dict[str, Any]
+) -> None:
+    """Who may edit the status of a Bundle may not let another's withdrawal vanish."""
+    other = await push(either, pusher, await sign(either.digest, **said))
+
+    pushed = await push(either, pusher, await sign(either.digest, hour=10), other.manifest)
+
+    assert not pushed.deleted
+    assert {one for one, _ in await found(either)} == {other.manifest, pushed.manifest}
 
 
 async def test_a_registry_with_a_list_that_sends_no_header_gets_no_tag(

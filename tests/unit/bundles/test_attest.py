@@ -316,6 +316,32 @@ def test_a_user_withdraws_by_the_annotation_once() -> None:
     assert source.said == [("1.1.0", "Attested")], "the same request counts once"
 
 
+def test_what_stood_before_a_user_withdrew_it_does_not_count_any_more() -> None:
+    source = attested()
+    source.later(30).asks("the load test was wrong").push().deploy("1.1.0")
+    source.later(9.9).write()
+    assert source.said == [("1.1.0", "Withdrawn")]
+    source.later(0.1).write().push()
+    assert (source.said, source.record("1.1.0").seconds) == ([("1.1.0", "Attested")], 600)
+    source.later(60).write()
+    assert (source.record("1.1.0").state, source.record("1.1.0").seconds) == ("Renewing", 4200)
+
+
+def test_a_withdrawal_is_of_the_present_stretch_also_if_an_earlier_one_was_attested() -> None:
+    source = attested()
+    source.deploy("1.1.0").asks("no").push()
+    assert source.later(600).write().said == [("1.1.0", "Withdrawn")]
+
+
+def test_where_the_registry_keeps_old_statements_a_release_that_flaps_fills_no_list() -> None:
+    source = attested().hold("no").push()
+    record = replace(source.record("1.1.0"), left=MANY - 1)
+    source.status = replace(source.status, attest=(record,))
+    source.hold(None).later(24 * 60).write()
+    assert source.said == [("1.1.0", "Withdrawn")]
+    assert source.later(2 * 24 * 60 + 1).write().said == [("1.1.0", "Attesting")]
+
+
 def test_a_user_withdraws_what_has_moved_up_by_its_digest() -> None:
     source = attested()
     source.deploy("1.2.0").later(10).write().push()

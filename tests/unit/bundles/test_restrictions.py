@@ -7,10 +7,12 @@ import pytest
 
 from copyrator.api.bundle_spec import (
     Attest,
+    AttestationsFrom,
     AttestKey,
     BundleSpec,
     CosignKeysSpec,
     LocalObjectRef,
+    PromoteFrom,
     SecretKey,
     ValuesKind,
     ValuesSource,
@@ -59,6 +61,11 @@ def test_refuses_what_is_not_allowed(changes: dict[str, str], path: str | None) 
 SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
 
 
+def _keys_from(kind: ValuesKind) -> PromoteFrom:
+    attestations = AttestationsFrom("staging", LocalObjectRef(kind, "keys"))
+    return PromoteFrom(attestations=(attestations,))
+
+
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
@@ -78,6 +85,8 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
             {"verify": Verify((CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys")),))},
             None,
         ),
+        ({"promote_from": _keys_from(ValuesKind.SECRET)}, "spec.promoteFrom.attestations"),
+        ({"promote_from": _keys_from(ValuesKind.CONFIG_MAP)}, None),
         ({"auth": "mine", "ca_secret": "mine", "secret_key": SecretKey("mine", "k")}, None),
     ],
 )

@@ -97,6 +97,9 @@ def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     for ref in refs_of(spec.verify.any_of) if spec.verify else ():
         if ref.kind is ValuesKind.SECRET:
             yield "spec.verify", ref.name
+    for one in spec.promote_from.attestations:
+        if one.keys_from.kind is ValuesKind.SECRET:
+            yield "spec.promoteFrom.attestations", one.keys_from.name
     for source in spec.values_from:
         if source.kind is ValuesKind.SECRET:
             yield "spec.valuesFrom", source.name

@@ -280,7 +280,7 @@ def update_statements(status: BundleStatus, around: AttestInput, now: datetime) 
         handled, named, reason = around.withdrawal
         digest = named or status.deployed.digest
         records = [
-            replace(_withdraw(one, reason, now), requested_for=one.since)
+            replace(_withdraw(one, reason, now), requested_for=(soaks.get(one.digest) or one).since)
             if one.digest == digest and one.is_positive
             else one
             for one in records
@@ -294,18 +294,15 @@ def due_at(
     records: Sequence[AttestStatus], status: BundleStatus, around: AttestInput
 ) -> datetime | None:
     """When the next statement about what is deployed is due; None: not by time alone."""
-    stands = _stands_at(status, around)
-    if stands is None:
-        return None
     record = find_record(records, status, around.spec)
-    if record is None:
+    stands = _stands_at(status, around, record)
+    if stands is None or record is None:
         return stands
-    if record.is_positive:
-        issued = _parse_date(record.issued_at)
-        return stands if issued is None else max(stands, issued + _renewal(record, around.spec))
-    # A withdrawal by a break: the stretch that goes on now is a new one.
-    soak = _soak_of(status)
-    return None if soak is not None and soak.since == record.requested_for else stands
+    soak, issued = _soak_of(status), _parse_date(record.issued_at)
+    if record.is_positive or (record.left or 0) + 1 >= MANY:
+        stands = stands if issued is None else max(stands, issued + _renewal(record, around.spec))
+    is_over = record.is_positive or soak is None or soak.since != record.requested_for
+    return stands if is_over else None
 
 
 def find_record(
@@ -497,7 +494,14 @@ def _soak_of(status: BundleStatus) -> SoakStatus | None:
     return next((one for one in status.soak if digest and one.digest == digest), None)
 
 
-def _stands_at(status: BundleStatus, around: AttestInput) -> datetime | None:
+def _longest_of(soak: SoakStatus, record: AttestStatus | None) -> timedelta | None:
+    """The longest period that has ended; after a user's withdrawal only the present one counts."""
+    return longest_period(soak) if record is None or record.requested_for is None else None
+
+
+def _stands_at(
+    status: BundleStatus, around: AttestInput, record: AttestStatus | None
+) -> datetime | None:
     """When what is deployed has stood for long enough; None: it doesn't stand, or isn't Healthy."""
     soak, attest = _soak_of(status), around.spec.attest
     since = _parse_date(soak.since) if soak is not None else None
@@ -508,7 +512,7 @@ def _stands_at(status: BundleStatus, around: AttestInput) -> datetime | None:
     healthy = status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.TRUE
     if around.spec.health is HealthMode.WATCH and not healthy:
         return None
-    wanted, longest = timedelta(seconds=attest.after), longest_period(soak)
+    wanted, longest = timedelta(seconds=attest.after), _longest_of(soak, record)
     if longest is not None and longest >= wanted:
         return since
     return around.seen.reaches(since, wanted)
@@ -530,7 +534,7 @@ def _issue(
     assert since is not None
     assert spec.attest is not None
     known = find_record(records, status, spec)
-    seconds = max(around.seen.seen(since, now), longest_period(soak) or timedelta())
+    seconds = max(around.seen.seen(since, now), _longest_of(soak, known) or timedelta())
     is_renewal = known is not None and known.state in (AttestState.ATTESTED, AttestState.RENEWING)
     new = replace(
         known or AttestStatus(),
@@ -545,7 +549,6 @@ def _issue(
         seconds=int(seconds.total_seconds()),
         revision=there.revision,
         reason=None,
-        requested_for=None,
     )
     return _drop_excess([*(one for one in records if one is not known), new], spec)
 
