@@ -46,8 +46,8 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     assert message.startswith("the withdrawal of the statement that 1.0.0 (sha256:")
 
     second = registry.put("app", "1.1.0", "two")
-    annotate(cluster, "staging", hold=None)
     await deployed(cluster, "staging", "1.1.0")
+    annotate(cluster, "staging", hold=None)
 
     await eventually(lambda: states(cluster) == [("1.0.0", "Withdrawing"), ("1.1.0", "Attested")])
     assert [one.withdrawn for one in registry.statements(second)] == [False]
