@@ -191,7 +191,7 @@ class RulePreparation:
             condition = None if rule.is_observed else ready_conditions.reading()
             if error.message:
                 condition = unreachable(context, rule, use, error.message)
-            facts = facts_kept(rule, use)
+            facts = facts_kept(context, rule, use)
             raise StoppedError(condition, error.again, facts) from None
         home = context.namespaces.get(UID_NAMESPACE)
         if use.is_home(context.client.connection.host, home.uid if home else ""):
@@ -200,13 +200,15 @@ class RulePreparation:
         known, found = known_cluster(rule, use), use.describe()
         confirmed = rule.source_cluster == found.identity
         if known is None or known.is_same_as(found) or confirmed:
+            use.accepted = True
             return cluster
+        use.accepted = False
         self._remover.freeze(rule)
-        context.remotes.check_again(use)
+        context.remotes.check_again(use, CLUSTER_AGAIN / 2)
         raise StoppedError(
             ready_conditions.source_cluster_changed(use, known, found, rule.owner),
             CLUSTER_AGAIN,
-            facts_kept(rule, use),
+            facts_kept(context, rule, use),
         )
 
     async def _serve(
@@ -318,7 +320,7 @@ class RulePreparation:
             condition = judge_remote(context, state, compiled.rule)
             facts = None
             for use in context.remotes.of_rule(state.key).values() if condition else ():
-                facts = facts_kept(compiled.rule, use)
+                facts = facts_kept(context, compiled.rule, use)
             condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import RuleKey
+from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
 from copyrator.api.rule_status import read_rule_status
@@ -131,6 +131,7 @@ class RuleCache:
     def __init__(self) -> None:
         self._rules: dict[RuleKey, Rule] = {}
         self._by_owner: dict[str, Rule] = {}
+        self._kubeconfigs: dict[RuleKey, frozenset[ObjectName]] = {}
         self.observer: Callable[[Rule], None] | None = None
         """Is called with each rule that was stored; must take little time."""
 
@@ -159,6 +160,11 @@ class RuleCache:
             return False
         self._rules[rule.key] = rule
         self._by_owner[rule.owner] = rule
+        self._kubeconfigs.pop(rule.key, None)
+        if isinstance(rule.spec, RuleSpec) and (found := rule.spec.kubeconfigs):
+            place = rule.key.namespace
+            secrets = frozenset(ObjectName(place, one.secret) for one in found)
+            self._kubeconfigs[rule.key] = secrets
         if self.observer is not None:
             self.observer(rule)
         return True
@@ -170,7 +176,12 @@ class RuleCache:
             return None
         del self._rules[key]
         del self._by_owner[known.owner]
+        self._kubeconfigs.pop(key, None)
         return known
+
+    def is_kubeconfig(self, secret: ObjectName) -> bool:
+        """Whether a rule names this Secret as the kubeconfig of another cluster."""
+        return any(secret in named for named in self._kubeconfigs.values())
 
 
 TENANT_KINDS: Final = ("ConfigMap", "Secret")

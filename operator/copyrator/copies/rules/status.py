@@ -27,6 +27,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
     Failure,
@@ -303,16 +304,21 @@ def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
     return None
 
 
-def facts_kept(rule: Rule, use: RemoteUse) -> RuleFacts:
-    """The counts of the last status, of a rule whose sources can't be read."""
+def facts_kept(context: CopyContext, rule: Rule, use: RemoteUse) -> RuleFacts:
+    """The counts of the last status, of a rule whose sources can't be read.
+
+    Its other clusters are recorded as they are now: of several that have changed, each is confirmed
+    in turn.
+    """
     numbers = (rule.status.get(name) for name in ("sources", "targets"))
     sources, targets = (one if isinstance(one, int) else 0 for one in numbers)
+    accepted = {one.ref: one.describe() for one in _uses(context, rule) if one.accepted}
     kept = []
     for known in read_source_clusters(rule.status):
         if (known.secret, known.key) == (use.ref.secret, use.ref.key):
             kept.append(dataclasses.replace(known, unreachable_since=use.unreachable_since))
         else:
-            kept.append(known)
+            kept.append(accepted.get(KubeconfigRef(known.secret, known.key), known))
     return RuleFacts(
         sources=sources, targets=targets, copies=read_copy_counts(rule.status), clusters=kept
     )

@@ -216,6 +216,8 @@ class RemoteUse:
     secret: Registration
     cluster: RemoteCluster | None = None
     unreachable_since: datetime | None = None
+    accepted: bool = False
+    """Whether the rule takes its sources from this cluster: it is the known one, or confirmed."""
 
     @property
     def name(self) -> ObjectName:
@@ -248,7 +250,7 @@ class Remotes:
     Args:
         informers: of the operator's cluster, where the Secrets are watched.
         requeue: has a rule reconciled at once.
-        on_credential: called with a Secret that a rule begins to name as its kubeconfig.
+        on_credential: called with a Secret that a rule begins to use as its kubeconfig.
         limit: credentials that may be in use at the same time.
     """
 
@@ -275,20 +277,15 @@ class Remotes:
         """What a rule uses."""
         return self._uses.get(rule, {})
 
-    def is_credential(self, name: ObjectName) -> bool:
-        """Whether a rule names this Secret as its kubeconfig: then it is copied nowhere."""
-        return any(use.name == name for use in self._all())
-
-    def _all(self) -> Iterator[RemoteUse]:
-        for uses in self._uses.values():
-            yield from uses.values()
+    def _is_used(self, name: ObjectName) -> bool:
+        return any(use.name == name for uses in self._uses.values() for use in uses.values())
 
     def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
         """Watch the Secret of a rule's kubeconfig; it is opened by `connect`."""
         uses = self._uses.setdefault(rule, {})
         if ref not in uses:
             name = ObjectName(rule.namespace, ref.secret)
-            is_new = not self.is_credential(name)
+            is_new = not self._is_used(name)
             uses[ref] = RemoteUse(rule, ref, self._watch(name, rule))
             if is_new:
                 self._on_credential(name)
@@ -361,9 +358,13 @@ class Remotes:
             del self._clusters[cluster.fingerprint]
         self._notify(cluster)
 
-    def check_again(self, use: RemoteUse) -> None:
-        """Ask again which cluster it is: it may have changed back."""
-        if (cluster := use.cluster) is not None:
+    def check_again(self, use: RemoteUse, seconds: float) -> None:
+        """Ask again which cluster it is, unless that was done within so long.
+
+        It may have changed back; but one may have another uid whenever it is asked.
+        """
+        cluster = use.cluster
+        if cluster is not None and cluster.client.identified_for >= seconds:
             cluster.identify(lambda: None)
 
     def release(self, rule: RuleKey, but: Collection[KubeconfigRef] = ()) -> None:
@@ -378,6 +379,7 @@ class Remotes:
 
     def _leave(self, use: RemoteUse) -> None:
         cluster, use.cluster = use.cluster, None
+        use.accepted = False
         if cluster is None or any(one.cluster is cluster for one in self._uses_of(use.rule, use)):
             return
         cluster.users.discard(use.rule)

@@ -136,7 +136,7 @@ def _refusal(context: CopyContext, compiled: CompiledRule, source: SourceRecord)
     """Why an object that the rule selects is never copied, or None."""
     local = compiled.spec.source is None or compiled.spec.source.kubeconfig is None
     name = ObjectName(source.namespace, source.name)
-    if local and compiled.resource == SECRETS.key and context.remotes.is_credential(name):
+    if local and compiled.resource == SECRETS.key and context.rules.is_kubeconfig(name):
         return "it is the kubeconfig of a rule"
     return source.refused
 

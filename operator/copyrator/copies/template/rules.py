@@ -72,7 +72,7 @@ def _part(
         return Part(entry, resource, cluster=state.clusters[kubeconfig])
     if resource != SECRETS:
         return Part(entry, resource)
-    return Part(entry, resource, withheld=context.remotes.is_credential)
+    return Part(entry, resource, withheld=context.rules.is_kubeconfig)
 
 
 def binding_of(context: CopyContext, owner: str) -> ComposedBinding | None:

@@ -111,6 +111,11 @@ class RemoteClient(KubeClient):
         self._identified_at = 0.0
         self._in_doubt = False
 
+    @property
+    def identified_for(self) -> float:
+        """Seconds since it was last read which cluster it is."""
+        return time.monotonic() - self._identified_at
+
     async def identify(self) -> None:
         """Read the cluster's uid.
 
@@ -150,7 +155,7 @@ class RemoteClient(KubeClient):
     ) -> AsyncGenerator[Page, None]:
         """List page by page, after it is known that it is still the same cluster."""
         began = time.monotonic()
-        if began - self._identified_at > _FRESH_SECONDS:
+        if self.identified_for > _FRESH_SECONDS:
             await self.identify()
         objects = 0
         async with aclosing(super().list_pages(res, namespace, **options)) as found:

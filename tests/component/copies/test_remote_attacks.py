@@ -1,0 +1,85 @@
+"""What another cluster, or several, can do to the rules that read it, and to others."""
+
+import asyncio
+
+from aiohttp import web
+from tests.component.copies.conftest import HOME, make_rule, reason
+from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.copies.test_remote_sources import (
+    HUB,
+    authority,
+    clusters,
+    composing,
+    data,
+    give,
+    hub,
+    hub_of,
+    pulled,
+    ready,
+    serving_tls,
+)
+from tests.component.kube.fake_api import error, json_response, until
+
+__all__ = ["authority", "hub"]
+
+
+def confirm(cluster: FakeCluster, name: str, uid: str) -> None:
+    rule = cluster.found("copyrators", HOME, name)
+    assert rule is not None
+    noted = {"copyrator.flant.com/source-cluster": uid}
+    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/{name}"
+    cluster.write(path, {**rule, "metadata": {**rule["metadata"], "annotations": noted}})
+
+
+async def test_a_uid_that_changes_at_each_look_stops_the_rule_and_is_asked_rarely(
+    cluster, operator, hub
+):
+    await pulled(cluster, hub, operator)
+    looks = 0
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        nonlocal looks
+        looks += 1
+        found = hub.objects["/api/v1/namespaces/kube-system"]
+        metadata = {**found["metadata"], "uid": f"other-{looks}"}
+        return json_response({**found, "metadata": metadata})
+
+    hub.always("get", other)
+    hub.always("watch", error(500))
+    hub.cut_watches()
+    await until(lambda: reason(cluster, "pull") == "SourceClusterChanged", "stopped")
+    await asyncio.sleep(1)
+    before = looks
+    await asyncio.sleep(3)
+    assert looks - before <= 3
+    assert len(cluster.copies("configmaps", "motd")) == 2
+
+
+async def test_two_clusters_that_changed_at_once_can_be_confirmed(
+    cluster, operator, hub, authority
+):
+
+    second = hub_of(authority)
+    second.uid = "33333333-cccc"
+    second.objects["/api/v1/namespaces/kube-system"]["metadata"]["uid"] = second.uid
+    async with serving_tls(second, authority.context()):
+        cluster.namespace("team-a")
+        await operator.sees("team-a")
+        hub.object("configmaps", HUB, "motd", data={"text": "one"})
+        second.object("configmaps", HUB, "motd", data={"text": "two"})
+        give(cluster, hub.kubeconfig(), "one")
+        give(cluster, second.kubeconfig(), "two")
+        sources = [
+            {"as": name, "namespace": HUB, "name": "motd", "kubeConfig": {"secretName": name}}
+            for name in ("one", "two")
+        ]
+        make_rule(cluster, "both", composing("both", *sources))
+        await until(lambda: data(cluster, "team-a", "both") == {"text": "one two"}, "composed")
+        await until(lambda: len(clusters(cluster, "both")) == 2, "both are known")
+        give(cluster, second.kubeconfig(), "one")
+        give(cluster, hub.kubeconfig(), "two")
+        for uid in (second.uid, hub.uid):  # in turn: one annotation has one value
+            said = f"source-cluster={uid}"
+            await until(lambda said=said: ready(cluster, "both")["message"].endswith(said), said)
+            confirm(cluster, "both", uid)
+        await until(lambda: data(cluster, "team-a", "both") == {"text": "two one"}, "confirmed")
