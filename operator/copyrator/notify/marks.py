@@ -116,8 +116,10 @@ class ToldMarks:
             mark = marks.slots.get(slot_of(subject, one.about))
             if mark is not None:
                 is_new = mark.id != one.id
+            elif seen is not None:  # also where it is of a forged future, and its mark was dropped
+                is_new = one.id not in seen
             else:
-                is_new = one.at > marks.since or (seen is not None and one.id not in seen)
+                is_new = one.at > marks.since
             if is_new:
                 yield one
         if not marks.slots:

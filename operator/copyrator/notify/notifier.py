@@ -66,6 +66,8 @@ _START_SECONDS: Final = 5.0
 """For the watch of the ConfigMap when the operator starts."""
 _SLICE: Final = 20
 """Objects that are looked at in one step of the loop."""
+_GONE: Final = 1_000
+"""Objects that are gone and remembered, before they are forgotten."""
 _MARKED: Final = 200
 """Marks that are set in one step."""
 _MAX_SECRET: Final = 4096
@@ -333,6 +335,8 @@ class Notifier:
     async def _look_at_all(self) -> None:
         if not self._config.entries:
             return
+        self._seen.clear()  # what other entries were shown: the time decides
+        self._sights.clear()
         for i, entry in enumerate(self._bundles):
             self._bundle_seen(entry)
             if i % _SLICE == 0:
@@ -341,10 +345,6 @@ class Notifier:
             self._rule_seen(rule)
             if i % _SLICE == 0:
                 await asyncio.sleep(0)
-        places = {(SubjectKind.BUNDLE, *_place(one.key)) for one in self._bundles}
-        places |= {(SubjectKind.RULE, *_place(one.key)) for one in self._rules}
-        for place in self._seen.keys() - places:
-            del self._seen[place]
 
     async def _look(self) -> None:
         """Find what each entry is to be told, once the marks are read."""
@@ -358,6 +358,15 @@ class Notifier:
             number += 1
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
+        if len(self._seen) > 2 * (len(self._bundles) + len(self._rules)) + _GONE:
+            for kind, namespace, name in list(self._seen):  # an object may vanish unseen
+                if self._found(kind, namespace, name) is None:
+                    del self._seen[kind, namespace, name]
+
+    def _found(self, kind: SubjectKind, namespace: str, name: str) -> BundleEntry | Rule | None:
+        if kind is SubjectKind.BUNDLE:
+            return self._bundles.get(BundleKey(namespace, name))
+        return self._rules.get(RuleKey(namespace, name))
 
     def _judge(self, marks: ToldMarks, sight: _Sight) -> None:
         for name, lane in self._lanes.items():
@@ -431,15 +440,11 @@ class Notifier:
                 await asyncio.sleep(0)
 
     def _look_again(self, subject: ObjectIdentity) -> None:
-        found: BundleEntry | Rule | None
-        if subject.kind is SubjectKind.BUNDLE:
-            found = self._bundles.get(BundleKey(subject.namespace, subject.name))
-            if found is not None:
-                self._bundle_seen(found)
-        else:
-            rule = self._rules.get(RuleKey(subject.namespace, subject.name))
-            if rule is not None:
-                self._rule_seen(rule)
+        found = self._found(*subject.place)
+        if isinstance(found, Rule):
+            self._rule_seen(found)
+        elif found is not None:
+            self._bundle_seen(found)
 
     def _failed(self, entry: Entry, failures: int, answer: SendResult) -> None:
         """Count a failure; the first one of several is logged, recorded and stored."""
@@ -552,7 +557,3 @@ class Notifier:
 
 class _SecretError(Exception):
     """A Secret that can't be used; the message has nothing of its values."""
-
-
-def _place(key: BundleKey | RuleKey) -> tuple[str, str]:
-    return key.namespace, key.name

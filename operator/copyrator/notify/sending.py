@@ -13,13 +13,14 @@ import hashlib
 import hmac
 import logging
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message as Headers
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from copyrator.notify.messages import Message
 
@@ -55,6 +56,7 @@ _REFUSED: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 """Parameters of Apprise's URLs that read files, follow redirects or wait longer."""
+_SEPARATORS: Final = re.compile(r"[?&;#]")
 MISSING: Final = (
     "the operator lacks the extra `notify`: use the image variant -keyless, which has all extras "
     "(chart: image.keyless), or install copyrator[notify]"
@@ -92,7 +94,7 @@ def check_url(url: str) -> str | None:
         return f"isn't a URL: it has blanks, control characters or over {MAX_URL} characters"
     try:
         parts = urlsplit(url)
-        scheme, query = parts.scheme.lower(), parse_qsl(parts.query, keep_blank_values=True)
+        scheme = parts.scheme.lower()
         usable = bool(parts.netloc or parts.path.strip("/"))
     except ValueError:
         return "isn't a URL"
@@ -104,10 +106,21 @@ def check_url(url: str) -> str | None:
         )
     if not usable or (scheme in WEBHOOKS and not parts.hostname):
         return "has no host"
-    refused = sorted({name.lower().lstrip("+-:") for name, _ in query} & _REFUSED)
-    if scheme in SERVICES and refused:
-        return f"has the parameter {refused[0]}, which isn't allowed; remove it"
-    return None
+    if scheme in WEBHOOKS:
+        named = "@" in parts.netloc
+        return "has a user name, which a webhook's can't have; remove it" if named else None
+    refused = _refused_parameter(url)
+    return f"has the parameter {refused}, which isn't allowed; remove it" if refused else None
+
+
+def _refused_parameter(url: str) -> str:
+    """A parameter that isn't allowed; empty without one.
+
+    Apprise takes ``;`` as ``&``, ``#`` as a part of the path, and removes blanks around a name.
+    """
+    pieces = [piece for text in (url, unquote(url)) for piece in _SEPARATORS.split(text)[1:]]
+    names = (unquote(piece.partition("=")[0]) for piece in pieces if "=" in piece)
+    return min({name.strip(" +-:\t\r\n").lower() for name in names} & _REFUSED, default="")
 
 
 def send(order: Order, message: Message) -> SendResult:
@@ -163,7 +176,8 @@ def _post(order: Order, message: Message) -> SendResult:
         with error:
             return _judge(error.code, _titled(error.headers))
     except urllib.error.URLError as error:
-        return SendResult(f"it failed with {type(error.reason).__name__}")
+        reason = error.reason if isinstance(error.reason, Exception) else error
+        return SendResult(f"it failed with {type(reason).__name__}")
 
 
 def _titled(headers: Headers) -> dict[str, str]:

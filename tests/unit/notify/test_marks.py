@@ -132,3 +132,12 @@ def test_results_are_written_when_they_change():
 def test_what_is_not_ours_is_refused(data):
     with pytest.raises(ValueError):  # noqa: PT011 - any of msgspec's is one
         ToldMarks.read(data)
+
+
+def test_a_forged_future_is_told_once_though_its_mark_was_dropped():
+    marks, forged = begun(), failed(at="2099-01-01T00:00:00Z")
+    assert untold(marks, holding(forged)) == [forged]
+    marks.mark("chat", forged, NOW)
+    marks.prune(0)
+    assert untold(marks, holding(forged), seen=[forged.id]) == []
+    assert untold(marks, holding(failed("2", at=START)), seen=[forged.id])

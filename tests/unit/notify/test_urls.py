@@ -13,6 +13,7 @@ TOKEN = "hidden-token"
         f"https://example.com/{TOKEN}?x=1",
         "http://receiver.prod.svc:8080/",
         f"slack://{TOKEN}/B/C/#deploys",
+        f"slack://{TOKEN}/B/C/#template?footer=no",
         f"mmosts://chat.example.com/{TOKEN}",
         f"mailtos://user:{TOKEN}@example.com?to=ops@example.com",
         f"TGRAM://{TOKEN}/123",
@@ -36,6 +37,7 @@ def test_services_and_webhooks_may_be_used(url):
         (f"{TOKEN}", "(none isn't)"),
         ("", "(none isn't)"),
         (f"x-{TOKEN}://a", "(that it has isn't)"),
+        (f"https://user:{TOKEN}@example.com/", "has a user name"),
         ("https://", "has no host"),
         ("https:///path", "has no host"),
         (f"https://[{TOKEN}", "isn't a URL"),
@@ -46,6 +48,11 @@ def test_services_and_webhooks_may_be_used(url):
         (f"mailto://{TOKEN}?pgpkey=/etc/x", "parameter pgpkey"),
         (f"mmost://{TOKEN}?redirect=yes", "parameter redirect"),
         (f"mmost://{TOKEN}?Redirect=yes", "parameter redirect"),
+        (f"slack://{TOKEN}?a=1;template=/etc/passwd", "parameter template"),
+        (f"slack://{TOKEN}/#deploys?template=/etc/passwd", "parameter template"),
+        (f"slack://{TOKEN}?%20template%20=/etc/passwd", "parameter template"),
+        (f"slack://{TOKEN}?%2574emplate=/etc/passwd", "parameter template"),
+        (f"slack://{TOKEN}%3Ftemplate=/etc/passwd", "parameter template"),
     ],
 )
 def test_others_are_refused_without_quoting_them(url, said):
