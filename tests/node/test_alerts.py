@@ -42,11 +42,16 @@ FIRES = {
     "CopyratorFreezeUnreadable": {
         f'copyrator_freezes{{{POD}, scope="all", reason="FreezeUnreadable"}}': "1x60"
     },
+    "CopyratorNotAttested": {f"copyrator_bundles_unattested{{{POD}}}": "1x60"},
     "CopyratorRegistryUnreachable": {
         f'copyrator_bundles{{{POD}, reason="Deployed"}}': "1x60",
         f"copyrator_bundles_poll_failed{{{POD}}}": "0x20 1x40",
     },
     "CopyratorPollLate": {f"copyrator_oldest_poll_seconds{{{POD}}}": "1900x60"},
+    "CopyratorNotificationsFailing": {
+        f'copyrator_notifications_failing{{{POD}, entry="chat"}}': "1x60"
+    },
+    "CopyratorNotificationsInvalid": {f"copyrator_notification_faults{{{POD}}}": "1x60"},
     "CopyratorEventLoopHeld": {f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x40 10x20"},
 }
 WELL = {
@@ -68,6 +73,9 @@ WELL = {
     f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "0x60",
     f'copyrator_bundles_health{{{POD}, healthy="False"}}': "0x60",
     f'copyrator_bundles_health{{{POD}, healthy="Unknown"}}': "1x60",
+    f"copyrator_bundles_unattested{{{POD}}}": "0x40 1x9 0x10",
+    f'copyrator_notifications_failing{{{POD}, entry="chat"}}': "0x60",
+    f"copyrator_notification_faults{{{POD}}}": "0x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
     f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
     f"copyrator_oldest_wait_seconds{{{POD}}}": "604799x60",
