@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.e2e.cli.conftest import Stage, rule
-from tests.e2e.installation import RULES
+from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 
 from copyrator.api.kubeconfig import parse_kubeconfig
@@ -166,6 +166,26 @@ def test_an_operator_copies_with_what_was_granted_and_follows_changes(
     stage.wait_reason(RULES.format(stage.home), word, "SourceUnreachable")
     assert copied() == "another"
     stage.delete_rule(word)
+
+
+def test_a_bundles_kubeconfig_is_not_taken_for_a_rules(
+    hub: Cluster, edge: Cluster, infra: str, namespace: Any
+) -> None:
+    home = namespace("home")
+    printed = grant(hub, infra).stdout
+    edge.kubectl("apply", "--server-side", "-n", home, "-f", "-", input=printed)
+    spec = {
+        "registry": "r.example.com",
+        "repo": "shop",
+        "suspend": True,
+        "kubeConfig": {"secretName": f"{infra}-r"},
+    }
+    body = {"apiVersion": "operator.werf.dev/v1", "kind": "Bundle", "metadata": {"name": "shop"}}
+    edge.api().create(BUNDLES.format(home), body | {"spec": spec})
+    said = types(edge, f"remote check {home}/{infra}-r").output
+    assert f"?    Bundles: Bundle {home}/shop; what a deploy needs isn't reviewed" in said
+    assert "no rule in" not in said
+    edge.api().delete(f"{BUNDLES.format(home)}/shop")
 
 
 def test_a_second_grant_changes_nothing_and_another_one_replaces_the_sources(

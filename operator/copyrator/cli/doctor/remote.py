@@ -101,9 +101,15 @@ async def _checks(target: Target, secret: str, key: str) -> list[Check]:
         checks = [Check("Kubeconfig", True, found.server), credential(found, datetime.now(UTC))]
         if is_home(found.server, [client.connection.host]):
             return [*checks, Check("Cluster", False, _HOME)]
-        asked = await _asked(client, namespace, KubeconfigRef(name, key))
+        ref = KubeconfigRef(name, key)
+        asked = await _asked(client, namespace, ref)
+        bundles = await _deployed_by(client, namespace, ref)
         home = await _uid(client)
-    return checks + await _there(found, home, asked)
+    checks += await _there(found, home, asked, is_for_bundles=bool(bundles))
+    if bundles:
+        text = f"{_join(bundles)}; what a deploy needs isn't reviewed: its Job's log names it"
+        checks.append(Check("Bundles", None, text))
+    return checks
 
 
 _HOME: Final = (
@@ -144,6 +150,23 @@ async def _asked(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list
     return list(found)
 
 
+async def _deployed_by(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list[str]:
+    """The Bundles in a namespace that are deployed by this kubeconfig, as far as listed."""
+    found: list[str] = []
+    with suppress(errors.ApiError):
+        for body in await listed(client, BUNDLES, namespace):
+            if _of_bundle(body) == ref:
+                found.append(f"Bundle {name_of(body)}")  # noqa: PERF401 - listed may raise
+    return found
+
+
+def _of_bundle(bundle: Body) -> KubeconfigRef | None:
+    """The kubeconfig of a Bundle; None where it has none, or not a valid one."""
+    with suppress(SpecError):
+        return read_kubeconfig_ref(Fields(bundle.get("spec"), "spec"))
+    return None
+
+
 def _sources_of(rule: Body) -> Iterator[tuple[Body, KubeconfigRef | None]]:
     """The sources of a rule, each with its kubeconfig; those of an invalid rule may be missing."""
     spec = rule.get("spec")
@@ -168,7 +191,9 @@ def _read_by(source: Body, home: str) -> Iterator[Asked]:
         )
 
 
-async def _there(found: Kubeconfig, home: str, asked: Sequence[Asked]) -> list[Check]:
+async def _there(
+    found: Kubeconfig, home: str, asked: Sequence[Asked], *, is_for_bundles: bool
+) -> list[Check]:
     """What the other cluster answers, up to the first request that fails."""
     from copyrator.kube.auth import remote_endpoint  # noqa: PLC0415 - not for --help
     from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415
@@ -187,7 +212,8 @@ async def _there(found: Kubeconfig, home: str, asked: Sequence[Asked]) -> list[C
                 await client.identify()
                 checks.append(_cluster(client.uid, home))
                 checks.append(Check("Account", True, said(await username(client))))
-                checks += await _rights(client, asked)
+                if asked or not is_for_bundles:
+                    checks += await _rights(client, asked)
         except TimeoutError:
             checks.append(Check("Server", False, f"didn't answer all within {PATIENCE:g} s"))
         except errors.ApiError as error:
@@ -351,8 +377,7 @@ async def _named(client: KubeClient, installation: Installation) -> list[tuple[s
             if ref is not None:
                 found[name_of(body).namespace, ref] = None
     for body in await listed_in(client, BUNDLES, installation.settings.scopes):
-        with suppress(SpecError):
-            ref = read_kubeconfig_ref(Fields(body.get("spec"), "spec"))
-            if ref is not None:
-                found[name_of(body).namespace, ref] = None
+        ref = _of_bundle(body)
+        if ref is not None:
+            found[name_of(body).namespace, ref] = None
     return list(found)
