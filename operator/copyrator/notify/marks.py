@@ -93,8 +93,8 @@ class ToldMarks:
             marks = self.entries.get(entry.name)
             if marks is None:
                 marks = EntryMarks(since=now, filter=entry.filter_id)
-            elif marks.filter != entry.filter_id:
-                marks.since, marks.filter = max(marks.since, now), entry.filter_id
+            elif marks.filter != entry.filter_id or marks.since > now:
+                marks.since, marks.filter = now, entry.filter_id  # a later time was written by hand
             kept[entry.name] = marks
         self.entries = kept
         return before != {name: one.filter for name, one in kept.items()}

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import os
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -388,7 +389,8 @@ class Notifier:
             url = (await self._secret(entry.url_from)).decode().strip()
             key = None if entry.sign_with is None else await self._secret(entry.sign_with)
             source = f"/copyrator/{self._namespace}"
-            order = Order(url, key, source, urllib.request.getproxies_environment())
+            ca = os.environ.get("SSL_CERT_FILE", "")
+            order = Order(url, key, source, urllib.request.getproxies_environment(), ca)
             child = self._slow if entry.name in self._failing else self._isolated
             answer: SendResult = await child.call(send, entry.name, order, message)
         except ApiError as error:

@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message as Headers
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -86,6 +87,8 @@ class Order:
     """Of the CloudEvent."""
     proxies: Mapping[str, str]
     """As in ``urllib.request.getproxies_environment``."""
+    ca: str = ""
+    """A file of further CAs, as in SSL_CERT_FILE."""
 
 
 def check_url(url: str) -> str | None:
@@ -133,6 +136,7 @@ def send(order: Order, message: Message) -> SendResult:
     for name, value in order.proxies.items():
         os.environ[f"{name}_proxy"] = value
     try:
+        _trust(order.ca)
         if urlsplit(order.url).scheme.lower() in WEBHOOKS:
             return _post(order, message)
         return _notify(order, message)
@@ -140,6 +144,19 @@ def send(order: Order, message: Message) -> SendResult:
         return SendResult(MISSING)
     except Exception as error:
         return SendResult(f"it failed with {type(error).__name__}")
+
+
+def _trust(ca: str) -> None:
+    """Trust these CAs besides the public ones; a receiver may have a company's certificate."""
+    if not ca or "SSL_CERT_FILE" in os.environ:
+        return
+    import certifi
+
+    together = os.memfd_create("ca")  # the file system may be read-only
+    with open(together, "wb", closefd=False) as file:
+        file.write(f"{certifi.contents()}\n".encode() + Path(ca).read_bytes())
+    # OpenSSL reads the first one, requests the second one.
+    os.environ["SSL_CERT_FILE"] = os.environ["REQUESTS_CA_BUNDLE"] = f"/proc/self/fd/{together}"
 
 
 # CloudEvents -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -73,12 +74,12 @@ def answering(status: int, **headers: str) -> Answer:
     return answer
 
 
-async def serve(handle: Answer) -> web.AppRunner:
+async def serve(handle: Answer, tls: ssl.SSLContext | None = None) -> web.AppRunner:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     return runner
 
 

@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from email import message_from_bytes, policy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiosmtpd.smtp import SMTP
-from tests.component.notify.conftest import Receiver, answering
+from tests.authority import Authority
+from tests.component.notify.conftest import Receiver, answering, serve
 
 from copyrator.notify.config import About, Config, SubjectKind
 from copyrator.notify.messages import build_message
@@ -153,3 +155,21 @@ async def test_a_text_that_is_too_long_for_a_service_is_cut(
     assert not (await child.call(send, "chat", Order(url, None, "/c", {}), long)).fault
     (body,) = [body for _, body in receiver.got]
     assert len(json.loads(body)["text"]) <= 4_000, "Mattermost refuses more"
+
+
+@pytest.mark.parametrize("scheme", ["https", "mmosts"])
+async def test_a_receiver_may_have_a_certificate_of_the_operators_cas(
+    child: Isolated, receiver: Receiver, tmp_path: Path, scheme: str
+) -> None:
+    authority = Authority.make(tmp_path / "ca")
+    runner = await serve(receiver.handle, authority.context())
+    url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/tokenabc"
+    try:
+        unknown = await sent(child, url)
+        assert unknown.fault
+        assert receiver.got == []
+        order = Order(url, None, "/c", {}, str(tmp_path / "ca" / "ca.pem"))
+        assert (await child.call(send, "chat", order, MESSAGE)).fault == ""
+    finally:
+        await runner.cleanup()
+    assert len(receiver.got) == 1

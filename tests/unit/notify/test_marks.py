@@ -141,3 +141,10 @@ def test_a_forged_future_is_told_once_though_its_mark_was_dropped():
     marks.prune(0)
     assert untold(marks, holding(forged), seen=[forged.id]) == []
     assert untold(marks, holding(failed("2", at=START)), seen=[forged.id])
+
+
+def test_marks_with_a_time_to_come_silence_nothing():
+    marks = begun()
+    marks.entries["chat"].since = "9999"
+    marks.follow([CHAT], NOW)
+    assert untold(marks, holding(failed(at="2026-11-27T14:00:01Z")))
