@@ -508,6 +508,8 @@ def _texts(stage: Stage) -> Iterator[str]:
     yield f"{stage.version}  {sign(stage.state)} {stage.state}"
     if stage.soak:
         yield stage.soak.text
+    if stage.attests:
+        yield stage.attests
     if stage.more:
         more = f" and {len(stage.more) - 1} more" if len(stage.more) > 1 else ""
         yield f"also from {stage.more[0]}{more}"

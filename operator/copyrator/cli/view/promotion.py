@@ -90,6 +90,8 @@ class Stage:
     """Visible sources that aren't drawn above it."""
     environments: Sequence[Environment] = ()
     """Those of its ``spec.promoteFrom.attestations``."""
+    attests: str = ""
+    """What it says of the deployed version to other clusters: ``attested as staging 3h ago``."""
 
 
 @dataclass(slots=True)
@@ -127,9 +129,10 @@ class PromotionGraph:
         """By Bundle, those of its ``spec.promoteFrom``; `targets` is the reverse."""
         self.targets: dict[ObjectName, list[ObjectName]] = {}
         self._attested: set[ObjectName] = set()
+        """Those with evidence from other clusters, or for them."""
         for name, body in bundles.items():
             wanted = promotes_from(body)
-            if wanted.attestations:
+            if wanted.attestations or attested_environment(body):
                 self._attested.add(name)
             for key in wanted.bundles:
                 source = ObjectName(key.namespace, key.name)
@@ -152,6 +155,7 @@ class PromotionGraph:
                 said(view.summary.deployed.version),
                 waiting_soak(view, self.sources_of(name)),
                 environments=environments_of(view) if name in self._attested else (),
+                attests=describe_attestation(view) if name in self._attested else "",
             )
         return self._stages[name]
 
@@ -216,6 +220,27 @@ class _PathSearch:
         self._path.stages.append(stage)
 
 
+def attested_environment(body: Body) -> str:
+    """``spec.attest.environment`` of a Bundle; empty where there is none."""
+    spec = body.get("spec")
+    found = spec.get("attest") if isinstance(spec, Mapping) else None
+    name = found.get("environment") if isinstance(found, Mapping) else None
+    return said(name) if isinstance(name, str) and name else ""
+
+
+def describe_attestation(view: BundleView) -> str:
+    """What a Bundle has attested of its deployed version."""
+    environment = attested_environment(view.body)
+    if not environment:
+        return ""
+    status = _read(view.body)
+    records = [one for one in status.attest if one.digest == status.deployed.digest]
+    if not records:
+        return f"not attested as {environment} yet"
+    word = "attested" if records[-1].is_positive else "withdrawn"
+    return f"{word} as {environment} {rows.age(records[-1].issued_at, view.now)} ago"
+
+
 def environments_of(view: BundleView) -> list[Environment]:
     """The environments of other clusters that a Bundle is promoted from."""
     gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
@@ -271,11 +296,11 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
 
 
 def _read(body: Body) -> BundleStatus:
-    """What a source's status says of the soak."""
+    """What a status says of the soak, and of attestations."""
     found = body.get("status")
     if not isinstance(found, Mapping):
         return BundleStatus()
-    return parse_status({"status": {key: found.get(key) for key in ("soak", "deployed")}})
+    return parse_status({"status": {key: found.get(key) for key in ("attest", "soak", "deployed")}})
 
 
 def _record(status: BundleStatus, digest: str | None) -> SoakStatus | None:

@@ -191,3 +191,20 @@ def test_environments_of_other_clusters_are_on_the_path(gate: Any, state: str | 
             ("environment staging", "release apps/shop", "soak 24h, at most 168h old", state),
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([], "not attested as staging yet"),
+        ([{"digest": "a", "state": "Attested"}], "not attested as staging yet"),
+        ([{"digest": "b", "state": "Attested"}], "attested as staging 3h ago"),
+        ([{"digest": "b", "state": "Withdrawn"}], "withdrawn as staging 3h ago"),
+    ],
+)
+def test_what_a_bundle_attests_is_on_the_path(records: list[Any], said: str) -> None:
+    issued = [{**one, "issuedAt": "2026-01-02T09:00:00Z"} for one in records]
+    shop = bundle("shop", deployed={"digest": "b", "version": "1.1"}, attest=issued)
+    shop["spec"]["attest"] = {"environment": "staging"}
+    (stage,) = path("shop", shop).stages
+    assert stage.attests == said
