@@ -408,6 +408,9 @@ class BundleReconciler:
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)
+        spec = entry.spec
+        if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
+            entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
             entry = await steps.take(step)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key, private_pem
-from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.promoting import annotate, deployed
 from tests.component.bundles.test_attest import said, told
 from tests.component.bundles.test_health import SOON
@@ -127,3 +128,31 @@ async def test_what_was_recorded_under_another_name_is_not_signed_with_the_opera
             and {one.withdrawn for one in registry.statements(digest)} == {True}
         )
     )
+
+
+async def test_a_withdrawal_that_was_decided_is_pushed_while_its_bundle_is_uninstalled(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """As long as something else keeps the Bundle; its deletion doesn't wait for a registry."""
+    attest_key(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    bundle("staging", attest=ATTEST)
+    timing = replace(TIMING, uninstall_recheck=0.1)
+    operator = await run(timer_interval=90000.0, timing=timing)
+    await said(cluster, "Attested")
+    registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
+    annotate(cluster, "staging", hold="no")
+    await told(cluster, "RegistryUnreachable")
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    cluster.drop(path_of("bundles", "staging"))
+    await eventually(lambda: cluster.reason("staging") == "UninstallFailed")
+
+    registry.fault = None
+    operator.let_pass(timedelta(minutes=1))
+
+    await eventually(lambda: [one.withdrawn for one in registry.statements(digest)] == [True])
+    reconciled = len(operator.reconciled)
+    await eventually(lambda: len(operator.reconciled) > reconciled + 3)
+    assert len(registry.pushes) == 2
+    cluster.put_object("serviceaccounts", "werf")
+    await eventually(lambda: cluster.look("bundles", "staging") is None)

@@ -329,7 +329,8 @@ def find_pending(status: BundleStatus, around: AttestInput) -> list[AttestStatus
     another than when they were recorded.
     """
     spec, attest = around.spec, around.spec.attest
-    name = attest.environment if attest and around.is_allowed else None
+    is_allowed = around.is_allowed and not around.is_deleted
+    name = attest.environment if attest and is_allowed else None
     found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
     found = [one for one in found if not one.is_positive or (name and one.environment == name)]
     return sorted(found, key=lambda one: one.is_positive)

@@ -153,7 +153,8 @@ class Attester:
         if around is None:
             return Step(entry)
         pushes, due = memory.attest, due_at(entry.status.attest, entry.status, around)
-        pending = [] if entry.is_paused else find_pending(entry.status, around)
+        status = record_push(entry.status, pushes.pushed)  # a deleted Bundle's isn't written
+        pending = [] if entry.is_paused else find_pending(status, around)
         is_busy = pushes.task is not None and not pushes.task.done()
         if not pending or is_busy:
             return Step(entry, due=(due,))
