@@ -48,7 +48,7 @@ RULES, PANELS = rules(), panels()
 
 @pytest.fixture(scope="module")
 def good() -> Story:
-    return [{**parse(recorded(name)), **certificate(LATER)} for name in GOOD]
+    return [{**parse(recorded(name)), **certificate(LATER), **others(up=1.0)} for name in GOOD]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def bad(good: Story) -> Story:
     added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
     for name in ("copyrator_copies_contested", "copyrator_bundles_unattested"):
         added[tuple(sorted({"__name__": name, **SCRAPED}.items()))] = 1.0
-    added |= failing_notifications()
+    added |= failing_notifications() | others(up=0.0)
     return [good[-1], {**page, **added}]
 
 
@@ -88,6 +88,13 @@ def certificate(ends: float) -> Series:
     name = "copyrator_certificate_expiry_timestamp_seconds"
     labels = {"__name__": name, "rule": "ops/ca", **SCRAPED}
     return {tuple(sorted(labels.items())): ends}
+
+
+def others(*, up: float) -> Series:
+    """Another cluster that a rule reads, and a statement pushed for others."""
+    remote = {"__name__": "copyrator_remote_up", "kubeconfig": "hub", **SCRAPED}
+    pushed = {"__name__": "copyrator_attestations_total", "result": "Attested", **SCRAPED}
+    return {tuple(sorted(remote.items())): up, tuple(sorted(pushed.items())): 1.0}
 
 
 def stopped_rollout() -> Series:

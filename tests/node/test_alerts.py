@@ -27,6 +27,7 @@ FIRES = {
     "CopyratorCertificateExpiring": {
         f'copyrator_certificate_expiry_timestamp_seconds{{{POD}, rule="ops/ca"}}': "1209000x60"
     },
+    "CopyratorRemoteDown": {f'copyrator_remote_up{{{POD}, kubeconfig="hub"}}': "1x20 0x40"},
     "CopyratorRolloutStopped": {f'copyrator_rules{{{POD}, reason="RolloutStopped"}}': "1x60"},
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
@@ -62,6 +63,7 @@ WELL = {
     f'copyrator_copies{{{POD}, state="failed"}}': "0x60",
     f'copyrator_copies{{{POD}, state="ready"}}': "9x60",
     f'copyrator_certificate_expiry_timestamp_seconds{{{POD}, rule="ops/well"}}': "1300000x60",
+    f'copyrator_remote_up{{{POD}, kubeconfig="hub"}}': "1x40 0x9 1x10",
     f"copyrator_queue_oldest_seconds{{{POD}}}": "2x60",
     f'copyrator_rules{{{POD}, reason="RollingOut"}}': "1x60",
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
