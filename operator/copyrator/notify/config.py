@@ -36,6 +36,10 @@ NOTIFICATIONS_BYTES: Final = 64 * 1024  # limit: notifications
 NOTIFICATION_ENTRIES: Final = 50  # limit: notifications
 """Entries of it."""
 
+NOTIFICATION_INTERVAL: Final = 10.0  # limit: notifications
+"""Seconds between two messages of an entry without minInterval: so one flapping object, or a
+tenant that forges its status, is at most six messages a minute."""
+
 CONFIG_MAP: Final = "copyrator-notifications"
 KEY: Final = "notifications.yaml"
 _MAX_NAME: Final = 63
@@ -100,7 +104,7 @@ class Entry:
     namespaces: Globs = NO_GLOBS
     """Empty: all of them."""
     kinds: frozenset[SubjectKind] = frozenset(SubjectKind)
-    min_interval: float = 0.0
+    min_interval: float = NOTIFICATION_INTERVAL
     """Seconds between two messages."""
     sign_with: SecretRef | None = None
     """The key of the HMAC of a CloudEvent."""
@@ -219,7 +223,7 @@ def _read_entry(fields: Fields) -> Entry:
         about=frozenset(map(About, about)),
         namespaces=read_globs(fields, "namespaces", _check_glob),
         kinds=frozenset(map(SubjectKind, kinds)),
-        min_interval=fields.duration("minInterval", 0.0),
+        min_interval=fields.duration("minInterval", NOTIFICATION_INTERVAL),
         sign_with=_read_ref(fields, "signWith") if fields.has("signWith") else None,
     )
 

@@ -178,7 +178,8 @@ def secret(cluster: FakeCluster, name: str = "chat", **values: str) -> None:
 
 
 def entry(name: str = "chat", **fields: Any) -> dict[str, Any]:
-    return {"name": name, "urlFrom": {"secretName": name, "key": "url"}, **fields}
+    url = {"secretName": name, "key": "url"}
+    return {"name": name, "urlFrom": url, "minInterval": "1s", **fields}
 
 
 def marks_of(cluster: FakeCluster) -> dict[str, Any]:

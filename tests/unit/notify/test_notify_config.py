@@ -65,6 +65,7 @@ def test_an_entry_has_all_that_is_written():
 def test_an_entry_is_told_about_everything_where_it_names_nothing():
     (entry,) = read({"entries": [CHAT]}).entries
     assert all(entry.wants(about, kind, "any") for about in About for kind in SubjectKind)
+    assert entry.min_interval == 10.0, "one flapping object isn't a stream of messages"
 
 
 @pytest.mark.parametrize(
