@@ -399,7 +399,9 @@ class Remotes:
         """Set the gauges; to be called before a scrape."""
         for gauge in (metrics.remote_up, metrics.remote_silent_seconds):
             gauge.clear()
-        for cluster in self._clusters.values():
+        clusters = sorted(self._clusters.values(), key=lambda one: one.silent_for)
+        clusters.sort(key=lambda one: one.up, reverse=True)
+        for cluster in clusters:  # of several in one Secret the worst is shown
             metrics.remote_up.labels(cluster.secret).set(cluster.up)
             metrics.remote_silent_seconds.labels(cluster.secret).set(cluster.silent_for)
 

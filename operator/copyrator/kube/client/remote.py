@@ -1,8 +1,9 @@
 """The client of another cluster, which isn't trusted: all that it sends is bounded and checked.
 
 What is wrong in an answer makes that request fail. The uid of the Namespace kube-system tells
-clusters apart: it is read before each list, and before a watch after a fault, so that the objects
-of another cluster behind the same address are never taken for changes of the former one's.
+clusters apart: it is read before each list and each watch, unless that was done seconds ago, so
+that the objects of another cluster behind the same address are never taken for changes of the
+former one's.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ _LEAST_PAGE: Final = 10
 """Objects that a page counts as, at least."""
 _FRESH_SECONDS: Final = 1.0
 """A list that follows an identification so soon doesn't ask again."""
+FRESH_FOR_WATCHES: Final = 10.0
+"""Seconds, for a watch that follows one that ended regularly, as those of a server do that is being
+replaced."""
 UID_NAMESPACE: Final = "kube-system"
 """The Namespace whose uid tells clusters apart."""
 _UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -171,7 +175,7 @@ class RemoteClient(KubeClient):
         self, res: Resource, namespace: str | None = None, **options: Any
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield changes, after it is known that it is still the same cluster."""
-        if self._in_doubt:
+        if self._in_doubt or self.identified_for > FRESH_FOR_WATCHES:
             await self.identify()
         try:
             async with aclosing(super().watch(res, namespace, **options)) as events:
