@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -100,6 +101,7 @@ async def test_the_code_of_an_error_in_a_watch_is_one_of_http(
     line = f'{{"type": "ERROR", "object": {{"code": {code}}}}}\n'
     head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     async with client_of(authority, (head + line).encode()) as client:
+        client._identified_at = time.monotonic()  # its watch doesn't ask which cluster it is
         with pytest.raises(ServerError) as raised:
             async for _ in client.watch(SECRETS, "infra", resource_version="1"):
                 pass
