@@ -40,7 +40,10 @@ class ConditionType(StrEnum):
     SETTINGS_WITHHELD = "SettingsWithheld"
     """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
-    """Whether a certificate in a rule's copies ends soon; only where there is one."""
+    """Whether a certificate in a rule's copies ends soon; only where there is one.
+
+    Of a Bundle: True where the credential of its kubeconfig does; else absent.
+    """
     FIELDS_DROPPED = "FieldsDropped"
     """True where the API server drops fields of a rule's copies; absent where it doesn't."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
-from copyrator.api.conditions import ReadyCondition
+from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
@@ -52,6 +52,7 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.events import WARNING
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
@@ -252,10 +253,33 @@ class BundleReconciler:
         try:
             target = await self.references.with_cluster(entry, spec)
         except MissingReferenceError as error:
-            return entry, spec, error
-        steps.due += [target.ends] if target.ends else []
+            return await steps.take(self._warn_of_end(entry, spec, None)), spec, error
+        entry = await steps.take(self._warn_of_end(entry, spec, target.ends))
         status = replace(entry.status, server=target.spec.server or None)
         return await steps.take(Step(entry, status)), target.spec, None
+
+    def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:
+        """Tell before the credential of ``spec.kubeConfig`` ends."""
+        kind, now = ConditionType.CERTIFICATE_EXPIRING, self.context.clock()
+        warning = self.context.settings.certificate_warning
+        found = ready_conditions.credential_ends(spec.kube_config, ends, now, warning)
+        moments = () if ends is None else (ends - timedelta(seconds=warning), ends)
+        due = tuple(one for one in moments if one > now)
+        before = ready_conditions.kept_credential_ends(entry.status)
+        if not entry.status.conditions or found == before:  # of a new Bundle Ready comes first
+            return Step(entry, due=due)
+        generation = entry.status.observed_generation or 0
+        conditions = with_further(
+            entry.status.conditions, kind, found, generation=generation, now=now
+        )
+
+        async def tell(written: BundleEntry) -> Step:
+            if found is not None:
+                self.context.record(written, WARNING, found.reason, found.message)
+            return Step(written)
+
+        status = replace(entry.status, conditions=tuple(conditions))
+        return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""

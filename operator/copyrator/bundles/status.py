@@ -415,6 +415,9 @@ class StatusWriter:
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
+            if spec.kube_config is not None:
+                ends = ready_conditions.kept_credential_ends(status)
+                found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found
 
     def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:

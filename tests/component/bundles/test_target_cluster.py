@@ -81,6 +81,13 @@ def delete(cluster: BundleCluster) -> None:
     cluster.drop(path_of("bundles", "shop"))
 
 
+class Told(list[tuple[str, str]]):
+    """Type and reason of each Event, as their recorder."""
+
+    def record(self, _about: Any, kind: str, reason: str, _message: str) -> None:
+        self.append((kind, reason))
+
+
 async def reports(cluster: BundleCluster, reason: str) -> str:
     await eventually(lambda: cluster.reason() == reason, f"{reason}; {cluster.status()}")
     return cluster.message()
@@ -205,6 +212,28 @@ async def test_a_credential_that_ends_is_told_when_it_ends(
     assert "has expired at" in await reports(cluster, "KubeConfigInvalid")
     put(cluster, token=token_until(operator.now() + timedelta(hours=2)))
     await deployed(cluster)
+    assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
+
+
+async def test_the_end_of_a_credential_is_warned_of(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    told = Told()
+    put(cluster, token=token_until(datetime.now(UTC) + timedelta(days=15)))
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run(timer_interval=SELDOM, recorder=told)
+    await deployed(cluster)
+    await idle(operator)
+    assert condition(cluster, "CertificateExpiring") == ("", "")
+    operator.let_pass(timedelta(days=1, minutes=1))
+    await eventually(lambda: condition(cluster, "CertificateExpiring")[0] == "True", "a warning")
+    assert cluster.reason() == "Deployed"
+    found = {one["type"]: one["message"] for one in cluster.status()["conditions"]}
+    assert "(Secret other, key value) expires at" in found["CertificateExpiring"]
+    await idle(operator)
+    put(cluster, token=token_until(operator.now() + timedelta(days=15)))
+    await eventually(lambda: condition(cluster, "CertificateExpiring") == ("", ""), "a new one")
+    assert told.count(("Warning", "CertificateExpiring")) == 1
     assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
 
 

@@ -6,6 +6,7 @@ status, which isn't written again.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import (
@@ -16,9 +17,18 @@ from copyrator.api.bundle_status import (
     PinStatus,
     Rollback,
 )
-from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
+from copyrator.api.certificates import CertificateReason
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    Health,
+    ReadyCondition,
+)
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.names import ANN_PIN
 from copyrator.api.text import times
+from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
@@ -263,3 +273,32 @@ def _kept(status: BundleStatus) -> str:
                 f"can't be listed in {there.namespace}"
             )
     return f". The last successful deploy is {what}"
+
+
+def credential_ends(
+    ref: KubeconfigRef | None, ends: datetime | None, now: datetime, warning: float
+) -> FurtherCondition | None:
+    """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
+
+    Args:
+        ref: the kubeconfig.
+        ends: when its token or certificate ends; None: not known, or it can't be used.
+        now: with a time zone.
+        warning: seconds before the end.
+    """
+    if ref is None or ends is None or (ends - now).total_seconds() > warning:
+        return None
+    text = (
+        f"the token or certificate of spec.kubeConfig ({ref}) expires at {format_time(ends)}; "
+        "write a kubeconfig with a new one into the Secret"
+    )
+    return FurtherCondition(ConditionStatus.TRUE, CertificateReason.EXPIRING, text)
+
+
+def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
+    """That condition as it is in a status."""
+    found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
+    if found.get("status") != ConditionStatus.TRUE:
+        return None
+    reason, message = str(found.get("reason")), str(found.get("message"))
+    return FurtherCondition(ConditionStatus.TRUE, reason, message)

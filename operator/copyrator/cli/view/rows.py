@@ -202,6 +202,8 @@ def describe_conditions(body: Body, now: datetime) -> Iterator[Detail]:
         lines.append(f"{one['type']:<{width}}  {status:<7}  {one.get('reason')} (for {since})")
         waits = one["type"] == ConditionType.UPDATE_PENDING and status == ConditionStatus.TRUE
         alone = one["type"] in (ConditionType.READY, ConditionType.SETTINGS_WITHHELD)
+        if one["type"] == ConditionType.CERTIFICATE_EXPIRING:
+            alone = "certificates" not in body["status"]  # of a Bundle
         if one.get("message") and (alone or waits):
             lines.append(f"  {one['message']}")
     if lines:
