@@ -76,6 +76,11 @@ def read_private_key(name: str, content: bytes, password: bytes | None = None) -
     return key
 
 
+def is_encrypted(content: bytes) -> bool:
+    """Whether a file says that its one key needs a password."""
+    return len(content) <= limits.SIGNATURE_KEY_BYTES and _BLOCK.findall(content) == [_ENCRYPTED]
+
+
 def _check_label(name: str, label: bytes, password: bytes | None) -> None:
     if label in _OF_COSIGN:
         raise TrustError(

@@ -161,7 +161,7 @@ class AttestAccess:
     access: Access
 
 
-_OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
+OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +396,7 @@ class ReferenceReader:
             text = f"{missing[0]} of spec.attest doesn't exist; create it"
             raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
         own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
-        key, data = attest.key_from or _OPERATORS_KEY, bodies[ref].get("data") or {}
+        key, data = attest.key_from or OPERATORS_KEY, bodies[ref].get("data") or {}
         needs_password = key.password_key and (attest.key_from or key.password_key in data)
         return AttestAccess(
             PrivateKeyFile(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef, ValuesKind
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import Fields, SpecError
@@ -332,7 +332,7 @@ ATTESTATIONS: Final = "Attestations"
 
 
 async def attestations(client: KubeClient, installation: Installation) -> Check:
-    """Doctor's check: what Bundles attest is pushed, and keys of environments can be used."""
+    """Doctor's check: what Bundles attest is pushed, their keys and environments' can be used."""
     from copyrator.cli.bundles.resolve import attesters_of  # noqa: PLC0415 - not for --help
 
     faults: list[str] = []
@@ -345,6 +345,7 @@ async def attestations(client: KubeClient, installation: Installation) -> Check:
             attesting += spec.attest is not None
             promoted += bool(spec.promote_from.attestations)
             fault = _push_fault(body) if spec.attest is not None else ""
+            fault = fault or await _key_fault(client, installation, spec)
             try:
                 fault = fault or (await attesters_of(client, spec)).fault
             except SpecError as error:
@@ -358,6 +359,41 @@ async def attestations(client: KubeClient, installation: Installation) -> Check:
     attest = count(attesting, "Bundle attests", "Bundles attest")
     follow = count(promoted, "is", "are")
     return Check(ATTESTATIONS, True, f"{attest}, and {follow} promoted by attestations")
+
+
+async def _key_fault(client: KubeClient, installation: Installation, spec: BundleSpec) -> str:
+    """Why the key that attests can't be used; empty where it can, or none is needed.
+
+    An encrypted one isn't decrypted: that may take as long as its file says.
+    """
+    from copyrator.bundles.inputs.reader import OPERATORS_KEY, files_of  # noqa: PLC0415
+    from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
+    from copyrator.signatures.private_keys import is_encrypted, read_private_key  # noqa: PLC0415
+
+    if spec.attest is None:
+        return ""
+    key = spec.attest.key_from or OPERATORS_KEY
+    namespace = spec.namespace if spec.attest.key_from else installation.namespace
+    ref = LocalObjectRef(ValuesKind.SECRET, key.secret)
+    where = f"Secret {namespace}/{key.secret} of spec.attest"
+    try:
+        files = files_of(ref, await client.get(SECRETS, namespace, key.secret))
+    except errors.NotFound:
+        return f"{where} doesn't exist; create it"
+    password = files.get(key.password_key or "")
+    is_required = spec.attest.key_from is not None and key.password_key is not None
+    missing = [key.key] if key.key not in files else []
+    missing += [str(key.password_key)] if is_required and password is None else []
+    if missing:
+        return f"{where} has no key {missing[0]}; add it"
+    content = files[key.key]
+    if is_encrypted(content) and password:
+        return ""
+    try:
+        read_private_key(f"the key {key.key} of {where}", content, password)
+    except TrustError as error:
+        return str(error)
+    return ""
 
 
 def _push_fault(body: Body) -> str:

@@ -10,7 +10,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.signatures.making import key, public_pem
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+from tests.unit.signatures.making import key, private_pem, public_pem
 
 from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
 from copyrator.cli.core.installation import Installation
@@ -151,11 +156,16 @@ def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() 
         check = asyncio.run(attestations(server, INSTALLATION))
         return check.good, check.said
 
+    missing = "Bundle team/staging: Secret team/attest-key of spec.attest doesn't exist; create it"
     assert found() == (
         False,
-        "Bundle team/shop: ConfigMap team/keys doesn't exist: create it",
+        f"Bundle team/shop: ConfigMap team/keys doesn't exist: create it; {missing}",
     )
-    there = {"keys": {"data": {"a.pem": public_pem(key("P-256")).decode()}}}
+    pem = base64.b64encode(private_pem(key("P-384"))).decode()
+    there = {
+        "keys": {"data": {"a.pem": public_pem(key("P-256")).decode()}},
+        "attest-key": {"data": {"key.pem": pem}},
+    }
     fine = (True, "1 Bundle attests, and 1 is promoted by attestations")
     assert found(**there) == fine
     attested |= {"status": "False", "reason": "AttestationWithdrawn"}
@@ -165,3 +175,36 @@ def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() 
         False,
         "Bundle team/staging: AttestKeyInvalid: key.pem is a public key",
     )
+
+
+def test_doctor_names_the_fault_of_a_key_that_attests_and_nothing_of_it() -> None:
+    def found(pushes: dict[str, Any], secret: str = "", **data: bytes) -> tuple[bool | None, str]:
+        staging = body("staging", attest={"environment": "staging", **pushes})
+        texts = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        there = {secret: {"data": texts}} if secret else {}
+        server = cast("Any", Server([], [staging], **there))
+        check = asyncio.run(attestations(server, INSTALLATION))
+        return check.good, check.said
+
+    own = {"keyFrom": {"secretName": "attest-key", "key": "pem", "passwordKey": "password"}}
+    where = "Bundle team/staging: Secret team/attest-key of spec.attest"
+    private, fine = key("P-256"), (True, "1 Bundle attests, and 0 are promoted by attestations")
+    encrypted = private.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"S3cret")
+    )
+    assert found(own) == (False, f"{where} doesn't exist; create it")
+    assert found(own, "attest-key", pem=encrypted) == (
+        False,
+        f"{where} has no key password; add it",
+    )
+    assert found(own, "attest-key", pem=encrypted, password=b"S3cret") == fine
+    good, said = found(own, "attest-key", pem=public_pem(private), password=b"S3cret")
+    assert (good, "is a public key: store the private key" in said) == (False, True)
+    good, said = found(own, "attest-key", pem=b"S3cret", password=b"x")
+    assert (good, "S3cret" in said) == (False, False)
+    operators_own = {"keyFrom": {"operator": True}}
+    operators = "Bundle team/staging: Secret op/copyrator-attest-key of spec.attest"
+    assert found(operators_own) == (False, f"{operators} doesn't exist; create it")
+    assert found(operators_own, "copyrator-attest-key", **{"key.pem": private_pem(private)}) == fine
+    good, said = found(operators_own, "copyrator-attest-key", **{"key.pem": encrypted})
+    assert (good, "is encrypted, and there is no password" in said) == (False, True)
