@@ -388,6 +388,8 @@ class AttestState(StrEnum):
     WITHDRAWING = "Withdrawing"
     """The same of its withdrawal."""
     WITHDRAWN = "Withdrawn"
+    GONE = "Gone"
+    """Withdrawn, and the registry has the digest no more. It may come back, with the statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,7 +439,13 @@ class AttestStatus(Record):
             AttestState.ATTESTING,
             AttestState.RENEWING,
             AttestState.WITHDRAWING,
+            AttestState.GONE,
         )
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is amiss while it is pending."""
+        return self.state in (AttestState.RENEWING, AttestState.GONE)
 
 
 class Trust(StrEnum):

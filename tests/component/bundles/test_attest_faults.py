@@ -39,23 +39,29 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     attest_key(cluster)
     first = registry.put("app", "1.0.0", "one")
     bundle("staging", version="1.*", attest=ATTEST)
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await said(cluster, "Attested")
     registry.fault, registry.fault_at = answering(404), f"/manifests/{first}"
     annotate(cluster, "staging", hold="no")
-    message = await told(cluster, "TagNotFound")
-    assert message.startswith("the withdrawal of the statement that 1.0.0 (sha256:")
+    await said(cluster, "Gone")
+    message = await told(cluster, "AttestationWithdrawn")
+    assert "was withdrawn (the registry has it no more): " in message
 
     second = registry.put("app", "1.1.0", "two")
     await deployed(cluster, "staging", "1.1.0")
     annotate(cluster, "staging", hold=None)
 
-    await eventually(lambda: states(cluster) == [("1.0.0", "Withdrawing"), ("1.1.0", "Attested")])
+    await eventually(lambda: states(cluster) == [("1.0.0", "Gone"), ("1.1.0", "Attested")])
     assert [one.withdrawn for one in registry.statements(second)] == [False]
     annotate(cluster, "staging", hold="no")
     await eventually(lambda: states(cluster)[-1] == ("1.1.0", "Withdrawn"))
     assert [one.withdrawn for one in registry.statements(second)] == [True]
-    assert "1.0.0" in await told(cluster, "TagNotFound")
+
+    assert [one.withdrawn for one in registry.statements(first)] == [False]
+    registry.fault = None
+    operator.let_pass(timedelta(hours=1, minutes=1))
+    await eventually(lambda: states(cluster)[0] == ("1.0.0", "Withdrawn"), "it came back")
+    assert [one.withdrawn for one in registry.statements(first)] == [True]
 
 
 async def test_a_release_that_is_not_healthy_is_withdrawn_at_once(

@@ -252,7 +252,8 @@ class PushResult:
 
     statement: AttestStatus
     """As it was recorded."""
-    manifest: str
+    manifest: str | None
+    """None: the registry doesn't have the digest, so there is nothing to withdraw."""
     left: int
     """As in AttestStatus."""
 
@@ -348,10 +349,10 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
     for at, one in enumerate(records):
         if (one.digest, one.environment, one.reference) != place or not one.is_pending:
             continue
-        record = replace(one, manifest=pushed.manifest, left=pushed.left or None)
+        record = replace(one, manifest=pushed.manifest or one.manifest, left=pushed.left or None)
         if (one.issued_at, one.state) == (said.issued_at, said.state):
             done = AttestState.ATTESTED if one.is_positive else AttestState.WITHDRAWN
-            record = replace(record, state=done)
+            record = replace(record, state=done if pushed.manifest else AttestState.GONE)
         records[at] = record
     return replace(status, attest=tuple(records))
 
@@ -398,7 +399,8 @@ def _find_push_fault(
     status: BundleStatus, around: AttestInput, faults: Mapping[StatementKey, AttestFault]
 ) -> FurtherCondition | None:
     """Why a statement can't be pushed; None where all are pushed, or about to be."""
-    spec, no, pending = around.spec, ConditionStatus.FALSE, find_pending(status, around)
+    spec, no = around.spec, ConditionStatus.FALSE
+    pending = [one for one in find_pending(status, around) if one.state != AttestState.GONE]
     for one in pending:
         if (fault := faults.get(key_of(one))) is not None:
             return FurtherCondition(no, fault.reason, f"{_describe_record(one)}: {fault.text}")
@@ -418,7 +420,7 @@ def _find_push_fault(
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
     before = status.condition(ConditionType.ATTESTED)
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
-    if not is_told or all(one.state == AttestState.RENEWING for one in pending):
+    if not is_told or all(one.is_quiet for one in pending):
         return None
     # Of a former process: the push is tried again at once.
     return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
@@ -428,16 +430,17 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
     """Whether what is deployed is attested."""
     spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
     assert attest is not None
-    record, pending = find_record(status.attest, status, spec), find_pending(status, around)
-    if pending and pending[0].state != AttestState.RENEWING:
+    record = find_record(status.attest, status, spec)
+    if pending := [one for one in find_pending(status, around) if not one.is_quiet]:
         text = f"{_describe_record(pending[0])} is being pushed"
         return FurtherCondition(unknown, BundleReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
     if record is None or (not record.is_positive and due_at(status.attest, status, around)):
         return FurtherCondition(unknown, BundleReason.SOAKING, _soaking(status, around, what))
     if not record.is_positive:
+        gone = " (the registry has it no more)" if record.state == AttestState.GONE else ""
         text = (
-            f"the statement that {what} stands in {attest.environment} was withdrawn: "
+            f"the statement that {what} stands in {attest.environment} was withdrawn{gone}: "
             f"{record.reason}; it is attested again once it has stood anew"
         )
         return FurtherCondition(ConditionStatus.FALSE, BundleReason.ATTESTATION_WITHDRAWN, text)
@@ -588,7 +591,7 @@ def _drop_excess(records: list[AttestStatus], spec: BundleSpec) -> list[AttestSt
 
     def rank(at: int) -> tuple[bool, bool, bool]:
         one = records[at]
-        is_done = one.state == AttestState.WITHDRAWN
+        is_done = one.state in (AttestState.WITHDRAWN, AttestState.GONE)
         return not is_done, not one.is_positive, one.reference == spec.reference
 
     while len(records) > MAX_ATTESTED:

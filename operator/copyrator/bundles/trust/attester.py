@@ -41,7 +41,7 @@ from copyrator.bundles.trust.store import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import NORMAL, WARNING
 from copyrator.kube.resources import NAMESPACES
-from copyrator.oci.errors import RegistryError
+from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.oci.statements import PushTarget, StatementPusher
 from copyrator.signatures.model import TrustError
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 RETRY: Final = 15.0
 """Seconds before a push that failed is tried again, doubling."""
 LONGEST_RETRY: Final = 900.0
+GONE_RETRY: Final = 3600.0
+"""Of the withdrawal of what the registry doesn't have: it may come back with the statement."""
 SYSTEM: Final = "kube-system"
 """The Namespace whose uid names the cluster."""
 
@@ -177,6 +179,13 @@ class Attester:
         except RegistryError as error:
             fault = AttestFault(_reason_of(error), error.message)
             retry_after = error.retry_after or 0.0
+            if type(error) is TagNotFound and not record.is_positive:
+                retry_after = GONE_RETRY
+                memory.pushed = PushResult(record, None, record.left or 0)
+                if record.state != AttestState.GONE:
+                    text = f"a withdrawal isn't pushed: {error.message}; it is if that comes back"
+                    self._context.record(entry, WARNING, fault.reason, text)
+                    log.warning("%s: %s", entry.key, text)
         except _PushError as error:
             fault = AttestFault(error.reason, str(error))
         except Exception as error:  # else nothing would requeue the Bundle
