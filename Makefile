@@ -5,7 +5,8 @@
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
 # WORKERS (tests side by side, for tests/e2e, tests/component and tests/unit: more than two cores,
 # since they mostly wait; each of the first has a control plane and takes about 1 GB of memory),
-# TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), DOWNLOAD=1
+# TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), CLUSTERS=2
+# (the demo shows two clusters), DOWNLOAD=1
 # (download the control plane's programs from dl.k8s.io, github.com and get.helm.sh, instead of
 # compiling them), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that
 # cluster-up and cluster-down mean), REGISTRY (HOST/PATH of a release's image and chart),
@@ -86,7 +87,7 @@ bench: ## Run benchmarks; BENCH="fan-out --runs 3" selects, BENCH=--list lists t
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m bench $(BENCH)
 
-demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running, DOWNLOAD=1 compiles less.
+demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running, CLUSTERS=2 shows two, DOWNLOAD=1 compiles less.
 	@$(RUN) python -m demo
 
 cluster-up: ## Start a local control plane and print how to use it; DOWNLOAD=1 as above.

@@ -1,6 +1,7 @@
 """``python -m demo``: set up, walk through both jobs, tidy up. A step that fails is exit code 1.
 
-``KEEP=1`` leaves the cluster and the operator running and says how to play on.
+``KEEP=1`` leaves the cluster and the operator running and says how to play on. ``CLUSTERS=2``
+starts a second cluster, and shows what the two have of each other.
 """
 
 import argparse
@@ -13,7 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from demo import bundles, certificates, composed, ending, pictures, rollout, rules, setting_up
+from demo import (
+    bundles,
+    certificates,
+    clusters,
+    composed,
+    ending,
+    pictures,
+    rollout,
+    rules,
+    setting_up,
+)
 from demo.screen import Screen
 from demo.stage import Stage
 from demo.steps import walk
@@ -32,6 +43,7 @@ CHAPTERS = (
     certificates.CHAPTER,
     rollout.CHAPTER,
     bundles.CHAPTER,
+    clusters.CHAPTER,
     ending.CHAPTER,
 )
 
@@ -44,8 +56,9 @@ def main() -> int:
     try:
         _prepare(screen)
         began = time.monotonic()
-        with _world(options.name, screen, keep=options.keep) as stage:
-            steps = walk(stage, screen, CHAPTERS)
+        with _world(options, screen) as stage:
+            chapters = [one for one in CHAPTERS if stage.staging or one is not clusters.CHAPTER]
+            steps = walk(stage, screen, chapters)
             screen.done(f"All {steps} steps completed in {time.monotonic() - began:.0f} s.")
             if options.pictures:
                 pictures.take(stage, options.pictures)
@@ -71,40 +84,48 @@ def _prepare(screen: Screen) -> None:
 
 
 @contextmanager
-def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[Stage]:
-    """Start a control plane of its own; stop everything again unless all went well and `keep`.
+def _world(options: argparse.Namespace, screen: Screen) -> Iterator[Stage]:
+    """Start control planes of its own; stop all again unless all went well and it is to be kept.
 
     Raises:
-        LocalClusterError: it can't be started, or a demo of that name exists already.
+        LocalClusterError: one can't be started, or a demo of that name exists already.
     """
-    directory = state_root() / name
-    if Layout(directory).state_file.exists():
-        problem = f"A demo named {name!r} is already running, or was kept with KEEP=1."
-        raise LocalClusterError(problem, ending.stop_command(name))
-    stage: Stage | None = None
+    names = [options.name, f"{options.name}-staging"][: options.clusters]
+    directories = [state_root() / name for name in names]
+    if any(Layout(one).state_file.exists() for one in directories):
+        problem = f"A demo named {options.name!r} is already running, or was kept with KEEP=1."
+        raise LocalClusterError(problem, ending.stop_command(names))
+    stages: list[Stage] = []
     kept = False
     try:
         with screen.started("etcd, kube-apiserver, controllers, registry and a node are up"):
-            stage = Stage(Cluster.start(directory))
-        yield stage
-        kept = keep
+            stages.append(Stage(Cluster.start(directories[0])))
+        if len(directories) > 1:
+            with screen.started("A second cluster, staging, is up"):
+                stages.append(Stage(Cluster.start(directories[1], registry=False)))
+            stages[0].use(stages[1])
+        yield stages[0]
+        kept = options.keep
     except StepFailed:
-        if stage is not None and stage.operator is not None:
-            screen.note("The end of the operator's log:")
-            screen.plain(stage.operator.tail())
+        for stage in stages:
+            if stage.operator is not None:
+                screen.note("The end of the operator's log:")
+                screen.plain(stage.operator.tail())
         raise
     finally:
         if not kept:
-            _tidy_up(stage, directory)
+            _tidy_up(stages, directories)
 
 
-def _tidy_up(stage: Stage | None, directory: Path) -> None:
+def _tidy_up(stages: list[Stage], directories: list[Path]) -> None:
     # A second Ctrl-C must not leave half of it running.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if stage is not None and stage.operator is not None:
-        stage.operator.stop()
-    discard(directory)
+    for stage in stages:
+        if stage.operator is not None:
+            stage.operator.stop()
+    for directory in directories:
+        discard(directory)
 
 
 def _options() -> argparse.Namespace:
@@ -115,6 +136,13 @@ def _options() -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="save the output of commands as pictures",
+    )
+    parser.add_argument(
+        "--clusters",
+        type=int,
+        choices=(1, 2),
+        default=os.environ.get("CLUSTERS") or 1,
+        help="the same as CLUSTERS (default: 1)",
     )
     kept = os.environ.get("KEEP", "") not in ("", "0")
     parser.add_argument("--keep", action="store_true", default=kept, help="the same as KEEP=1")

@@ -1,6 +1,7 @@
 """The last chapter: what it cost, the operator's end, and how to play on."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from demo import bundles, rules
 from demo.screen import Rows, Screen
@@ -86,9 +87,11 @@ def play_on(stage: Stage, screen: Screen, name: str) -> None:
     screen.plain()
     screen.note("To look at it in a browser, until Ctrl-C: hack/run copyrator ui")
     screen.note("The documents can be followed here, too, from docs/quick-start.md on.")
-    screen.note(stop_command(name))
+    names = [name, f"{name}-staging"] if stage.staging else [name]
+    screen.note(stop_command(names))
 
 
-def stop_command(name: str) -> str:
-    """Say how to stop the cluster of that name, and the operator with it."""
-    return f"To stop it, including the operator: make cluster-down NAME={name}"
+def stop_command(names: Sequence[str]) -> str:
+    """Say how to stop the clusters of these names, and their operators with them."""
+    commands = " && ".join(f"make cluster-down NAME={name}" for name in names)
+    return f"To stop it, including the operator: {commands}"

@@ -76,7 +76,7 @@ class Screen:
     def typed(self, texts: Sequence[str]) -> None:
         """Print commands (after "$ ") and parts of manifests as they are, below their step."""
         for text in texts:
-            style = "" if text.startswith("$ ") else "dim"
+            style = "" if text.startswith(("$ ", "staging $ ")) else "dim"
             lines = text.replace("\n", "\n    ")
             self.console.print(Text(f"    {lines}", style=style), soft_wrap=True)
 

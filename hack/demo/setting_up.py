@@ -11,10 +11,10 @@ def install(stage: Stage) -> str:
     """Install the chart as a user does; its Deployment has no pods here."""
     stage.types(
         f"kubectl create namespace {APPS}",
-        f"helm install copyrator charts/copyrator --values {VALUES} \\\n"
-        f"  --namespace {HOME} --create-namespace",
-        "kubectl wait crd/copyrators.flant.com crd/bundles.operator.werf.dev \\\n"
-        "  --for=condition=Established",
+        f"helm install copyrator charts/copyrator \\\n"
+        f"  --values {VALUES} --namespace {HOME} --create-namespace",
+        "kubectl wait --for=condition=Established \\\n"
+        "  crd/copyrators.flant.com crd/bundles.operator.werf.dev",
     )
     chosen = "-o json -l app.kubernetes.io/name=copyrator"
     kinds = "crd,clusterrole,clusterrolebinding,role,rolebinding,serviceaccount,service"

@@ -57,6 +57,14 @@ class Stage:
         self.objects = Objects(self.cluster)
         self.operator: OperatorProcess | None = None
         self._shown: list[str] = []
+        self.staging: Stage | None = None
+        self._home = self
+        self._prompt = "$"
+
+    def use(self, staging: Stage) -> None:
+        """Have a second cluster; commands know it as STAGING, and both use this one's registry."""
+        self.staging = staging
+        staging._home, staging._shown, staging._prompt = self, self._shown, "staging $"
 
     @property
     def account(self) -> str:
@@ -70,10 +78,13 @@ class Stage:
             StepFailed: the exit code of one isn't 0.
         """
         environment = {**os.environ, **self.cluster.environment()}
-        environment["COPYRATOR_REGISTRY"] = self.cluster.registry
+        environment["COPYRATOR_REGISTRY"] = self._home.cluster.registry
+        if self.staging is not None:
+            environment["STAGING"] = str(self.staging.cluster.admin_kubeconfig)
+            environment["STAGING_SERVER"] = self.staging.cluster.server
         environment["PATH"] = os.pathsep.join((str(ROOT / "hack" / "bin"), environment["PATH"]))
         for command in commands:
-            self._shown.append(f"$ {command}")
+            self._shown.append(f"{self._prompt} {command}")
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", command],
                 cwd=ROOT,
@@ -94,7 +105,8 @@ class Stage:
 
     def take_shown(self) -> list[str]:
         """The commands and texts since the last call."""
-        shown, self._shown = self._shown, []
+        shown = list(self._shown)
+        self._shown.clear()
         return shown
 
     def start_operator(self) -> OperatorProcess:

@@ -46,6 +46,11 @@ def public_key(key: Key) -> str:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
+def private_key(key: Key) -> str:
+    """The key itself in PEM, PKCS #8, not encrypted."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
 def sign(key: Key, registry: str, repo: str, digest: str, *, signed: str | None = None) -> None:
     """Add a signature of cosign 2; with ``signed`` it is that digest's, copied over."""
     identity = {"docker-reference": f"{registry}/{repo}"}
@@ -174,8 +179,7 @@ def own_key() -> Key:
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-            file.write(new_key().private_bytes(*form))
+            file.write(private_key(new_key()).encode())
     found = load_pem_private_key(path.read_bytes(), None)
     assert isinstance(found, Key)
     return found

@@ -84,7 +84,7 @@ def assert_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(demo, tmp_path):
-    process = demo(KEEP="1")
+    process = demo(KEEP="1", CLUSTERS="2")
     printed, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, printed
     done = re.findall(r"^✓ (.*?)\s+[\d.]+ s$", printed, re.MULTILINE)
@@ -94,7 +94,11 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
     assert [line for line in walked.splitlines() if len(line) > 80] == []
     assert [secret for secret in SECRETS if secret in printed] == []
 
-    silent = {title for title, shown in shown_by(walked).items() if "    $ " not in shown}
+    silent = {
+        title
+        for title, shown in shown_by(walked).items()
+        if "    $ " not in shown and "    staging $ " not in shown
+    }
     assert silent == WITHOUT_A_COMMAND
     assert re.search(r"^ +team-a, team-b, team-c, team-d +[0-9a-f]{8} ", walked, re.MULTILINE)
     assert walked.count("The same 5 objects as above.") == 2
@@ -109,13 +113,16 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
     assert re.search(r"^\d+s +1\.2\.1 ", shown, re.MULTILINE), "what was pushed is deployed"
     for document in ("docs/rules.md", "docs/bundles.md", QUICK_START):
         follow(tmp_path, "\n".join(typed(document)))
-    follow(tmp_path, "make cluster-down NAME=demo")
+    stop = "make cluster-down NAME=demo && make cluster-down NAME=demo-staging"
+    assert f"To stop it, including the operator: {stop}" in " ".join(printed.split())
+    follow(tmp_path, stop)
     assert clusters(tmp_path) == []
     assert_nothing_runs(tmp_path)
 
 
 WITHOUT_A_COMMAND = {
     "etcd, kube-apiserver, controllers, registry and a node are up",
+    "A second cluster, staging, is up",
     "The operator runs under the chart's service account, and is ready",
     "The audit log: no request of the operator was forbidden",
 }
@@ -136,7 +143,7 @@ def typed(document: str) -> list[str]:
         found = [USE]
         for block in blocks(document):
             found += commands_of(block)
-            if block.file:
+            if block.file and not block.file.endswith("/another-cluster.yaml"):  # the reader's
                 found += [f"kubectl apply -f {block.file}", READY]
     if document == "docs/bundles.md":  # names a namespace of the reader, and freezes at last
         found.insert(1, "kubectl create namespace shop")
