@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from tests.kubeconfigs import document
+from tests.kubeconfigs import SERVER, ca, document
 from tests.steps import assert_quick
 
 from copyrator.api.kubeconfig import KUBECONFIG_BYTES, parse_kubeconfig
@@ -68,6 +68,25 @@ KUBECONFIG = json.dumps(document(token="t0ken-of-the-team")).encode()
 def test_of_a_kubeconfig_the_credential_is_secret_and_its_server_is_not():
     assert secret_part(KUBECONFIG) == b"t0ken-of-the-team"
     assert secret_part(parse_kubeconfig(KUBECONFIG).encode()) == b"t0ken-of-the-team"
+
+
+@pytest.mark.parametrize("length", [30, 31, 32])
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_clients_key_is_secret_as_it_stands_in_the_kubeconfig(length: int, is_copy: bool):
+    data = base64.b64encode(bytes(range(length))).decode()
+    key = f"-----BEGIN PRIVATE KEY-----\n{data}\n-----END PRIVATE KEY-----\n"
+    encoded = base64.b64encode(key.encode()).decode()
+    found = document()
+    user = {"client-certificate-data": base64.b64encode(ca().encode()).decode()}
+    found["users"][0]["user"] = user | {"client-key-data": encoded}
+    content = json.dumps(found).encode()
+    content = parse_kubeconfig(content).encode() if is_copy else content
+
+    text = f"the key {encoded} or {data} of {SERVER} is remote"
+
+    assert without(text, secret_part(content)) == (
+        f"the key <redacted> or <redacted> of {SERVER} is remote"
+    )
 
 
 @pytest.mark.parametrize(

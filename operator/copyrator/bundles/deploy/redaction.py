@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -288,14 +289,20 @@ class Redactor:
 
 
 def secret_part(content: bytes) -> bytes:
-    """The credential of a kubeconfig, whose server belongs in an error; else the whole content."""
+    """The credential of a kubeconfig, whose server belongs in an error; else the whole content.
+
+    With a client's key all long values are, as the key stands there in base64 of some form.
+    """
     if len(content) > KUBECONFIG_BYTES or _OF_KUBECONFIG not in content:
         return content
     try:
         found = parse_kubeconfig(content)
     except InvalidKubeconfigError:
         return content
-    return found.key if found.key is not None else (found.token or "").encode()
+    if found.key is None:
+        return (found.token or "").encode()
+    long = (one for one in _scalars(content.decode()) if len(one) > len(found.server))
+    return json.dumps([found.key.decode(), *long]).encode()
 
 
 _OF_KUBECONFIG: Final = b"current-context"
