@@ -166,6 +166,8 @@ def test_another_clusters_server_that_gives_no_access_never_counts(words: str) -
         'Get "https://elsewhere.example.com/": EOF',
         'secrets is forbidden: User "team" cannot list resource "secrets"',
         f"the chart says {SERVER}",
+        f'Get "{SERVER}0/version": EOF',
+        "po/shop container/shop: ErrImagePull: unexpected status: 401 Unauthorized",
     ],
 )
 def test_other_errors_of_a_release_in_another_cluster_are_werfs_verdict(words: str) -> None:

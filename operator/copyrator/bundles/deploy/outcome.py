@@ -28,6 +28,7 @@ from copyrator.bundles.deploy.restrictions import image_repository
 from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,
+    PULLING,
     describe_error,
     find_error,
     first_cause,
@@ -216,7 +217,6 @@ _PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
 _TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
 _ERROR: Final = 4096
 """Characters of werf's error that are searched for missing permissions."""
-_PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,7 +532,7 @@ def _judge_error(error: str, code: int, server: str) -> Ending:
         server: as in the Job's record.
     """
     line = first_cause(error)
-    pulling = _PULLING.search(line)
+    pulling = PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
         return _interruption(BundleReason.REGISTRY_UNREACHABLE, error, code)
     if pulling and _REGISTRY_LOGIN.search(line):

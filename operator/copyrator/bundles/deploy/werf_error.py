@@ -247,15 +247,23 @@ def lacks_access(error: str, server: str) -> bool:
         error: of ``find_error``.
         server: ``https://…`` of a kubeconfig; empty: the operator's own, for which this isn't said.
     """
+    if not server:
+        return False
     line = first_cause(error)
-    return bool(server) and (f' "{server}' in line or bool(_UNAUTHORIZED.search(line)))
+    if _UNAUTHORIZED.search(line) and not PULLING.search(line):
+        return True
+    return re.search(rf' "{re.escape(server)}[/?"]', line) is not None
 
 
 _UNAUTHORIZED: Final = re.compile(
-    r"the server has asked for the client to provide credentials|\bUnauthorized\b"
+    r"the server has asked for the client to provide credentials|(?:^|: )Unauthorized$"
 )
-"""client-go's words for the code 401. It writes ``Get "https://HOST/PATH": CAUSE`` where there was
-no answer at all (Go's url.Error)."""
+"""client-go's words for the code 401, at the end also those of some registries. It writes ``Get
+"https://HOST/PATH": CAUSE`` where there was no answer at all (Go's url.Error). ``401 Unauthorized``
+is of another server, such as the registry of an image that a workload can't pull."""
+
+PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
+"""Words of errors of the bundle's registry."""
 
 
 def _uncounted(number: int) -> str:
