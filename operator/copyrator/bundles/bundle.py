@@ -143,6 +143,14 @@ class BundleEntry:
             found.add(self.release)
         return tuple(sorted(one for one in found if one is not None))
 
+    def holds(self, release: ReleaseKey) -> bool:
+        """Whether it keeps other Bundles from deploying this release, which it owns.
+
+        In another cluster only if it deployed it, or is doing so: any kubeconfig can name a server,
+        and that its credential is accepted there isn't known before.
+        """
+        return not release.server or release in (self.installed_release, self.running_release)
+
     @property
     def _attempted_release(self) -> ReleaseKey | None:
         """The release of its newest attempt, whatever its outcome; None where there was none."""

@@ -539,8 +539,11 @@ class StatusWriter:
         """The condition of a release's owner, with the other Bundles that claim the release."""
         if isinstance(entry.spec, InvalidSpec):
             return verdict
-        bundles = self._context.bundles.bundles_of(entry.release)
+        release = entry.release
+        bundles = self._context.bundles.bundles_of(release)
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
+            return verdict
+        if release is None or not entry.holds(release):
             return verdict
         if verdict.health is Health.PAUSED:
             return verdict  # it says what Ready was

@@ -361,6 +361,51 @@ async def test_one_release_has_one_bundle_in_each_cluster(
     await eventually(lambda: ready().get("reason") == "Deployed", "another cluster is free")
 
 
+async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_deploying(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Anybody may write a kubeconfig with a server's address and a credential without rights."""
+    cluster.namespace("mates")
+    account = path_of("serviceaccounts", "werf", "mates")
+    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
+    metadata = {"name": "theirs", "namespace": "mates"}
+    data = kubeconfig_data(token="of-nobody")
+    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry={"backoff": "1h"})
+    spec = (cluster.look("bundles", "shop") or {})["spec"]
+    cluster.change("bundles", "shop", spec={"suspend": True})
+    theirs = path_of("bundles", "shop", "mates")
+    metadata = {
+        "name": "shop",
+        "namespace": "mates",
+        "creationTimestamp": "2020-01-01T00:00:00Z",
+    }
+    cluster.write(
+        theirs, {"metadata": metadata, "spec": {**spec, "kubeConfig": {"secretName": "theirs"}}}
+    )
+    cluster.ends = lambda job: (1, "Error: lock release: Unauthorized")
+    operator = await run(timer_interval=SELDOM)
+
+    def their_status() -> dict[str, Any]:
+        return dict(cluster.objects[theirs].get("status") or {})
+
+    await eventually(
+        lambda: their_status().get("attempted", {}).get("reason") == "ClusterUnreachable",
+        "an attempt of the older one",
+    )
+    cluster.ends = succeed
+    cluster.change("bundles", "shop", spec={"suspend": False})
+    status = await deployed(cluster)
+    assert status["deployed"]["server"] == SERVER
+    await idle(operator)
+    operator.let_pass(timedelta(hours=2))
+    await eventually(
+        lambda: their_status()["conditions"][0].get("reason") == "ReleaseConflict",
+        "who has deployed owns the release",
+    )
+
+
 async def test_a_server_that_refuses_is_not_the_versions_fault(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

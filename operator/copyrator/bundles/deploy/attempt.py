@@ -95,7 +95,7 @@ class ReleaseOwnership:
                 "Set it back, or delete and recreate the Bundle"
             )
         named = self._context.bundles.bundles_of(release)
-        if named and named[0].key != entry.key:
+        if named and named[0].key != entry.key and named[0].holds(release):
             return BundleReason.RELEASE_CONFLICT, _belongs(release, named[0])
         for rival in named[1:]:
             if self.uninstalls(rival):

@@ -120,7 +120,7 @@ class Uninstaller:
         spec = self._uninstallable(entry)
         release = spec.release_key._replace(server=_server_of(entry.status) or "")
         owner = self._context.bundles.owner(release)
-        if owner is not None and owner.key != entry.key:
+        if owner is not None and owner.key != entry.key and owner.holds(release):
             if self._ownership.uninstalls(entry):
                 return False  # its Job began while it owned the release; the new owner waits for it
             text = (
