@@ -30,9 +30,10 @@ from tests.e2e.rights.conftest import settings
 from tests.e2e.rights.stage import BUNDLES
 from tests.e2e.secrecy import traces
 from tests.e2e.secrecy.hostile_registry import hostile_registry
-from tests.e2e.secrecy.quoting_webhook import quoting_webhook
+from tests.e2e.secrecy.quoting_webhook import quoting_cluster, quoting_webhook
 from tests.e2e.secrecy.sentinels import Sentinels
 from tests.e2e.vanishing import vanish
+from tests.kubeconfigs import document
 from tests.long import LONG
 
 from demo.chart import render
@@ -93,6 +94,17 @@ class Run:
 
         failure: dict[str, Any] = until(found, f"the rule {name} fails")[0]
         return failure
+
+    def wait_rule(self, name: str, *reasons: str) -> str:
+        """The message of Ready with one of these reasons."""
+
+        def found() -> str | None:
+            rule = self.user.get("copyrators", self.home, name) or {}
+            conditions = (rule.get("status") or {}).get("conditions") or []
+            one = next((one for one in conditions if one["type"] == "Ready"), {})
+            return one["message"] if one.get("reason") in reasons else None
+
+        return str(until(found, f"the rule {name} is {reasons}"))
 
     # --- Bundles ---
 
@@ -408,6 +420,49 @@ def test_attestations_are_signed_with_keys_that_have_passwords(run: Run):
     for name in files:
         reason = "Attested" if name == "attested" else "AttestKeyInvalid"
         run.wait_condition(name, "Attested", reason)
+
+
+def test_kubeconfigs_that_cant_be_used_and_a_cluster_that_quotes_the_token(run: Run):
+    """After the deploys, whose account is used."""
+    run.publish("secrecy/elsewhere", WORKING)
+    pki = run.cluster.layout.pki
+    authority = (pki / "ca.crt").read_text()
+    with quoting_cluster(pki) as server:
+
+        def kubeconfig(name: str, **more: Any) -> dict[str, Any]:
+            return document(server, run.sentinels.new(name), authority=authority, **more)
+
+        key = base64.b64encode(run.sentinels.new("client-key").encode()).decode()
+        texts = {
+            "quoted": json.dumps(kubeconfig("token")),
+            "no-yaml": f"users: [{run.sentinels.new('no-yaml')}",
+            "field": json.dumps(kubeconfig("t1") | {run.sentinels.new("field"): 1}),
+            "exec": json.dumps(
+                kubeconfig("t2", user_exec={"command": run.sentinels.new("command")})
+            ),
+            "url": json.dumps(document(f"https://u:{run.sentinels.new('url')}@h", "t")),
+            "key": json.dumps(
+                kubeconfig("t3", user_client_certificate_data=key, user_client_key_data=key)
+            ),
+        }
+        for name, text in texts.items():
+            for namespace in (run.home, run.source):
+                run.user.create("secrets", namespace, f"{name}-cluster", data=encoded(value=text))
+            config = {"secretName": f"{name}-cluster"}
+            source = {"kind": "Secret", "namespace": "infra", "name": "x", "kubeConfig": config}
+            run.rule(f"from-{name}", source=source)
+            run.bundle(
+                f"to-{name}",
+                registry=run.cluster.registry,
+                repo="secrecy/elsewhere",
+                kubeConfig=config,
+                retry={"limit": 0},
+            )
+        for name in texts:
+            run.wait_rule(f"from-{name}", "SourceUnreachable")
+            if name != "quoted":
+                run.wait_reason(f"to-{name}", "KubeConfigInvalid")
+        run.wait_reason("to-quoted", "ClusterUnreachable", "DeployFailed", "Quarantined")
 
 
 @pytest.mark.parametrize("knows", [True, False])

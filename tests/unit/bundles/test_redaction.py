@@ -34,6 +34,7 @@ db:
     [
         ("wrong password hunter/2 is mine!", "wrong password <redacted>!"),
         ("hunter%2F2%20is%20mine", "<redacted>"),
+        ("hunter/2%20is%20mine", "<redacted>"),
         (base64.b64encode(b"hunter/2 is mine").decode(), "<redacted>"),
         ("pin 12345678", "pin <redacted>"),
         ("user alice on port 5432", "user <redacted> on port 5432"),

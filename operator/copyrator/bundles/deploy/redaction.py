@@ -107,6 +107,8 @@ class _Quotes:
         self._look(base64.b64encode(raw[:3]).decode(), value, _base64)
         if not (value.isascii() and value.isalnum()):
             self._look(quote(raw, safe=""), value, _percent_encode)
+            if "/" in value:  # as in a path
+                self._look(quote(raw), value, _percent_encode_path)
             self._look(_escape(head), value, _escape)
 
     def _look(self, start: str, value: str, form_of: Callable[[str], str] | None = None) -> None:
@@ -207,6 +209,10 @@ def _base64(value: str) -> str:
 
 def _percent_encode(value: str) -> str:
     return quote(value.encode("utf-8", "surrogatepass"), safe="")
+
+
+def _percent_encode_path(value: str) -> str:
+    return quote(value.encode("utf-8", "surrogatepass"))
 
 
 def _escape(value: str) -> str:
