@@ -58,6 +58,18 @@ RULE = {
         "failures": [{"namespace": "a", "name": "b", "reason": "Conflict", "message": "c"}],
     },
 }
+KUBE_CONFIG = {"secretName": "creds", "key": "value"}
+REMOTE_RULE = {
+    "spec": {
+        "source": {"kind": "Secret", "namespace": HOME, "name": "x", "kubeConfig": KUBE_CONFIG},
+        "targets": {"namespaces": ["team-*"]},
+    },
+    "status": {
+        "sourceClusters": [
+            {"secretName": "creds", "key": "value", "uid": "x", "ca": "sha256:" + "a" * 64}
+        ],
+    },
+}
 TEMPLATE_RULE = {
     "spec": {
         "template": {
@@ -96,6 +108,27 @@ SPEC = {
     "deletionPolicy": "Uninstall",
 }
 PLAIN = {"registry": EVIL, "repo": "team/app", "insecure": True, "retry": {"limit": 0}}
+REMOTE = PLAIN | {
+    "kubeConfig": KUBE_CONFIG,
+    "attest": {"environment": "staging", "keyFrom": {"secretName": "creds", "key": "value"}},
+}
+REMOTE_STATUS = {
+    "server": "https://other.example.com",
+    "deployed": {"version": "1.0.0", "digest": DIGEST, "server": "https://other.example.com"},
+    "attest": [
+        {
+            "digest": DIGEST,
+            "version": "1.0.0",
+            "environment": "staging",
+            "reference": EVIL + "/team/app",
+            "state": "Withdrawing",
+            "issuedAt": "2026-01-01T00:00:00Z",
+            "since": "2026-01-01T00:00:00Z",
+            "until": "2026-01-01T00:00:00Z",
+            "seconds": 1,
+        }
+    ],
+}
 STATUS = {
     "ready": 1,
     "forceUpdate": 1,
@@ -134,8 +167,12 @@ STATUS = {
 }
 
 FORMS: dict[str, list[dict[str, Any]]] = {
-    "rules": [RULE, TEMPLATE_RULE, OLD_RULE],
-    "bundles": [{"spec": SPEC, "status": STATUS}, {"spec": PLAIN}],
+    "rules": [RULE, REMOTE_RULE, TEMPLATE_RULE, OLD_RULE],
+    "bundles": [
+        {"spec": SPEC, "status": STATUS},
+        {"spec": PLAIN},
+        {"spec": REMOTE, "status": REMOTE_STATUS},
+    ],
 }
 BATCH = 20
 """Objects that one seed of hypothesis makes."""

@@ -12,14 +12,15 @@ from aiohttp import web
 from hypothesis import strategies as st
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.kubeconfigs import document
 
-from hostile.generated import DIGEST, EVIL, PLAIN, SPEC, STATUS
+from hostile.generated import DIGEST, EVIL, PLAIN, REMOTE, REMOTE_STATUS, SPEC, STATUS
 from hostile.mangled import JSON, TEXTS, like, mangled
 
 BUNDLES = st.builds(
     lambda spec, status: {"spec": spec, "status": status},
-    mangled(SPEC) | mangled(PLAIN) | st.just(PLAIN) | JSON,
-    st.none() | st.just(STATUS) | mangled(STATUS) | JSON,
+    mangled(SPEC) | mangled(PLAIN) | mangled(REMOTE) | st.just(PLAIN) | JSON,
+    st.none() | st.just(STATUS) | mangled(STATUS) | mangled(REMOTE_STATUS) | JSON,
 )
 ANNOTATIONS = st.dictionaries(
     st.sampled_from(
@@ -30,6 +31,7 @@ ANNOTATIONS = st.dictionaries(
     max_size=3,
 )
 
+KUBECONFIG = document()
 DOCKER_CONFIG = {"auths": {EVIL: {"username": "u", "password": "p", "auth": "dTpw"}}}
 SECRETS = st.builds(
     lambda kind, data: {
@@ -44,6 +46,7 @@ SECRETS = st.builds(
             "password": TEXTS,
             "ca.crt": TEXTS,
             "values.yaml": TEXTS,
+            "value": TEXTS | st.just(json.dumps(KUBECONFIG)) | mangled(KUBECONFIG).map(json.dumps),
             ".dockerconfigjson": TEXTS | mangled(DOCKER_CONFIG).map(json.dumps),
         },
     ),

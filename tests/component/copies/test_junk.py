@@ -11,13 +11,14 @@ from tests.component.kube.fake_api import until
 from tests.junk import LIVING, complaints
 from tests.long import LONG
 
-from hostile.generated import OLD_RULE, RULE, TEMPLATE_RULE
+from hostile.generated import OLD_RULE, REMOTE_RULE, RULE, TEMPLATE_RULE
 from hostile.mangled import JSON, TEXTS, mangled
 
 pytestmark = pytest.mark.timeout(3600 if LONG else 300)
 
 RULES = (
     mangled(RULE)
+    | mangled(REMOTE_RULE)
     | mangled(TEMPLATE_RULE)
     | mangled(OLD_RULE)
     | st.fixed_dictionaries({"spec": JSON})
