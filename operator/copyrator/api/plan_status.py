@@ -137,6 +137,8 @@ class PlanStatus(PlanSummary):
 
     failures: int | None = None
     """How many plans of this same deploy failed in a row."""
+    interruptions: int | None = None
+    """How many of them in a row found no access to another cluster; they don't count as failed."""
     next_retry_at: str | None = None
     spec_hash: str | None = None
     job_hash: str | None = None

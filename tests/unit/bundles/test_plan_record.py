@@ -91,6 +91,27 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
 
 
+def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
+    def fail(status: BundleStatus, reason: str) -> BundleStatus:
+        fault = PlanFault("no", reason)
+        failed = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW)
+        return plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW)
+
+    status = with_plan(outcome="Running")
+    for number in range(1, RETRY.limit + 3):
+        status = fail(status, "ClusterUnreachable")
+        assert (status.plan.failures, status.plan.interruptions) == (None, number)
+    for number in range(1, RETRY.limit + 1):
+        status = fail(status, "PlanFailed")
+        assert (status.plan.failures, status.plan.interruptions) == (number, None)
+    fault = PlanFault("no", "ClusterUnreachable")
+    away = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW).plan
+    assert (away.failures, away.interruptions) == (RETRY.limit, 1)
+    assert away.next_retry_at == format_time(NOW + timedelta(seconds=RETRY.backoff))
+    last = plan_record.record_failure(status, PlanPurpose.DEPLOY, PlanFault("no"), RETRY, NOW).plan
+    assert (last.failures, last.next_retry_at) == (RETRY.limit + 1, None)
+
+
 def test_an_equal_message_is_no_change() -> None:
     status = plan_record.set_message(with_plan(), PlanPurpose.DEPLOY, "blocked")
     assert status == with_plan(message="blocked")

@@ -270,6 +270,7 @@ def record_plan(
         before.remove_plan(),
         **record,
         failures=before.failures if failed else None,
+        interruptions=before.interruptions if failed else None,
         approved=before.approved if carries_over else ApprovedPlan(),
     )
     return replace(status, plan=plan)
@@ -327,16 +328,16 @@ class PlanFault:
 def record_failure(
     status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made; one of a deploy is retried up to the spec's limit.
-
-    Without one where another cluster doesn't answer: nothing of the deploy could change that.
-    """
+    """The status where no plan could be made; one of a deploy is retried up to the spec's limit."""
     fields: dict[str, Any] = {}
+    # Without limit where another cluster doesn't answer: nothing of the deploy could change that.
+    is_away, due = why.reason == BundleReason.CLUSTER_UNREACHABLE, None
     if purpose is PlanPurpose.DEPLOY:
-        failures, due = (status.plan.failures or 0) + 1, None
-        if failures <= retry.limit or why.reason == BundleReason.CLUSTER_UNREACHABLE:
-            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, failures)))
-        fields = {"failures": failures, "next_retry_at": due}
+        name = "interruptions" if is_away else "failures"
+        number = (getattr(status.plan, name) or 0) + 1
+        if is_away or number <= retry.limit:
+            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
+        fields = {"interruptions": None, name: number, "next_retry_at": due}
     elif purpose is PlanPurpose.PREVIEW:
         fields = {"expires_at": _preview_end(now)}
     fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
@@ -443,6 +444,7 @@ def record_result(
         before,
         **fields,
         failures=None,
+        interruptions=None,
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
