@@ -56,7 +56,7 @@ Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RemoteSource:
     """What a rule reads in the other cluster."""
 
     kind: str
@@ -139,9 +139,9 @@ async def _uid(client: KubeClient) -> str:
     return ""
 
 
-async def _asked(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list[Asked]:
+async def _asked(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list[RemoteSource]:
     """What the rules in a namespace read by this kubeconfig, as far as they can be listed."""
-    found: dict[Asked, None] = {}
+    found: dict[RemoteSource, None] = {}
     with suppress(errors.ApiError):
         for body in await listed(client, RULES, namespace):
             for source, at in _sources_of(body):
@@ -179,11 +179,11 @@ def _sources_of(rule: Body) -> Iterator[tuple[Body, KubeconfigRef | None]]:
                 yield source, read_kubeconfig_ref(Fields(source, "source"))
 
 
-def _read_by(source: Body, home: str) -> Iterator[Asked]:
+def _read_by(source: Body, home: str) -> Iterator[RemoteSource]:
     namespaces = source.get("namespaces") or [source.get("namespace") or home]
     version = source.get("apiVersion")
     for namespace in namespaces if isinstance(namespaces, list) else ():
-        yield Asked(
+        yield RemoteSource(
             str(source.get("kind") or "Secret"),
             str(version) if version else None,
             str(namespace),
@@ -192,7 +192,7 @@ def _read_by(source: Body, home: str) -> Iterator[Asked]:
 
 
 async def _there(
-    found: Kubeconfig, home: str, asked: Sequence[Asked], *, is_for_bundles: bool
+    found: Kubeconfig, home: str, asked: Sequence[RemoteSource], *, is_for_bundles: bool
 ) -> list[Check]:
     """What the other cluster answers, up to the first request that fails."""
     from copyrator.kube.auth import remote_endpoint  # noqa: PLC0415 - not for --help
@@ -234,7 +234,7 @@ def _cluster(uid: str | None, home: str) -> Check:
     return Check("Cluster", uid != home, _HOME if uid == home else f"uid {uid}")
 
 
-async def _rights(client: KubeClient, asked: Sequence[Asked]) -> list[Check]:
+async def _rights(client: KubeClient, asked: Sequence[RemoteSource]) -> list[Check]:
     if asked:
         discovery = Discovery(client)
         return await all_of(_right(client, discovery, one) for one in asked)
@@ -266,7 +266,7 @@ def _readable(found: Iterable[Body]) -> Iterator[str]:
         yield said(" ".join(("/".join(map(str, resources)), *map(str, named))))
 
 
-async def _right(client: KubeClient, discovery: Discovery, asked: Asked) -> Check:
+async def _right(client: KubeClient, discovery: Discovery, asked: RemoteSource) -> Check:
     what = f"Source {asked}"
     try:
         resource = await discovery.resolve(asked.kind, asked.api_version)
@@ -284,7 +284,7 @@ async def _right(client: KubeClient, discovery: Discovery, asked: Asked) -> Chec
     )
 
 
-async def _may(client: KubeClient, resource: Resource, verb: str, asked: Asked) -> bool:
+async def _may(client: KubeClient, resource: Resource, verb: str, asked: RemoteSource) -> bool:
     return await allowed(client, (resource, "", verb, asked.namespace), None, asked.name)
 
 

@@ -20,7 +20,7 @@ from tests.unit.signatures.making import key, private_pem, public_pem
 from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.remote import (
-    Asked,
+    RemoteSource,
     _read_by,
     _sources_of,
     attestations,
@@ -97,7 +97,7 @@ def test_invalid_rules_are_passed_over(spec: dict[str, Any]) -> None:
 
 
 def test_a_source_is_named_as_people_write_it() -> None:
-    assert str(Asked("Secret", None, "infra", "creds")) == "Secret infra/creds"
+    assert str(RemoteSource("Secret", None, "infra", "creds")) == "Secret infra/creds"
     assert KubeconfigRef("hub") == KubeconfigRef("hub", "value")
 
 
