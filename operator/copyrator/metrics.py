@@ -221,6 +221,12 @@ class Metrics:
             "Digests whose signatures were checked; Trusted or NotTrusted.",
             "result",
         )
+        self.evidence_checks = self._counter(
+            "evidence_checks",
+            "Digests whose attestations were read for spec.promoteFrom: Verified (all count), "
+            "Refused (some don't, or there is none), or Unavailable (they can't all be read).",
+            "result",
+        )
         self.attestations = self._counter(
             "attestations",
             "Statements of Bundles with spec.attest that were pushed to a registry: Attested (also "

@@ -87,6 +87,7 @@ async def test_evidence_is_read_with_the_poll_and_once_more_before_the_deploy(
     assert registry.evidence_requests() == 2
     assert registry.count("GET", "/blobs/") == 2, "the chart, and the attestation once"
     assert len(cluster.jobs()) == 1
+    assert operator.metrics.evidence_checks.labels("Verified")._value.get() == 2
 
 
 async def test_without_attestations_not_one_request_more_is_sent(

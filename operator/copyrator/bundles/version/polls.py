@@ -393,6 +393,9 @@ class RegistryPoller:
             return PollAnswer(pending.asked_at, judgement=judged)
         if isinstance(query, AttestationQuery):
             evidence = await self._signatures.read_evidence(query, namespace)
+            is_verified = evidence.statements and not evidence.refused
+            result = "Verified" if is_verified else "Refused"
+            self._metrics.evidence_checks.labels("Unavailable" if evidence.fault else result).inc()
             return PollAnswer(pending.asked_at, evidence=evidence)
         if isinstance(query, ChartQuery):
             chart = await self._charts.read(repository, query.digest, credential, namespace)
