@@ -129,6 +129,7 @@ class Operator:
         """Let time pass at once: what is due by then is done now."""
         self.passed += time
         self.scheduler.fire_due()
+        self.scheduler._changed.set()  # it sleeps until the next date of the former time
         self.queue.serve()
 
     async def start(self) -> None:

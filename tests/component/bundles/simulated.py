@@ -220,7 +220,7 @@ class SimulatedOperator(Operator):
     def make_clients(self) -> tuple[KubeClient, KubeClient]:
         client = KubeClient.__new__(KubeClient)
         client.connection = Connection(Endpoint(host="http://simulated"), clock=self.monotonic)
-        client._on_refused, client._list_timeout = None, 60.0
+        client._on_refused, client._list_timeout, client._most = None, 60.0, None
         client._http = cast(Any, _Calls(cast(SimulatedCluster, self.cluster)))
         return client, client
 

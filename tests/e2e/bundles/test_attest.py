@@ -191,6 +191,9 @@ def test_staging_in_another_cluster_attests_with_its_operators_key(
         assert f"release {name}/shop of cluster {uid}" in gate(team, "later")["message"]
         staging.delete("bundles", "shop")
         staging.wait_gone("bundles", "shop")
+    for bundle in ("shop", "later"):  # else they are seen by who else uses the cluster
+        team.delete("bundles", bundle)
+        team.wait_gone("bundles", bundle)
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:

@@ -19,6 +19,7 @@ EXAMPLES = sorted(
     for folder in ("rules", "migration")
     for path in (ROOT / "examples" / folder).glob("*.yaml")
     if "kind: CopyratorRule" in path.read_text()
+    if "kubeConfig:" not in path.read_text()  # tests/e2e/copies/test_remote_sources.py
 )
 CA = "Example Company CA"
 KINDS = "ConfigMap,Secret,ServiceAccount,ResourceQuota,RoleBinding.rbac.authorization.k8s.io,"

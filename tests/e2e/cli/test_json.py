@@ -40,11 +40,24 @@ TYPED = {
         "attest show {registry}/{repo}:1.0.0 --insecure --key {key}",
         (OURS, "AttestationList"),
     ),
+    "remote check": ("remote check {rule}", (OURS, "CheckList")),
+    "remote grant": (
+        "remote grant json --source Secret/{rule} --server https://api.example.com --dry-run",
+        LIST,
+    ),
     "verify": ("verify {registry}/{repo}:1.0.0 --insecure --key {key}", (OURS, "Verification")),
     "version": ("version", (OURS, "Version")),
     "why": ("why {shop}", (OURS, "Explanation")),
 }
-ELSEWHERE = {"approve", "confirm-delete", "reject", "reseal", "rollback", "rollout"}
+ELSEWHERE = {
+    "approve",
+    "attest withdraw",
+    "confirm-delete",
+    "reject",
+    "reseal",
+    "rollback",
+    "rollout",
+}
 """They need an object in a certain state; all print it by `show_result` or `show`."""
 
 

@@ -31,7 +31,7 @@ from copyrator.api.times import format_time, parse_duration, parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import listed
-from copyrator.cli.core.output import Format, answer_option, dump, prose
+from copyrator.cli.core.output import Format, answer_option, dump, items, prose
 from copyrator.cli.doctor.remote import check
 from copyrator.kube import errors
 from copyrator.kube.resources import (
@@ -275,7 +275,10 @@ def grant(
     ttl = address["ttl"]
     found = run(_resolve(target, Grant(account, namespace, (), lasting=ttl is None), wanted))
     if dry_run:
-        click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
+        if shape is None:
+            click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
+        else:
+            dump(items(found.all), shape)
         return
     _confirm([source for source in found.sources if not source.name], yes=yes)
     secret, lines = run(_grant(target, found, kubeconfig, ttl))
