@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import signal
 from base64 import b64encode
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from tests.e2e.bundles.conftest import Operator, Team, make_team
+from tests.e2e.conftest import directory_of
 from tests.e2e.installation import installed
 from tests.e2e.operator_process import until
+from tests.e2e.owned_cluster import owned_cluster
 
 from copyrator.cli import cli
 from localcluster import Cluster
 from localcluster.bundle import push
+from localcluster.signing import Key, new_key, private_key, public_key
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -38,12 +36,19 @@ def registry(request: pytest.FixtureRequest, team: Team) -> str:
 
 def make_key(team: Team, environment: str) -> None:
     """The Secret with an environment's private key, and the ConfigMap with the public one."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    data = {"key.pem": b64encode(private).decode()}
-    team.create("secrets", f"{environment}-key", data=data)
-    team.create("configmaps", f"{environment}-keys", data={"a.pub": public.decode()})
+    key = new_key()
+    team.create("secrets", f"{environment}-key", data=private(key))
+    team.create("configmaps", f"{environment}-keys", data=public(key))
+
+
+def private(key: Key) -> dict[str, str]:
+    """The data of a Secret."""
+    return {"key.pem": b64encode(private_key(key).encode()).decode()}
+
+
+def public(key: Key) -> dict[str, str]:
+    """The data of a ConfigMap."""
+    return {"a.pub": public_key(key)}
 
 
 def attest(environment: str, **more: str) -> dict[str, Any]:
@@ -165,11 +170,8 @@ def test_staging_in_another_cluster_attests_with_its_operators_key(
     with installed(disposable, tmp_path / "log", settings, values=values) as operator:
         home = f"/api/v1/namespaces/{operator.namespace}/secrets"
         key = ec.generate_private_key(ec.SECP384R1())
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        data = {"key.pem": b64encode(private).decode()}
-        api.create(home, {"metadata": {"name": "copyrator-attest-key"}, "data": data})
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        team.create("configmaps", "staging-keys", data={"a.pub": public.decode()})
+        api.create(home, {"metadata": {"name": "copyrator-attest-key"}, "data": private(key)})
+        team.create("configmaps", "staging-keys", data=public(key))
         uid = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
         production = promoted_by("staging", cluster=uid, release=f"{name}/shop")
         team.bundle("shop", promoteFrom=production)
@@ -194,6 +196,40 @@ def test_staging_in_another_cluster_attests_with_its_operators_key(
     for bundle in ("shop", "later"):  # else they are seen by who else uses the cluster
         team.delete("bundles", bundle)
         team.wait_gone("bundles", bundle)
+
+
+def test_a_chain_over_three_clusters(team: Team, disposable: Cluster, tmp_path: Path) -> None:
+    """Each with its operator; what they share is a registry."""
+    digest = team.publish("1.0.0", "first")
+    name, registry = team.namespace, team.cluster.registry
+    keys = {one: new_key() for one in ("dev", "staging")}
+    with owned_cluster(directory_of("-third")) as third, ExitStack() as stack:
+        teams = []
+        for cluster in (third, disposable):
+            api = cluster.api()
+            api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+            teams.append(make_team(cluster, api, name, tmp_path))
+            log = tmp_path / f"{len(teams)}.log"
+            settings = {"WERF_OPERATOR_TIMER_INTERVAL": "2"}
+            stack.enter_context(installed(cluster, log, settings)).start()
+        dev, staging = teams
+        for there, environment in ((dev, "dev"), (staging, "staging")):
+            there.create("secrets", f"{environment}-key", data=private(keys[environment]))
+        for there, environment in ((staging, "dev"), (team, "staging")):
+            there.create("configmaps", f"{environment}-keys", data=public(keys[environment]))
+        team.bundle("shop", promoteFrom=promoted_by("staging"))
+        staging.bundle(
+            "shop", registry=registry, promoteFrom=promoted_by("dev"), attest=attest("staging")
+        )
+        team.wait_condition("shop", "Ready", "NotPromoted")
+        staging.wait_condition("shop", "Ready", "NotPromoted")
+
+        dev.bundle("shop", registry=registry, attest=attest("dev"))
+
+        team.wait_deployed("shop", digest)
+        for there in (dev, staging, team):
+            there.delete("bundles", "shop")
+            there.wait_gone("bundles", "shop")
 
 
 def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
