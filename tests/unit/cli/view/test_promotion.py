@@ -91,9 +91,9 @@ def test_of_many_targets_those_with_faults_are_drawn_and_the_rest_is_counted() -
     failing = bundle("t499", "apps/a")
     failing["status"]["conditions"][0]["status"] = "False"
     bodies = [bundle("a"), *(bundle(f"t{n:03}", "apps/a") for n in range(499)), failing]
-    began = time.perf_counter()
+    began = time.process_time()
     found = path("a", *bodies)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert drawn(found)[:3] == ["a", "  t499", "  t000"]
     assert (len(found.stages), found.left_out) == (1 + BESIDE, 500 - BESIDE)
     # one of them, and a group in which each is promoted from the one before it
