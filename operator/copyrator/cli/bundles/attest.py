@@ -19,14 +19,8 @@ from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_duration
 from copyrator.bundles.gates.evidence import AHEAD
 from copyrator.cli.bundles.hold import withdraw
-from copyrator.cli.bundles.registry import (
-    credential_of,
-    in_options,
-    keys_of,
-    registry_options,
-    repository_of,
-)
-from copyrator.cli.bundles.verify import parse_reference
+from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
+from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import (
@@ -41,7 +35,6 @@ from copyrator.cli.core.output import (
     typed,
 )
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import DIGEST
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import DeployedStatement, InvalidSignatureError, Signature
 
@@ -208,25 +201,14 @@ def show(reference: str, shape: Format | None, **options: Any) -> None:
 
 
 async def _find(reference: str, options: Mapping[str, Any]) -> Attestations:
-    from copyrator.metrics import Metrics
-    from copyrator.oci.client import RegistryClient
-    from copyrator.oci.hosts import ANYWHERE
     from copyrator.oci.signatures import SignatureFinder
 
     keys = keys_of(options["keys"])
-    name, wanted = parse_reference(reference)
-    repository = repository_of(name, options)
-    credential = credential_of(repository, options)
-    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
-    try:
-        digest = wanted
-        if not DIGEST.fullmatch(wanted):
-            digest = await client.digest(repository, wanted, credential)
-        attestations = await SignatureFinder(client).find_attestations(
-            repository, digest, credential
+    async with reached(reference, options) as there:
+        digest = there.digest
+        attestations = await SignatureFinder(there.client).find_attestations(
+            there.repository, digest, there.credential
         )
-    finally:
-        await client.close()
     found, refused = read_all(digest, attestations, keys)
     return Attestations(
         reference,

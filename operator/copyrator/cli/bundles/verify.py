@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,6 +30,10 @@ from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings.limits import SIGNATURE_FAILURES
 from copyrator.signatures.model import Judgement, SignatureFailure
+
+if TYPE_CHECKING:
+    from copyrator.oci.auth import Credential
+    from copyrator.oci.client import RegistryClient
 
 _NOTHING_TRUSTED: Final = (
     "name who may sign: --key FILE, or --notation-ca FILE and --subject NAME, or --issuer URL, "
@@ -94,6 +99,34 @@ def verify(reference: str, shape: Format | None, **options: Any) -> None:
 
 
 async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Verified:
+    async with reached(reference, options) as there:
+        judge = SignatureJudge(there.client, there.repository, there.credential, asked)
+        judged = await judge.judgement(there.digest)
+    verdict = judge.verdict(there.digest, judged)
+    reason = VERIFIED if isinstance(verdict, Passed) else verdict.reason
+    return Verified(_shown(there.repository, there.wanted), there.digest, str(reason), judged)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a reference names in a registry, and the client to ask it with."""
+
+    client: RegistryClient
+    repository: Repository
+    credential: Credential | None
+    wanted: str
+    """The tag or digest of the reference."""
+    digest: str
+
+
+@asynccontextmanager
+async def reached(reference: str, options: Mapping[str, Any]) -> AsyncIterator[Reached]:
+    """What a reference names, as `registry_options` say; the client is closed afterwards.
+
+    Raises:
+        Fault: the reference isn't valid.
+        RegistryError: the registry can't be reached, or doesn't have it.
+    """
     from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
     from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
     from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
@@ -106,13 +139,9 @@ async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Veri
         digest = wanted
         if not DIGEST.fullmatch(wanted):
             digest = await client.digest(repository, wanted, credential)
-        judge = SignatureJudge(client, repository, credential, asked)
-        judged = await judge.judgement(digest)
+        yield Reached(client, repository, credential, wanted, digest)
     finally:
         await client.close()
-    verdict = judge.verdict(digest, judged)
-    reason = VERIFIED if isinstance(verdict, Passed) else verdict.reason
-    return Verified(_shown(repository, wanted), digest, str(reason), judged)
 
 
 def parse_reference(text: str) -> tuple[str, str]:
