@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from copyrator.api import names
@@ -113,6 +113,9 @@ _DISCOVERY = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
     for version in ("v2", "v2beta1")
 )
+
+UID_NAMESPACE: Final = "kube-system"
+"""The Namespace whose uid tells clusters apart."""
 
 
 class _Requests(Protocol):

@@ -38,9 +38,10 @@ from copyrator.bundles.memory import FailedPush
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import NORMAL, WARNING
-from copyrator.kube.resources import NAMESPACES
+from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.oci.statements import PushTarget, StatementPusher
@@ -49,12 +50,9 @@ from copyrator.signatures.model import TrustError
 log = logging.getLogger(__name__)
 
 RETRY: Final = 15.0
-"""Seconds before a push that failed is tried again, doubling."""
-LONGEST_RETRY: Final = 900.0
+"""Seconds before a push that failed is tried again, doubling up to 15 min."""
 GONE_RETRY: Final = 3600.0
 """Of the withdrawal of what the registry doesn't have: it may come back with the statement."""
-SYSTEM: Final = "kube-system"
-"""The Namespace whose uid names the cluster."""
 
 
 class _PushError(Exception):
@@ -197,10 +195,10 @@ class Attester:
             is_positive = record.is_positive
             count.labels(AttestState.ATTESTED if is_positive else AttestState.WITHDRAWN).inc()
         else:
-            number, now = before.count if before else 0, self._context.clock()
-            delay = max(min(RETRY * 2 ** min(number, 20), LONGEST_RETRY), retry_after)
+            number, now = before.count + 1 if before else 1, self._context.clock()
+            delay = max(retry_delay(RETRY, number), retry_after)
             retry_at = now + timedelta(seconds=delay)
-            memory.failed[key_of(record)] = FailedPush(fault, number + 1, now, retry_at)
+            memory.failed[key_of(record)] = FailedPush(fault, number, now, retry_at)
             count.labels(fault.reason).inc()
         self._context.schedule.changed(entry.key, Change.STATEMENT)
 
@@ -246,10 +244,10 @@ class Attester:
         """What names this cluster in statements: the uid of its Namespace kube-system."""
         if not self._cluster:
             try:
-                body = await self._context.client.get(NAMESPACES, None, SYSTEM)
+                body = await self._context.client.get(NAMESPACES, None, UID_NAMESPACE)
             except ApiError as error:
                 text = (
-                    f"the Namespace {SYSTEM}, whose uid names this cluster, can't be read: "
+                    f"the Namespace {UID_NAMESPACE}, whose uid names this cluster, can't be read: "
                     f"{error.message}; with watchNamespaces the chart allows it by "
                     "attest.environments"
                 )

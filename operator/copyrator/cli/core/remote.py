@@ -40,6 +40,7 @@ from copyrator.kube.resources import (
     ROLES,
     SECRETS,
     SERVICEACCOUNTS,
+    UID_NAMESPACE,
     Discovery,
     Resource,
 )
@@ -72,8 +73,6 @@ _KINDS: Final = {
     )
 }
 _VERBS: Final = ["get", "list", "watch"]
-_UID_NAMESPACE: Final = "kube-system"
-"""Its uid tells clusters apart."""
 _ROOT_CA: Final = "kube-root-ca.crt"
 """The ConfigMap that each namespace has, key ``ca.crt``."""
 _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type
@@ -127,7 +126,7 @@ class Grant:
         rule = {
             "apiGroups": [""],
             "resources": ["namespaces"],
-            "resourceNames": [_UID_NAMESPACE],
+            "resourceNames": [UID_NAMESPACE],
             "verbs": ["get"],
         }
         role = self._object(_CLUSTERROLES, None, self.cluster_name)

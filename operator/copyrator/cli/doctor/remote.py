@@ -36,7 +36,15 @@ from copyrator.cli.core.output import Format, answer_option, said
 from copyrator.cli.doctor.check import Check, print_checks
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, SECRETS, Discovery, Resource
+from copyrator.kube.resources import (
+    BUNDLES,
+    NAMESPACES,
+    RULES,
+    SECRETS,
+    UID_NAMESPACE,
+    Discovery,
+    Resource,
+)
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -48,7 +56,6 @@ PATIENCE: Final = 30.0
 """Seconds for all that the other cluster is asked for."""
 
 _VERBS: Final = ("get", "list", "watch")
-_UID_NAMESPACE: Final = "kube-system"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _NAMED: Final = 5
 
@@ -134,7 +141,7 @@ def credential(found: Kubeconfig, now: datetime) -> Check:
 async def _uid(client: KubeClient) -> str:
     """Which cluster it is; empty where that may not be read."""
     with suppress(errors.ApiError):
-        body = await client.get(NAMESPACES, None, _UID_NAMESPACE)
+        body = await client.get(NAMESPACES, None, UID_NAMESPACE)
         return str(body["metadata"].get("uid") or "")
     return ""
 

@@ -60,9 +60,8 @@ from copyrator.copies.template.rules import (
     seconds_until_change,
 )
 from copyrator.kube import errors
-from copyrator.kube.client.remote import UID_NAMESPACE
 from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import Resource
+from copyrator.kube.resources import UID_NAMESPACE, Resource
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 

@@ -35,7 +35,7 @@ from copyrator.kube.errors import (
     NotFound,
     Unreachable,
 )
-from copyrator.kube.resources import DELETED, NAMESPACES, Resource
+from copyrator.kube.resources import DELETED, NAMESPACES, UID_NAMESPACE, Resource
 from copyrator.settings.limits import OBJECT_CONTAINERS
 
 REMOTE_ANSWER: Final = 2 * 1024 * 1024  # limit: other clusters
@@ -75,8 +75,6 @@ _FRESH_SECONDS: Final = 1.0
 FRESH_FOR_WATCHES: Final = 10.0
 """Seconds, for a watch that follows one that ended regularly, as those of a server do that is being
 replaced."""
-UID_NAMESPACE: Final = "kube-system"
-"""The Namespace whose uid tells clusters apart."""
 _UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
 _NAME: Final = re.compile(r"[!-$&-.0-~]{1,253}")
