@@ -49,6 +49,7 @@ from copyrator.notify.transitions import (
     bundle_state,
     rule_state,
 )
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 if TYPE_CHECKING:
@@ -65,12 +66,10 @@ _CALL_MEMORY: Final = 768 * 1024 * 1024
 """Of address space: Apprise's 190 services are loaded together."""
 _START_SECONDS: Final = 5.0
 """For the watch of the ConfigMap when the operator starts."""
-_SLICE: Final = 20
-"""Objects that are looked at in one step of the loop."""
 _GONE: Final = 1_000
 """Objects that are gone and remembered, before they are forgotten."""
 _MARKED: Final = 200
-"""Marks that are set in one step."""
+"""Marks that are set before those over the limit are dropped."""
 _MAX_SECRET: Final = 4096
 _OUTCOMES: Final = ("sent", "failed", "dropped")
 _FAILED: Final = "NotificationFailed"
@@ -338,27 +337,22 @@ class Notifier:
             return
         self._seen.clear()  # what other entries were shown: the time decides
         self._sights.clear()
-        for i, entry in enumerate(self._bundles):
+        pause = TimeSlice().pause
+        for entry in self._bundles:
             self._bundle_seen(entry)
-            if i % _SLICE == 0:
-                await asyncio.sleep(0)
-        for i, rule in enumerate(self._rules):
+            await pause()
+        for rule in self._rules:
             self._rule_seen(rule)
-            if i % _SLICE == 0:
-                await asyncio.sleep(0)
+            await pause()
 
     async def _look(self) -> None:
         """Find what each entry is to be told, once the marks are read."""
         if self._marks is None:
             return
-        number = 0
+        pause = TimeSlice().pause
         while self._sights:
-            place = next(iter(self._sights))
-            sight = self._sights.pop(place)
-            self._judge(self._marks, sight)
-            number += 1
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+            self._judge(self._marks, self._sights.pop(next(iter(self._sights))))
+            await pause()
         if len(self._seen) > 2 * (len(self._bundles) + len(self._rules)) + _GONE:
             for kind, namespace, name in list(self._seen):  # an object may vanish unseen
                 if self._found(kind, namespace, name) is None:
@@ -426,20 +420,20 @@ class Notifier:
         marks, now = self._marks, format_time(self._clock())
         if marks is None:
             return
+        pause = TimeSlice().pause
         for i, one in enumerate(transitions):
             marks.mark(entry.name, one, now)
             if i % _MARKED == 0:
                 marks.prune()
-                await asyncio.sleep(0)
+            await pause()
         marks.prune()
         if marks.record_result(entry.name, "sent", now):
             log.info("notifications: entry %s: messages are sent", entry.name)
         await self._save()
-        faults = (one for one in transitions if one.about in FAULTS and not one.resolved)
-        for i, one in enumerate(faults):
-            self._look_again(one.subject)
-            if i % _SLICE == 0:
-                await asyncio.sleep(0)
+        for one in transitions:
+            if one.about in FAULTS and not one.resolved:
+                self._look_again(one.subject)
+                await pause()
 
     def _look_again(self, subject: ObjectIdentity) -> None:
         found = self._found(*subject.place)
