@@ -469,13 +469,7 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
     if body is None:
         text = f"{where} doesn't exist; create it, or remove it from the spec"
         raise MissingReferenceError(text, reason)
-    encoded = (body.get("data") or {}).get(wanted.key)
-    if encoded is None:
-        raise MissingReferenceError(f"{where} has no key {wanted.key}; add it", reason)
-    if decoded_size(encoded) > BUNDLE_SECRET_KEY:
-        text = f"{where} has more than {BUNDLE_SECRET_KEY} bytes under {wanted.key}"
-        raise MissingReferenceError(text, reason)
-    return base64.b64decode(encoded)
+    return _read_key(where, wanted.key, body.get("data") or {}, BUNDLE_SECRET_KEY, reason)
 
 
 def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
@@ -488,13 +482,19 @@ def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
 
 def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
     """One file of the Secret with the private key."""
-    where, encoded = f"{ref} of spec.attest", data.get(name)
+    most = limits.SIGNATURE_KEY_BYTES
+    return _read_key(f"{ref} of spec.attest", name, data, most, BundleReason.ATTEST_KEY_INVALID)
+
+
+def _read_key(
+    where: str, key: str, data: Mapping[str, str], most: int, reason: BundleReason
+) -> bytes:
+    """The content of one key of a Secret, of at most so many bytes."""
+    encoded = data.get(key)
     if encoded is None:
-        text = f"{where} has no key {name}; add it"
-        raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
-    if decoded_size(encoded) > limits.SIGNATURE_KEY_BYTES:
-        text = f"{where} has more than {limits.SIGNATURE_KEY_BYTES} bytes under {name}"
-        raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
+        raise MissingReferenceError(f"{where} has no key {key}; add it", reason)
+    if decoded_size(encoded) > most:
+        raise MissingReferenceError(f"{where} has more than {most} bytes under {key}", reason)
     return base64.b64decode(encoded)
 
 
