@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-dev.lock"
-"""It holds all of requirements.lock and requirements-keyless.lock, in the same versions."""
+"""It holds all that the other lock files hold, in the same versions."""
 
 FOUND, UNKNOWN = 1, 3
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import itertools
 import re
 import subprocess
 import sys
@@ -41,6 +42,9 @@ REASONS = {
     "sigstore": "keyless signatures: the extra `keyless` only",
     "apprise": "notifications by services: the extra `notify` only",
     "cloudevents": "notifications by webhooks: the extra `notify` only",
+    "botocore": "ECR's tokens: the extra `aws` only",
+    "google-auth": "Google's tokens: the extra `gcp` only",
+    "azure-identity": "Entra's tokens, for ACR: the extra `azure` only",
 }
 
 HEAD = """\
@@ -76,7 +80,8 @@ def main() -> int:
 def _wanted(project: dict[str, Any]) -> list[str]:
     """What we require, and what an image variant has in addition."""
     extras = project["optional-dependencies"]
-    return [*project["dependencies"], *extras["keyless"], *extras["notify"]]
+    offered = (needs for extra, needs in extras.items() if extra != "dev")
+    return [*project["dependencies"], *itertools.chain.from_iterable(offered)]
 
 
 def licence(name: str) -> str:
