@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -19,6 +20,8 @@ from .volumes import TokenSpec
 
 log = logging.getLogger(__name__)
 Object = Mapping[str, Any]
+OWN_VARIABLES = "variables.json"
+"""The file in the state directory with variables for all containers."""
 _STAND_IN = Path(__file__).resolve().parent.parent / "standin"
 
 
@@ -59,6 +62,13 @@ class Host:
         """PATH of containers: the node's own; at its end the stand-in werf and this Python."""
         last = [str(_STAND_IN), str(Path(sys.executable).parent)]
         return os.pathsep.join([os.environ.get("PATH", os.defpath), *last])
+
+    def own_variables(self) -> dict[str, str]:
+        """What tests add to the environment of each container that starts from now on."""
+        try:
+            return dict(json.loads((self.directory / OWN_VARIABLES).read_text()))
+        except FileNotFoundError:
+            return {}
 
     def service_variables(self) -> dict[str, str]:
         """Where a pod finds the API server, as the kubelet says it."""

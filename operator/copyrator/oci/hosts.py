@@ -157,7 +157,7 @@ class CheckedResolver(aiohttp.abc.AbstractResolver):
                 aiohttp.abc.ResolveResult(
                     hostname=host,
                     host=text,
-                    port=port,
+                    port=int(address[1]),
                     family=kind,
                     proto=proto,
                     flags=socket.AI_NUMERICHOST,

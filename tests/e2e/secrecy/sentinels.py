@@ -22,6 +22,17 @@ class Sentinels:
     def new(self, name: str) -> str:
         """A value with what URLs, JSON and shells want to be escaped."""
         value = f'S3ntinel+{secrets.token_hex(8)}/"{name}"&='
+        return self._look_for(name, value)
+
+    def new_token(self, name: str) -> str:
+        """Likewise, of the characters that a bearer token may have (RFC 6750)."""
+        return self._look_for(name, f"S3ntinel+{secrets.token_hex(8)}/{name}==")
+
+    def watch(self, name: str, value: str) -> None:
+        """Look for a value that another has made, as it is."""
+        self._forms[value] = name
+
+    def _look_for(self, name: str, value: str) -> str:
         self.values[name] = value
         for form, text in forms(value).items():
             self._forms[text] = f"{name} as {form}"

@@ -151,7 +151,7 @@ async def test_one_refused_address_refuses_the_name(monkeypatch: pytest.MonkeyPa
     found = ["10.0.0.1", "127.0.0.1"]
 
     def resolve(*_: object, **__: object) -> list[object]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 80)) for one in found]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 8080)) for one in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     resolver = CheckedResolver(AddressRules())
@@ -160,7 +160,7 @@ async def test_one_refused_address_refuses_the_name(monkeypatch: pytest.MonkeyPa
 
     found.remove("127.0.0.1")
     (only,) = await resolver.resolve("r.example.com", 80)
-    assert (only["host"], only["port"]) == ("10.0.0.1", 80)
+    assert (only["host"], only["port"]) == ("10.0.0.1", 8080)  # the address's own
     await resolver.close()
 
 

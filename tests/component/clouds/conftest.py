@@ -1,0 +1,36 @@
+"""Clouds' servers for code that runs in this process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.clouds.guards import OwnTokens
+from tests.clouds.stage import Stage
+from tests.e2e import referrers_registry
+
+
+@pytest.fixture(scope="module")
+def real_registry() -> Iterator[str]:
+    """`host:port` of a real registry, plain HTTP."""
+    with referrers_registry.running() as host:
+        yield host
+
+
+@pytest.fixture
+def cloud_stage(
+    real_registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
+    """Servers whose hosts and CA this process knows, and no other."""
+    for name in list(os.environ):
+        if name.upper().endswith(("_PROXY", "_CA_BUNDLE", "SSL_CERT_DIR")):
+            monkeypatch.delenv(name)
+    with Stage.running(tmp_path / "stage", real_registry) as stage, stage.in_this_process():
+        monkeypatch.setenv("SSL_CERT_FILE", stage.environment["SSL_CERT_FILE"])
+        yield stage
+
+
+@pytest.fixture(scope="session")
+def account_tokens() -> OwnTokens:
+    """Issues and verifies service accounts' tokens."""
+    return OwnTokens()
