@@ -8,11 +8,18 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import botocore.config
+import botocore.exceptions
+import botocore.session
+import google.auth.compute_engine
+import google.auth.transport.requests
 import jwt
 import pytest
 import requests
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import ClientAssertionCredential
 from tests.clouds.guards import BasicGuard, BearerGuard, OwnTokens, ecr_guard
-from tests.clouds.stage import Answer, Stage
+from tests.clouds.stage import Answer, Asked, Stage
 from tests.component.oci.fake_registry import registry_client
 
 from copyrator.oci.auth import Credential
@@ -21,6 +28,11 @@ from copyrator.oci.reference import Repository
 
 ECR = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
 PKG = "europe-docker.pkg.dev"
+ERROR = """\
+<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+  <Error><Type>Sender</Type><Code>InvalidIdentityToken</Code><Message>no</Message></Error>
+</ErrorResponse>
+"""
 
 
 @pytest.fixture
@@ -164,3 +176,45 @@ def test_account_tokens_are_verified_by_key_audience_and_time(account_tokens: Ow
     ):
         with pytest.raises(jwt.InvalidTokenError):
             account_tokens.verify(other, audience)
+
+
+def metadata_server(asked: Asked) -> Answer:
+    """As Google's for a service account, to such as send the header that it wants."""
+    flavour = {"Metadata-Flavor": "Google"}
+    assert asked.headers["Metadata-Flavor"] == "Google"
+    if asked.path.endswith("/token"):
+        token = {"access_token": "metadata's", "expires_in": 3600, "token_type": "Bearer"}
+        return Answer(200, token, {**flavour, "Content-Type": "application/json"})
+    account = {"email": "shop@example.com", "aliases": ["default"], "scopes": []}
+    return Answer(200, account, {**flavour, "Content-Type": "application/json"})
+
+
+def test_the_clouds_libraries_find_the_hosts_and_literal_addresses_of_the_stage(
+    cloud_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore on urllib3, google-auth and azure-identity on requests."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    ca = cloud_stage.environment["SSL_CERT_FILE"]
+    sts, entra = "sts.eu-central-1.amazonaws.com", "login.microsoftonline.com"
+    cloud_stage.serve(sts, lambda _: Answer(403, ERROR, {"Content-Type": "text/xml"}))
+    cloud_stage.serve(entra, lambda _: Answer(400, {"error": "invalid_client"}))
+    for metadata in ("169.254.169.254", "metadata.google.internal"):
+        cloud_stage.serve(metadata, metadata_server, scheme="http")
+
+    session = botocore.session.Session()
+    unsigned = botocore.config.Config(signature_version=botocore.UNSIGNED)
+    client = session.create_client("sts", "eu-central-1", verify=ca, config=unsigned)
+    with pytest.raises(botocore.exceptions.ClientError, match="InvalidIdentityToken"):
+        client.assume_role_with_web_identity(
+            RoleArn="arn:aws:iam::123456789012:role/shop",
+            RoleSessionName="shop",
+            WebIdentityToken="token",
+        )
+    of_node = google.auth.compute_engine.Credentials()
+    of_node.refresh(google.auth.transport.requests.Request())
+    assert of_node.token == "metadata's"
+    federated = ClientAssertionCredential("tenant", "client", lambda: "a", connection_verify=ca)
+    with pytest.raises(ClientAuthenticationError):
+        federated.get_token("https://containerregistry.azure.net/.default")
+    assert cloud_stage.asked(sts)
+    assert cloud_stage.asked(entra)
