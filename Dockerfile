@@ -6,7 +6,8 @@
 # Debian packages alone (hack/images), which is how the image is tested. They are pinned by the digests
 # of their indexes of all platforms; to update one: docker buildx imagetools inspect NAME:TAG.
 #
-# With --build-arg VARIANT=-keyless the image has sigstore-python too, for keyless signatures.
+# With --build-arg VARIANT=-keyless the image can verify keyless signatures and send notifications too,
+# and with VARIANT=-clouds also log in to clouds' registries.
 ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie@sha256:7e3a6aca9d74f93cca21a91d86a8dad8c34749afd5b4a98ee481c9c47b9f5ed4
 ARG BASE_IMAGE=gcr.io/distroless/python3-debian13:nonroot@sha256:6bfc400d0a6d89f50f5bbc0a4b4ff57214ae5c01647c3a74c2a0c8d830b4cc00
 
@@ -16,11 +17,12 @@ ARG PIP_CERT
 ARG PIP_INDEX_URL
 # Where Python is in the base image.
 ARG PYTHON=/usr/bin/python3
-# The dependencies: empty, or -keyless; the suffix of the lock file's name and of the image's tag.
+# The dependencies: empty, -keyless or -clouds; the suffix of the lock file's name and of the image's tag.
 ARG VARIANT=
 WORKDIR /src
 COPY requirements.lock ./
 COPY requirements-keyless.lock ./
+COPY requirements-clouds.lock ./
 # Wheels only: nothing is compiled, and no code of a package runs here. Every file is checked against
 # the hash in the lock. The lock is complete; with dependencies, Debian's pip would take the newest
 # pydantic for a package that asks for pydantic[email], and refuse it, since the lock has another.

@@ -69,8 +69,9 @@ test-long: ## Run all tests at full size, hours: more objects, more kills, and w
 signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
 	@$(RUN) python -m signatures
 
-image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 for that variant.
-	@$(RUN) python -m images $(if $(filter-out 0,$(KEYLESS)),--keyless)
+image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 or CLOUDS=1 for a variant.
+	@$(RUN) python -m images $(if $(filter-out 0,$(CLOUDS)),--variant=-clouds,\
+		$(if $(filter-out 0,$(KEYLESS)),--variant=-keyless))
 
 mutate: ## Run mutation tests; PACKAGE=api for one package, ONLY='globs.*' of it, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(if $(ONLY),--only "$(ONLY)") $(PACKAGE)

@@ -80,7 +80,7 @@ def build(
     if registry:
         install_notes(output, registry, files or str(output))
     if image:
-        for variant in ("", product.KEYLESS):
+        for variant in product.VARIANTS:
             archive(output, variant)
     checksums(output)
 
@@ -99,7 +99,8 @@ def push(output: Path, registry: str) -> None:
     insecure = ("--dest-tls-verify=false",) if local else ()
     for path in sorted(output.glob("*.oci.tar")):
         machine.install({"skopeo"} if machine.find("skopeo") is None else (), Progress.on_stderr())
-        variant = product.KEYLESS if product.KEYLESS in path.name else ""
+        named = [one for one in product.VARIANTS if f"{VERSION}{one}-" in path.name]
+        variant = max(named, key=len)
         to = (f"oci-archive:{path}", f"docker://{registry}/copyrator:{VERSION}{variant}")
         _run(machine.program("skopeo"), "copy", "--preserve-digests", *insecure, *to)
 

@@ -11,8 +11,8 @@ from localcluster.errors import LocalClusterError
 def main() -> None:
     """Build and report."""
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
-    parser.add_argument("--keyless", action="store_true", help="the variant with sigstore-python")
-    variant = product.KEYLESS if parser.parse_args().keyless else ""
+    parser.add_argument("--variant", choices=product.VARIANTS, default="", help="default: none")
+    variant = parser.parse_args().variant
     store = Store.default()
     try:
         machine.prepare(store.progress)

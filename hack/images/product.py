@@ -19,12 +19,14 @@ DOCKERFILE = ROOT / "Dockerfile"
 SOURCES = (
     "requirements.lock",
     "requirements-keyless.lock",
+    "requirements-clouds.lock",
     "LICENSE",
     "operator/copyrator",
     "hack/images/trim.py",
 )
-KEYLESS = "-keyless"
-"""The variant with sigstore-python; what its tags end with."""
+KEYLESS, CLOUDS = "-keyless", "-clouds"
+"""What the variants' tags end with; the second has all that the first has."""
+VARIANTS = ("", KEYLESS, CLOUDS)
 _STANDIN = ROOT / "hack" / "localcluster" / "standin"
 
 # How pip on this machine reaches PyPI; what names a file is mounted.
@@ -44,7 +46,7 @@ def operator(store: Store, revision: str = "unknown", variant: str = "") -> Layo
     Args:
         store: where it is looked for, and put.
         revision: the commit, for the label; only a release knows it to be the whole truth.
-        variant: KEYLESS, or empty.
+        variant: one of VARIANTS.
 
     Raises:
         BuildFailedError: a step of the Dockerfile failed.

@@ -3,7 +3,7 @@
 Only the standard library is there. What goes is what the operator can never import: the models and
 calls of the Kubernetes client (the operator reads kubeconfigs with that client and has its own for
 the rest), which are two thirds of all bytes, packages that our dependencies only import for what we
-don't use, and type stubs and C sources. A test runs the image.
+don't use, botocore's descriptions of services, and type stubs and C sources. A test runs the image.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ LAUNCHERS = {"usr/bin/copyrator": "copyrator.cli", "usr/bin/kopf": "kopf.cli"}
 UNUSED_CODE = ("kubernetes/client", "kubernetes/aio/client")
 UNUSED_PACKAGES = ("markdown-it-py", "mdurl", "pycparser", "Pygments")
 """rich prints source code and Markdown with them, and cffi reads C declarations."""
+AWS_DATA = "botocore/data"
+AWS_SERVICES = ("ecr", "ecr-public", "sts")
+"""Of some 400 services the ones whose descriptions the operator's clients are made of."""
 SOURCES = ("*.pyi", "*.pyx", "*.pxd", "*.pxi", "*.c", "*.h")
 
 _START = """#!{python} -P
@@ -63,6 +66,9 @@ def remove_what_is_never_imported(library: Path) -> None:
         if distribution.name in UNUSED_PACKAGES:
             for top in {path.parts[0] for path in distribution.files or ()} - {".."}:
                 shutil.rmtree(library / top)
+    services = library / AWS_DATA
+    for service in set(services.glob("*/")) - {services / name for name in AWS_SERVICES}:
+        shutil.rmtree(service)
     for pattern in SOURCES:
         for path in library.rglob(pattern):
             path.unlink()

@@ -27,7 +27,7 @@ from copyrator.cli.core.run import run
 from copyrator.settings.limits import SIGNATURE_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
-from images.product import KEYLESS
+from images.product import CLOUDS, KEYLESS
 
 SIGNERS: dict[str, Any] = {
     "signaturePolicy.required": True,
@@ -271,6 +271,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("rules.rolloutHealthPause", 0),
     ("bundles.approvalPolicy", True),
     ("image.keyless", "yes"),
+    ("image.clouds", "yes"),
     ("signaturePolicy.required", "yes"),
     ("signaturePolicy.default", "deny"),
     ("signaturePolicy.entry", []),
@@ -613,19 +614,24 @@ def test_no_policy_that_the_operator_refuses_passes_the_schema_by_its_size(clust
 
 
 @pytest.mark.parametrize(
-    ("values", "tag"),
+    ("chosen", "suffix"),
     [
-        ({}, f":{copyrator.__version__}{KEYLESS}"),
-        ({"image.tag": "1.2.3"}, f":1.2.3{KEYLESS}"),
-        ({"image.digest": "sha256:" + "0" * 64}, "@sha256:" + "0" * 64),
+        ({}, ""),
+        ({"image.keyless": True}, KEYLESS),
+        ({"image.clouds": True}, CLOUDS),
+        ({"image.clouds": True, "image.keyless": True}, CLOUDS),
     ],
     ids=str,
 )
-def test_the_image_variant_for_keyless_signatures_has_a_tag_of_its_own(cluster, values, tag):
-    container = chart(cluster, {"image.keyless": True, **values})
-    assert container.container["image"] == f"copyrator{tag}"
-    plain = chart(cluster, values).container["image"]
-    assert plain == f"copyrator{tag.removesuffix(KEYLESS)}"
+def test_an_image_variant_has_a_tag_of_its_own(cluster, chosen, suffix):
+    def image(values: dict[str, Any]) -> str:
+        name: str = chart(cluster, {**chosen, **values}).container["image"]
+        return name
+
+    assert image({}) == f"copyrator:{copyrator.__version__}{suffix}"
+    assert image({"image.tag": "1.2.3"}) == f"copyrator:1.2.3{suffix}"
+    digest = "sha256:" + "0" * 64
+    assert image({"image.digest": digest}) == f"copyrator@{digest}"
 
 
 def test_grafanas_sidecar_gets_the_dashboard_as_json(cluster):

@@ -46,7 +46,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     Programs.default().find((*CLUSTER_PROGRAMS, "kubelet"))
     store = Store.default()
-    for variant in ("", product.KEYLESS):
+    for variant in product.VARIANTS:
         product.operator(store, variant=variant)
     product.werf(store)
 

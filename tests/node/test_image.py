@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from moto.server import ThreadedMotoServer
 from tests.node.conftest import FIGURES
 from tests.unit.signatures.making import ARTIFACT
 from tests.unit.signatures.making_keyless import ISSUER, SUBJECT, Sigstore
@@ -84,10 +85,11 @@ def test_its_key_changes_with_all_that_the_build_may_read():
     assert set(copied) == set(product.SOURCES)
 
 
-def test_the_variant_for_keyless_signatures_says_its_size(store):
-    image = product.operator(store, variant=product.KEYLESS)
+@pytest.mark.parametrize("variant", [product.KEYLESS, product.CLOUDS])
+def test_a_variant_says_its_size(store, variant):
+    image = product.operator(store, variant=variant)
     figure = layout.report(image).splitlines()[0].partition(", of")[0]
-    FIGURES.append(f"image with keyless verification: {figure}")
+    FIGURES.append(f"image {variant}: {figure}")
     assert sum(layout.contents(image).values()) < LIMIT
 
 
@@ -127,6 +129,47 @@ def test_keyless_signatures_are_verified_by_the_variant_and_the_plain_image_name
 
     assert verified(product.operator(store, variant=product.KEYLESS)) == "verified True"
     assert verified(image) == keyless.MISSING
+
+
+ASKS = """
+import sys
+import azure.identity, botocore.config, botocore.session, google.auth.identity_pool
+import google.auth.transport.requests
+session, url = botocore.session.Session(), sys.argv[1]
+unsigned = botocore.config.Config(signature_version=botocore.UNSIGNED)
+token_service = session.create_client("sts", "eu-west-1", endpoint_url=url, config=unsigned)
+given = token_service.assume_role_with_web_identity(
+    RoleArn="arn:aws:iam::123456789012:role/reader", RoleSessionName="test",
+    WebIdentityToken="t.t.t",
+)["Credentials"]
+registry = session.create_client(
+    "ecr", "eu-west-1", endpoint_url=url, aws_access_key_id=given["AccessKeyId"],
+    aws_secret_access_key=given["SecretAccessKey"], aws_session_token=given["SessionToken"],
+)
+print(registry.get_authorization_token()["authorizationData"][0]["proxyEndpoint"])
+print(session.create_client("ecr-public", "us-east-1").meta.endpoint_url)
+try:
+    session.create_client("s3", "eu-west-1")
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_the_variant_for_clouds_asks_aws_with_what_is_left_of_its_library(store, image):
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        clouds = product.operator(store, variant=product.CLOUDS)
+        said = ran(store, clouds, "/usr/bin/python3", "-c", ASKS, f"http://{host}:{port}")
+    finally:
+        server.stop()
+    assert said.splitlines() == [
+        "https://123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+        "https://api.ecr-public.us-east-1.amazonaws.com",
+        "UnknownServiceError",
+    ]
+    assert not {"azure", "botocore", "google"} & layout.contents(image).keys()
 
 
 def test_layers_that_pile_up_are_forgotten_and_images_stay(tmp_path, monkeypatch):

@@ -95,7 +95,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) (ternary "-keyless" "" .Values.image.keyless) -}}
+{{- $variant := ternary "-clouds" (ternary "-keyless" "" .Values.image.keyless) .Values.image.clouds -}}
+{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $variant -}}
 {{- end -}}
 {{- end -}}
 
