@@ -22,6 +22,8 @@ from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 HOME = "copyrator"
 """The release's namespace, and that of trusted rules."""
+RECEIVERS = "receivers"
+"""A Secret of it with the URLs of notifications."""
 RULES = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators"
 BUNDLES = "/apis/operator.werf.dev/v1/namespaces/bundles/bundles"
 ACCOUNT = "system:serviceaccount:{}:{}"
@@ -49,9 +51,8 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.api: Api = self.cluster.api()
-        self.chart: Rendered = render(
-            self.cluster.helm, namespace=HOME, values={"werf.namespaces": ["bundles"]}
-        )
+        values = {"werf.namespaces": ["bundles"], "notifications.secrets": [RECEIVERS]}
+        self.chart: Rendered = render(self.cluster.helm, namespace=HOME, values=values)
         self.bare_account = "bare"
         self.namespaces(HOME, "bundles")
         objects = Objects(self.cluster)

@@ -235,8 +235,8 @@ class BundleCache:
         self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self.observer: Callable[[BundleEntry], None] | None = None
-        """Is called with each Bundle that was stored; must take little time."""
+        self.observer: Callable[[BundleEntry, bool], None] | None = None
+        """Is called with each Bundle that is stored (True), or gone; must take little time."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -265,6 +265,8 @@ class BundleCache:
             return False
         if held is not None:
             self._unlink(held)
+            if held.uid != entry.uid and self.observer is not None:
+                self.observer(held, False)
         self._entries[entry.key] = entry
         if entry.status.plan_jobs:
             self._planning[entry.key] = None
@@ -276,7 +278,7 @@ class BundleCache:
         for other in entry.depends_on:
             self._dependants[other] = (*self._dependants.get(other, ()), entry.key)
         if self.observer is not None:
-            self.observer(entry)
+            self.observer(entry, True)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -289,6 +291,8 @@ class BundleCache:
             return False
         self._unlink(held)
         del self._entries[key]
+        if self.observer is not None:
+            self.observer(held, False)
         return True
 
     def bundles_of(self, release: ReleaseKey | None) -> list[BundleEntry]:

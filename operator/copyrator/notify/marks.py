@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -128,7 +129,8 @@ class ToldMarks:
             mark = marks.slots.get(slot_of(subject, about))
             wanted = entry.wants(about, subject.kind, subject.namespace)
             if mark is not None and mark.state == _OPEN and wanted:
-                yield Transition(subject, about, "", "", mark.id, resolved=True)
+                what = "it was deleted" if state.is_deleted else ""
+                yield Transition(subject, about, what, "", mark.id, resolved=True)
 
     def mark(self, name: str, told: Transition, now: str) -> None:
         """Record that an entry was told; nothing where the entry is gone."""
@@ -157,8 +159,10 @@ class ToldMarks:
 
         What is as old counts as told from now on.
         """
-        excess = sum(len(one.slots) for one in self.entries.values()) - most
-        for _ in range(excess):
-            marks = max(self.entries.values(), key=lambda one: len(one.slots))
-            mark = marks.slots.pop(next(iter(marks.slots)))
-            marks.since = max(marks.since, mark.at)
+        left = {name: len(one.slots) for name, one in self.entries.items()}
+        for _ in range(sum(left.values()) - most):
+            left[max(left, key=left.__getitem__)] -= 1
+        for name, number in left.items():
+            marks = self.entries[name]
+            for slot in list(islice(marks.slots, len(marks.slots) - number)):
+                marks.since = max(marks.since, marks.slots.pop(slot).at)

@@ -154,7 +154,7 @@ def _sentences(config: Config, one: Transition) -> str:
     name = _DOMAIN.sub(f".{_BREAK}", subject.name)
     where = f"{subject.kind} {name} in {subject.namespace}"
     if one.resolved:
-        text = f"{where}: {one.about} is resolved"
+        text = f"{where}: {one.about} is resolved{f', {one.what}' if one.what else ''}"
     else:
         text = f"{where} {clean(one.what, _MAX_WHAT)}"
     why = clean(one.why, MESSAGE_WHY)

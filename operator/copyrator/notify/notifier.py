@@ -12,9 +12,10 @@ import binascii
 import logging
 import os
 import urllib.request
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,7 @@ from copyrator.notify.transitions import (
     rule_state,
 )
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.isolated import Isolated, IsolatedError
+from copyrator.workqueue.isolated import Isolated, IsolatedError, IsolatedPool
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -64,10 +65,12 @@ _CALL_SECONDS: Final = 45.0
 _CALL_CPU_SECONDS: Final = 20
 _CALL_MEMORY: Final = 768 * 1024 * 1024
 """Of address space: Apprise's 190 services are loaded together."""
+_CHILDREN: Final = 3
+"""Of entries whose last message was sent; each holds 31 to 58 MB while it runs."""
+_PATIENCE: Final = 1.0
+"""Seconds that a message waits for another one before it has a child process of its own."""
 _START_SECONDS: Final = 5.0
 """For the watch of the ConfigMap when the operator starts."""
-_GONE: Final = 1_000
-"""Objects that are gone and remembered, before they are forgotten."""
 _MARKED: Final = 200
 """Marks that are set before those over the limit are dropped."""
 _MAX_SECRET: Final = 4096
@@ -107,14 +110,8 @@ class _Sight:
     """An object's state that hasn't been looked at."""
 
     state: ObjectState
-    before: frozenset[str] | None
+    before: tuple[str, ...] | None
     """IDs of what held when it was seen before; None: it wasn't."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    uid: str
-    ids: frozenset[str] = field(default_factory=frozenset)
 
 
 class Notifier:
@@ -137,7 +134,7 @@ class Notifier:
         namespace: str,
         clock: Callable[[], datetime],
         leads: Callable[[], bool] = lambda: True,
-        isolated: Callable[[], Any] = make_isolated,
+        isolated: Callable[[], Isolated] = make_isolated,
         timing: NotifyTiming | None = None,
     ) -> None:
         self._client = client
@@ -149,9 +146,9 @@ class Notifier:
         self._namespace = namespace
         self._clock = clock
         self._leads = leads
-        self._isolated = isolated()
+        self._quick = IsolatedPool(isolated, _CHILDREN, _PATIENCE)
         self._slow = isolated()
-        """For entries whose last message failed, so that a receiver that hangs delays no others."""
+        """For entries whose last message failed: a receiver that hangs for long delays no other."""
         self._failing: set[str] = set()
         self._timing = timing or NotifyTiming()
         self._watch: Registration | None = None
@@ -160,8 +157,11 @@ class Notifier:
         """The version of the ConfigMap that ``_config`` is of."""
         self._marks: ToldMarks | None = None
         self._lanes: dict[str, Lane] = {}
-        self._sights: dict[tuple[SubjectKind, str, str], _Sight] = {}
-        self._seen: dict[tuple[SubjectKind, str, str], _Seen] = {}
+        self._sights: OrderedDict[str, _Sight] = OrderedDict()
+        """By the object's uid."""
+        self._seen: dict[str, tuple[str, ...]] = {}
+        """IDs of what held when an object was seen last, by its uid; nothing that takes the
+        collection of garbage long."""
         self._news = asyncio.Event()
         self._saving = asyncio.Lock()
         self._changes = 0
@@ -207,7 +207,7 @@ class Notifier:
         await asyncio.gather(*tasks, return_exceptions=True)
         for lane in self._lanes.values():
             await lane.stop()
-        await self._isolated.close()
+        await self._quick.close()
         await self._slow.close()
 
     def _on_config_map(
@@ -299,19 +299,25 @@ class Notifier:
 
     # --- objects --------------------------------------------------------------------------------
 
-    def _bundle_seen(self, entry: BundleEntry) -> None:
+    def _bundle_seen(self, entry: BundleEntry, is_there: bool = True) -> None:
         subject = ObjectIdentity(SubjectKind.BUNDLE, entry.key.namespace, entry.key.name, entry.uid)
-        if entry.deleting:
-            self._seen.pop(subject.place, None)
+        if not is_there:
+            self._deletion_seen(subject)
             return
-        self._state_seen(subject, lambda: bundle_state(subject, entry.status))
+        deleting = entry.deleting
+        self._state_seen(subject, lambda: bundle_state(subject, entry.status, deleting=deleting))
 
-    def _rule_seen(self, rule: Rule) -> None:
+    def _rule_seen(self, rule: Rule, is_there: bool = True) -> None:
         subject = ObjectIdentity(SubjectKind.RULE, rule.key.namespace, rule.key.name, rule.uid)
-        if rule.deleting:
-            self._seen.pop(subject.place, None)
-            return
-        self._state_seen(subject, lambda: rule_state(subject, rule.status))
+        if not is_there:
+            self._deletion_seen(subject)
+        elif not rule.deleting:
+            self._state_seen(subject, lambda: rule_state(subject, rule.status))
+
+    def _deletion_seen(self, subject: ObjectIdentity) -> None:
+        self._seen.pop(subject.uid, None)
+        self._sights[subject.uid] = _Sight(ObjectState(subject, is_deleted=True), None)
+        self._news.set()
 
     def _state_seen(self, subject: ObjectIdentity, read: Callable[[], ObjectState]) -> None:
         """Have a state looked at; takes little time, and never raises."""
@@ -320,16 +326,10 @@ class Notifier:
         except Exception as error:  # the caches' users mustn't fail by it
             log.exception("notifications: a status can't be read: %s", type(error).__name__)
             return
-        place, ids = subject.place, frozenset(one.id for one in state.holding)
-        known = self._seen.get(place)
-        if known is not None and known.uid != subject.uid:
-            known = None
-        self._seen[place] = _Seen(subject.uid, ids)
-        waiting = self._sights.get(place)
-        before = None if known is None else known.ids
-        if waiting is not None and waiting.state.subject.uid == subject.uid:
-            before = waiting.before
-        self._sights[place] = _Sight(state, before)
+        waiting = self._sights.get(subject.uid)
+        before = self._seen.get(subject.uid) if waiting is None else waiting.before
+        self._seen[subject.uid] = tuple(one.id for one in state.holding)
+        self._sights[subject.uid] = _Sight(state, before)
         self._news.set()
 
     async def _look_at_all(self) -> None:
@@ -351,12 +351,8 @@ class Notifier:
             return
         pause = TimeSlice().pause
         while self._sights:
-            self._judge(self._marks, self._sights.pop(next(iter(self._sights))))
+            self._judge(self._marks, self._sights.popitem(last=False)[1])
             await pause()
-        if len(self._seen) > 2 * (len(self._bundles) + len(self._rules)) + _GONE:
-            for kind, namespace, name in list(self._seen):  # an object may vanish unseen
-                if self._found(kind, namespace, name) is None:
-                    del self._seen[kind, namespace, name]
 
     def _found(self, kind: SubjectKind, namespace: str, name: str) -> BundleEntry | Rule | None:
         if kind is SubjectKind.BUNDLE:
@@ -385,8 +381,8 @@ class Notifier:
             source = f"/copyrator/{self._namespace}"
             ca = os.environ.get("SSL_CERT_FILE", "")
             order = Order(url, key, source, urllib.request.getproxies_environment(), ca)
-            child = self._slow if entry.name in self._failing else self._isolated
-            answer: SendResult = await child.call(send, entry.name, order, message)
+            child = self._slow if entry.name in self._failing else self._quick
+            answer = await child.call(send, entry.name, order, message)
         except ApiError as error:
             return SendResult(f"its Secret can't be read: {error.reason}")
         except _SecretError as error:
@@ -437,9 +433,11 @@ class Notifier:
 
     def _look_again(self, subject: ObjectIdentity) -> None:
         found = self._found(*subject.place)
-        if isinstance(found, Rule):
+        if found is None or found.uid != subject.uid:
+            self._deletion_seen(subject)
+        elif isinstance(found, Rule):
             self._rule_seen(found)
-        elif found is not None:
+        else:
             self._bundle_seen(found)
 
     def _failed(self, entry: Entry, failures: int, answer: SendResult) -> None:

@@ -17,7 +17,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import Message as Headers
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +74,8 @@ class SendResult:
     """The HTTP status; 0 without one."""
     retry_after: float = 0.0
     """Seconds that the server wants to be left alone."""
+    is_refused: bool = False
+    """The text was refused for good, so the same one isn't sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +226,37 @@ class _Witness:
     """Has requests follow no redirect, and keeps the last status: Apprise returns neither."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         self.code = 0
         self.retry_after = 0.0
+        self.is_refused = False
 
     def install(self) -> None:
+        self._install_http()
+        self._install_smtp()
+
+    def _install_smtp(self) -> None:
+        from smtplib import SMTP
+
+        plain, of_data = SMTP.getreply, SMTP.data
+
+        def getreply(smtp: Any) -> tuple[int, bytes]:
+            code, text = plain(smtp)
+            if code >= 400:
+                self.code = code
+            return code, text
+
+        def data(smtp: Any, text: Any) -> tuple[int, bytes]:
+            code, said = of_data(smtp, text)
+            self.is_refused |= code >= 500
+            return code, said
+
+        SMTP.getreply = getreply  # type: ignore[method-assign, assignment]
+        SMTP.data = data  # type: ignore[method-assign, assignment]
+
+    def _install_http(self) -> None:
         from requests import Session
         from requests.adapters import HTTPAdapter
 
@@ -269,7 +298,7 @@ def _notify(order: Order, message: Message) -> SendResult:
     if _witness is None:
         _witness = _Witness()
         _witness.install()
-    _witness.code, _witness.retry_after = 0, 0.0
+    _witness.forget()
     asset = AppriseAsset(
         app_id="Copyrator",
         app_desc="Copyrator",
@@ -299,6 +328,7 @@ def _notify(order: Order, message: Message) -> SendResult:
     if done:
         return SendResult(code=_witness.code)
     if _witness.code >= 300:
-        return _judge(_witness.code, {"Retry-After": str(_witness.retry_after)})
+        answer = _judge(_witness.code, {"Retry-After": str(_witness.retry_after)})
+        return replace(answer, is_refused=_witness.is_refused)
     said = f"it answered {_witness.code}" if _witness.code else "it refused it, or can't be reached"
     return SendResult(f"the service didn't take it: {said}", _witness.code)

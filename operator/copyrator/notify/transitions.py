@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Final
 
 from copyrator.api.bundle_status import (
@@ -47,6 +46,7 @@ FAULTS: Final = frozenset(
         About.UNTRUSTED,
         About.UNHEALTHY,
         About.FROZEN,
+        About.NOT_ATTESTED,
         About.CERTIFICATE_EXPIRING,
         About.ROLLOUT_STOPPED,
         About.CONFLICT_PERSISTS,
@@ -63,6 +63,8 @@ _SEVERITY: Final[Mapping[About, Severity]] = {
     About.FROZEN: Severity.INFO,
     About.DRIFTED: Severity.WARNING,
     About.UNHEALTHY: Severity.WARNING,
+    About.ATTESTED: Severity.SUCCESS,
+    About.NOT_ATTESTED: Severity.WARNING,
     About.CERTIFICATE_EXPIRING: Severity.WARNING,
     About.CONFLICT_PERSISTS: Severity.WARNING,
 }
@@ -83,7 +85,7 @@ class ObjectIdentity:
         return self.kind, self.namespace, self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Transition:
     """One thing to tell about an object."""
 
@@ -100,7 +102,12 @@ class Transition:
     command: str = ""
     """What to do next, as a command."""
     resolved: bool = False
-    """The fault has ended; then ``what`` and ``why`` are empty."""
+    """The fault has ended; then ``what`` says how, or is empty."""
+    id: str = field(init=False, compare=False)
+    """12 hexadecimal digits."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _hash(self.subject.uid, self.about, self.key))
 
     @property
     def severity(self) -> Severity:
@@ -108,11 +115,6 @@ class Transition:
         if self.resolved:
             return Severity.SUCCESS
         return _SEVERITY.get(self.about, Severity.FAILURE)
-
-    @cached_property
-    def id(self) -> str:
-        """12 hexadecimal digits."""
-        return _hash(self.subject.uid, self.about, self.key)
 
 
 def slot_of(subject: ObjectIdentity, about: About) -> str:
@@ -132,6 +134,8 @@ class ObjectState:
     holding: tuple[Transition, ...] = ()
     unknown: frozenset[About] = frozenset()
     """Faults of which it isn't known now whether they hold."""
+    is_deleted: bool = False
+    """It is gone, and its faults with it."""
 
     @property
     def resolved(self) -> frozenset[About]:
@@ -169,8 +173,15 @@ _OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANT
 """Reasons of Ready that another transition tells."""
 
 
-def bundle_state(subject: ObjectIdentity, status: BundleStatus) -> ObjectState:
-    """What holds for a Bundle."""
+def bundle_state(
+    subject: ObjectIdentity, status: BundleStatus, *, deleting: bool = False
+) -> ObjectState:
+    """What holds for a Bundle; while it is deleted only whether its release can't be."""
+    if deleting:
+        stuck = status.ready_reason == BundleReason.UNINSTALL_FAILED
+        command = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
+        found = [_not_ready(subject, status.condition(ConditionType.READY), command)]
+        return ObjectState(subject, tuple(map(_bounded, found if stuck else ())), FAULTS)
     holding = (*_deploy(subject, status), *_plan(subject, status), *_further(subject, status))
     bounded = tuple(map(_bounded, holding))
     return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status)))
@@ -283,6 +294,15 @@ def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transiti
         what = "waits, because deploys are frozen"
         key = f"{since} {freeze.reason}"
         yield Transition(subject, About.FROZEN, what, since, key, freeze.message or "", why)
+    attested = conditions.get(ConditionType.ATTESTED, {})
+    if attested.get("status") in (ConditionStatus.TRUE, ConditionStatus.FALSE):
+        yield _attested(subject, attested, why)
+    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
+    if ends.get("status") == ConditionStatus.TRUE:
+        what, since = "uses a kubeconfig whose credential ends soon", _since(ends)
+        yield Transition(
+            subject, About.CERTIFICATE_EXPIRING, what, since, since, _message(ends), why
+        )
     ready = conditions.get(ConditionType.READY, {})
     if _is_unreachable(status):
         since = status.failed_polls.since or _since(ready)
@@ -294,6 +314,18 @@ def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transiti
 
 
 _DRIFTED, _HEALTHY = ConditionType.DRIFTED, ConditionType.HEALTHY
+
+
+def _attested(subject: ObjectIdentity, attested: Mapping[str, Any], command: str) -> Transition:
+    """Whether what is deployed is attested; a statement that is renewed is no news."""
+    since, why = _since(attested), _message(attested)
+    if attested.get("status") == ConditionStatus.TRUE:
+        return Transition(subject, About.ATTESTED, "is attested", since, since, why, command)
+    reason = attested.get("reason")
+    withdrawn = reason == BundleReason.ATTESTATION_WITHDRAWN
+    what = "isn't attested any more" if withdrawn else f"can't be attested: {reason}"
+    key = f"{since} {reason}"
+    return Transition(subject, About.NOT_ATTESTED, what, since, key, why, command)
 
 
 def _is_unreachable(status: BundleStatus) -> bool:
@@ -310,6 +342,10 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
         yield About.DRIFTED
     if status.condition(_HEALTHY).get("status") == ConditionStatus.UNKNOWN:
         yield About.UNHEALTHY
+    if status.condition(ConditionType.ATTESTED).get("status") == ConditionStatus.UNKNOWN:
+        yield About.NOT_ATTESTED
+    if not status.conditions:  # as after a backup was restored
+        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING)
     if status.verification.verdict == Trust.UNKNOWN:
         yield About.UNTRUSTED
     if status.failed_polls.count:

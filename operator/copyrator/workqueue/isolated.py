@@ -150,6 +150,51 @@ class Isolated:
                 child.kill()
 
 
+class IsolatedPool:
+    """Child processes, so that a call which takes long delays others by `patience` only.
+
+    A further child works only where another one has been busy for so long: mostly there is one.
+
+    Args:
+        make: makes a child.
+        size: the most children.
+        patience: seconds.
+    """
+
+    def __init__(self, make: Callable[[], Isolated], size: int, patience: float) -> None:
+        self.children = [make() for _ in range(size)]
+        """The last one of those that are free is used next: it is running, or was last."""
+        self._free = list(self.children)
+        self._patience = patience
+        self._changed = asyncio.Condition()
+
+    async def call(
+        self, function: Callable[P, T], group: str, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As `Isolated.call`.
+
+        Raises:
+            IsolatedError: as there.
+        """
+        async with self._changed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._changed.wait_for(lambda: len(self._free) == len(self.children))
+            await self._changed.wait_for(lambda: self._free)
+            child = self._free.pop()
+        try:
+            return await child.call(function, group, *args, **kwargs)
+        finally:
+            self._free.append(child)
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def close(self) -> None:
+        """End all children."""
+        for child in self.children:
+            await child.close()
+
+
 def serve() -> None:
     """Main loop of the child: serve calls until the parent is gone."""
     cpu_seconds, memory = (int(argument) for argument in sys.argv[1:3])

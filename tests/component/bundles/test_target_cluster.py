@@ -231,6 +231,10 @@ async def test_the_end_of_a_credential_is_warned_of(
     found = {one["type"]: one["message"] for one in cluster.status()["conditions"]}
     assert "(Secret other, key value) expires at" in found["CertificateExpiring"]
     await idle(operator)
+    operator.let_pass(timedelta(days=14))
+    assert "has expired at" in await reports(cluster, "KubeConfigInvalid")
+    assert condition(cluster, "CertificateExpiring")[0] == "True", "it isn't renewed"
+    await idle(operator)
     put(cluster, token=token_until(operator.now() + timedelta(days=15)))
     await eventually(lambda: condition(cluster, "CertificateExpiring") == ("", ""), "a new one")
     assert told.count(("Warning", "CertificateExpiring")) == 1

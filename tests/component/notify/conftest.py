@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
+from aiosmtpd.smtp import SMTP
 from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 
@@ -63,6 +67,34 @@ class Receiver:
     @property
     def texts(self) -> list[str]:
         return [one["data"]["text"] for one in self.events]
+
+
+@dataclass
+class Mailbox:
+    """An SMTP server that keeps what comes, but refuses mails with a text."""
+
+    refuses: bytes = b"\0"
+    answer: str = "554 5.7.1 policy"
+    mails: list[EmailMessage] = field(default_factory=list)
+    refused: int = 0
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        if self.refuses in envelope.content:
+            self.refused += 1
+            return self.answer
+        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 OK"
+
+    @property
+    def texts(self) -> list[str]:
+        return [str(mail.get_body(("plain",)).get_content()) for mail in self.mails]
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Serve on loopback; yields host and port."""
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(lambda: SMTP(self), "127.0.0.1", 0) as server:
+            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def answering(status: int, **headers: str) -> Answer:

@@ -18,6 +18,7 @@ from tests.component.kube.fake_api import error
 from tests.component.notify.conftest import (
     HOME,
     TIMING,
+    Mailbox,
     Receiver,
     World,
     answering,
@@ -31,10 +32,13 @@ from tests.component.notify.conftest import (
     secret,
     serve,
 )
+from tests.steps import measured_steps
 
+from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.notify.marks import CONFIG_MAP as MARKS
 from copyrator.notify.marks import NOTIFICATION_MARKS
+from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue.isolated import Isolated
 
 Make = Callable[..., World]
@@ -184,6 +188,32 @@ async def test_ten_thousand_transitions_are_few_messages_and_marks_stay_bounded(
     one.bundle("last", **failed())
     await eventually(lambda: told() == 10_001)
     assert "last" in receiver.texts[-1]
+
+
+async def test_no_step_takes_long_with_ten_thousand_bundles_and_five_entries(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    names = [f"chat-{number}" for number in range(5)]
+    secret(cluster, "urls", url=receiver.url)
+    url = {"secretName": "urls", "key": "url"}
+    entries = [entry(name, urlFrom=url) for name in names]
+    configure(cluster, *entries)
+    one = world()
+    await one.start()
+    await begun(cluster, names[-1])
+    configure(cluster)  # no entries: nothing is looked at while the Bundles are made
+    await eventually(lambda: one.bundles.observer is None)
+    for i in range(10_000):
+        one.bundle(f"shop-{i}", **failed())
+
+    def told() -> int:
+        return sum(event["data"]["count"] for event in receiver.events)
+
+    with measured_steps() as steps:
+        configure(cluster, *entries)
+        await eventually(lambda: told() == 5 * 10_000)
+        await eventually(lambda: sum(one.count(name, "sent") for name in names) >= 5)
+    assert steps.longest < STEP_SECONDS, steps.where
 
 
 async def test_a_server_that_fails_is_asked_again_and_nothing_is_lost(
@@ -368,6 +398,59 @@ async def test_a_test_is_sent_once_and_its_result_is_stored(
     assert "test" not in receiver.texts[1], "a restart doesn't send it again"
 
 
+async def test_the_deletion_of_what_has_a_fault_is_told_and_its_successor_has_none(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = await started(cluster, world())
+    one.bundle(**failed())
+    await eventually(lambda: receiver.got)
+    one.bundles.remove(BundleKey("prod", "shop"), "uid-prod-shop")
+    await eventually(lambda: len(receiver.got) == 2)
+    said = "Bundle shop in prod: DeployFailed is resolved, it was deleted"
+    assert receiver.texts[1].startswith(said)
+    await eventually(lambda: "!" not in str(marks_of(cluster)["chat"]["slots"]))
+
+
+async def test_what_is_deleted_before_its_fault_is_told_is_told_as_both(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    chat(cluster, receiver)
+    one = await started(cluster, world())
+    one.bundle(**failed())
+    await asyncio.sleep(0)
+    one.bundles.remove(BundleKey("prod", "shop"), "uid-prod-shop")
+    await eventually(lambda: len(receiver.got) == 2)
+    assert "couldn't be deployed" in receiver.texts[0]
+    assert "it was deleted" in receiver.texts[1]
+
+
+async def test_a_mail_server_that_refuses_a_text_for_good_is_not_sent_it_again(
+    cluster: FakeCluster, receiver: Receiver, world: Make
+) -> None:
+    mailbox = Mailbox(refuses=b"etc/passwd")
+    async with mailbox.serving() as host:
+        secret(cluster, url=f"mailto://{host}?from=a@example.com&to=b@example.com&format=text")
+        configure(cluster, entry(about=["DeployFailed"]))
+        one = await started(cluster, world())
+        one.bundle(**failed(message="etc/passwd"))
+        await eventually(lambda: mailbox.mails)
+        assert mailbox.texts[0].startswith("1 Bundle: DeployFailed: prod/shop")
+        assert mailbox.refused == 1
+
+        mailbox.refuses = b"shop"
+        one.bundle(**failed(2))
+        await eventually(lambda: "554" in marks_of(cluster)["chat"]["result"])
+        await eventually(lambda: mailbox.refused == 3, "the whole text, and the brief one")
+        await asyncio.sleep(3 * TIMING.retries[0])
+        assert mailbox.refused == 3
+        assert one.failing == 1.0
+        mailbox.refuses = b"nothing"
+        one.bundle("other", **failed())
+        await eventually(lambda: len(mailbox.mails) == 2)
+        assert "prod/shop, prod/other" in mailbox.texts[1]
+
+
 async def test_marks_of_nonsense_begin_anew_and_tell_nothing_old(
     cluster: FakeCluster, receiver: Receiver, world: Make
 ) -> None:
@@ -401,7 +484,7 @@ async def test_the_child_process_has_nothing_of_the_operators_environment(
     one = await started(cluster, world())
     one.bundle(**failed())
     await eventually(lambda: receiver.got)
-    child = one.notifier._isolated._child
+    (child,) = [found._child for found in one.notifier._quick.children if found._child]
     assert b"SOME_PASSWORD" not in Path(f"/proc/{child.pid}/environ").read_bytes()
     assert os.getpid() != child.pid
     assert "apprise" not in sys.modules
@@ -432,13 +515,13 @@ async def test_an_unexpected_error_ends_no_entry(
 ) -> None:
     chat(cluster, receiver)
     one = await started(cluster, world())
-    call = one.notifier._isolated.call
+    call = one.notifier._quick.call
 
     async def broken(*_: object) -> None:
-        one.notifier._isolated.call = call
+        one.notifier._quick.call = call
         raise RuntimeError("https://example.com/token-abc")
 
-    one.notifier._isolated.call = broken
+    one.notifier._quick.call = broken
     one.bundle(**failed())
     await eventually(lambda: "RuntimeError" in marks_of(cluster)["chat"]["result"])
     assert "token-abc" not in str(marks_of(cluster))

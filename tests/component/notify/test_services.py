@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from email import message_from_bytes, policy
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
-from aiosmtpd.smtp import SMTP
 from tests.authority import Authority
-from tests.component.notify.conftest import Receiver, answering, serve
+from tests.component.notify.conftest import Mailbox, Receiver, answering, serve
 
 from copyrator.notify.config import About, Config, SubjectKind
 from copyrator.notify.messages import build_message
@@ -83,24 +79,24 @@ async def test_a_redirect_of_a_service_is_not_followed(child: Isolated, receiver
     assert receiver.paths == ["/hooks/tokenabc"]
 
 
-class Mailbox:
-    """An SMTP server's handler that keeps what comes."""
+MAIL = "mailto://{}?from=copyrator@example.com&to=ops@example.com&format=text"
 
-    def __init__(self) -> None:
-        self.mails: list[Any] = []
 
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
-        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
-        return "250 OK"
+@pytest.mark.parametrize(("answer", "is_refused"), [("554 no", True), ("451 later", False)])
+async def test_only_a_text_that_is_refused_for_good_is_said_to_be(
+    child: Isolated, answer: str, is_refused: bool
+) -> None:
+    mailbox = Mailbox(refuses=b"shop", answer=answer)
+    async with mailbox.serving() as host:
+        found = await sent(child, MAIL.format(host))
+    code = int(answer[:3])
+    assert found == SendResult(f"the server answered {code}", code, is_refused=is_refused)
 
 
 async def test_a_mail_has_the_message_and_its_subject(child: Isolated) -> None:
     mailbox = Mailbox()
-    loop = asyncio.get_running_loop()
-    async with await loop.create_server(lambda: SMTP(mailbox), "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        url = f"mailto://127.0.0.1:{port}?from=copyrator@example.com&to=ops@example.com&format=text"
-        answer = await sent(child, url)
+    async with mailbox.serving() as host:
+        answer = await sent(child, MAIL.format(host))
     assert answer.fault == ""
     (mail,) = mailbox.mails
     assert mail["To"].endswith("ops@example.com") or "ops@example.com" in mail["To"]

@@ -9,10 +9,12 @@ import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from tests.component.bundles.waiting import eventually
 
-from copyrator.workqueue.isolated import Isolated, IsolatedError
+from copyrator.workqueue.isolated import Isolated, IsolatedError, IsolatedPool
 
 
 @pytest.fixture
@@ -50,6 +52,12 @@ def say(text: str) -> str:
 
 def end() -> None:
     os._exit(3)
+
+
+def wait_for(path: str) -> int:
+    while not os.path.exists(path):  # noqa: PTH110 - in the child
+        time.sleep(0.01)
+    return os.getpid()
 
 
 def environment() -> dict[str, str]:
@@ -154,3 +162,35 @@ async def test_a_group_with_much_work_lets_another_one_between(isolated: Isolate
             tasks.create_task(work("many"))
         tasks.create_task(work("few"))
     assert order.index("few") <= 2
+
+
+async def test_work_that_takes_long_holds_up_no_other_and_children_are_bounded(
+    tmp_path: Path,
+) -> None:
+    pool = IsolatedPool(Isolated, 2, 0.1)
+    ends = [tmp_path / "a", tmp_path / "b"]
+    try:
+        long = [asyncio.create_task(pool.call(wait_for, "a", str(ends[0])))]
+        await eventually(lambda: pool.children[1]._child is not None)
+        first = await pool.call(process_id, "b")
+        assert await pool.call(process_id, "b") == first, "the one that is running"
+        long.append(asyncio.create_task(pool.call(wait_for, "c", str(ends[1]))))
+        await asyncio.sleep(0.3)
+        waits = asyncio.create_task(pool.call(process_id, "b"))
+        await asyncio.sleep(0.3)
+        assert not waits.done(), "no third one is started"
+        ends[0].touch()
+        assert await waits == await long[0]
+        ends[1].touch()
+        assert await long[1] == first
+    finally:
+        await pool.close()
+
+
+async def test_quick_work_is_done_by_one_child() -> None:
+    pool = IsolatedPool(Isolated, 3, 60.0)
+    try:
+        calls = [pool.call(process_id, f"group {number}") for number in range(20)]
+        assert len(set(await asyncio.gather(*calls))) == 1
+    finally:
+        await pool.close()

@@ -167,6 +167,52 @@ def test_another_reason_is_not_ready_and_is_not_told_twice():
     assert About.NOT_READY not in progressing.resolved
 
 
+def test_what_is_attested_is_told_and_why_it_is_not():
+    said = "1.9.0 (sha256:1) is attested as staging"
+    well = of_bundle(conditions=[condition("Attested", "True", "Attested", said)])
+    found = one(well, About.ATTESTED)
+    assert (found.what, found.why, found.severity) == ("is attested", said, Severity.SUCCESS)
+    assert About.NOT_ATTESTED in well.resolved
+    refused = condition("Attested", "False", "PushRefused", "the registry answered 403")
+    found = one(of_bundle(conditions=[refused]), About.NOT_ATTESTED)
+    assert found.what == "can't be attested: PushRefused"
+    assert found.why == "the registry answered 403"
+    assert found.command == "copyrator why prod/shop --kind bundle"
+    withdrawn = condition("Attested", "False", "AttestationWithdrawn", "ann: it is slow")
+    assert one(of_bundle(conditions=[withdrawn]), About.NOT_ATTESTED).what == (
+        "isn't attested any more"
+    )
+    soaking = of_bundle(conditions=[condition("Attested", "Unknown", "Soaking")])
+    assert soaking.holding == ()
+    assert About.NOT_ATTESTED in soaking.unknown
+
+
+def test_a_kubeconfig_that_ends_soon_is_told_with_the_remedy():
+    said = "the token of spec.kubeConfig expires at …; write a kubeconfig with a new one"
+    ends = condition("CertificateExpiring", "True", "CertificateExpiring", said)
+    found = one(of_bundle(conditions=[ends]), About.CERTIFICATE_EXPIRING)
+    assert found.what == "uses a kubeconfig whose credential ends soon"
+    assert found.why == said
+    assert found.severity is Severity.WARNING
+    renewed = of_bundle(conditions=[condition("Ready", "True", "Deployed")])
+    assert About.CERTIFICATE_EXPIRING in renewed.resolved
+    assert About.CERTIFICATE_EXPIRING in of_bundle().unknown
+
+
+def test_of_a_bundle_that_is_deleted_only_a_failed_uninstall_is_told():
+    attempt = {**ATTEMPT, "outcome": "Failed"}
+
+    def deleting(reason):
+        ready = condition("Ready", "False", reason, "the Job failed")
+        status = parse_status({"status": {"attempted": attempt, "conditions": [ready]}})
+        return bundle_state(SHOP, status, deleting=True)
+
+    assert deleting("Uninstalling").holding == ()
+    assert deleting("Uninstalling").resolved == frozenset()
+    found = one(deleting("UninstallFailed"), About.NOT_READY)
+    assert (found.what, found.why) == ("isn't ready: UninstallFailed", "the Job failed")
+
+
 def test_a_rule_tells_of_its_certificate_and_its_rollout():
     ends = condition("CertificateExpiring", "True", "CertificateExpiring", "api ends on Monday")
     stopped = condition("Ready", "False", "RolloutStopped", "web isn't healthy")

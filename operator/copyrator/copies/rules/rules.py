@@ -132,8 +132,8 @@ class RuleCache:
         self._rules: dict[RuleKey, Rule] = {}
         self._by_owner: dict[str, Rule] = {}
         self._kubeconfigs: dict[RuleKey, frozenset[ObjectName]] = {}
-        self.observer: Callable[[Rule], None] | None = None
-        """Is called with each rule that was stored; must take little time."""
+        self.observer: Callable[[Rule, bool], None] | None = None
+        """Is called with each rule that is stored (True), or gone; must take little time."""
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -158,6 +158,8 @@ class RuleCache:
         known = self._rules.get(rule.key)
         if known is not None and known.uid == rule.uid and _is_older(rule, known):
             return False
+        if known is not None and known.uid != rule.uid and self.observer is not None:
+            self.observer(known, False)
         self._rules[rule.key] = rule
         self._by_owner[rule.owner] = rule
         self._kubeconfigs.pop(rule.key, None)
@@ -166,7 +168,7 @@ class RuleCache:
             secrets = frozenset(ObjectName(place, one.secret) for one in found)
             self._kubeconfigs[rule.key] = secrets
         if self.observer is not None:
-            self.observer(rule)
+            self.observer(rule, True)
         return True
 
     def drop(self, key: RuleKey, uid: str | None = None) -> Rule | None:
@@ -177,6 +179,8 @@ class RuleCache:
         del self._rules[key]
         del self._by_owner[known.owner]
         self._kubeconfigs.pop(key, None)
+        if self.observer is not None:
+            self.observer(known, False)
         return known
 
     def is_kubeconfig(self, secret: ObjectName) -> bool:
