@@ -301,6 +301,13 @@ class Metrics:
         self.webhook_polls = self._counter(
             "webhook_polls", "Bundles polled at once because of a call of the webhook."
         )
+        self.cloud_logins = self._counter(
+            "cloud_logins",
+            "Logins to clouds' registries that were asked for (spec.provider); outcome is Issued, "
+            "or the reason of the error.",
+            "provider",
+            "outcome",
+        )
         self.registry_requests = self._counter(
             "registry_requests",
             "Requests to OCI registries; code is 0 without a response, host is other for hosts "

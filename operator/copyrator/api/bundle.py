@@ -35,6 +35,7 @@ from copyrator.api.bundle_spec import (
     ValuesKind,
     ValuesSource,
 )
+from copyrator.api.clouds import CloudRegistry, Provider, read_registry
 from copyrator.api.drift import NO_DRIFT, read_drift
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.health import HealthMode
@@ -374,6 +375,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         repo=spec.required_text("repo", _repo),
         version=spec.text("version", _version) or DEFAULT_VERSION,
         auth=spec.text("auth", syntax.object_name),
+        cloud=_read_cloud(spec) if spec.has("provider") else None,
         project_namespace=target,
         values_from=_read_values(spec),
         env=env,
@@ -417,6 +419,27 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         health=_read_health(spec),
         kube_config=read_kubeconfig_ref(spec) if spec.has("kubeConfig") else None,
     )
+
+
+_NOT_WITH_PROVIDER: Final = {
+    "auth": "a token of the provider is the credential",
+    "insecure": "a token of the provider is sent by TLS only",
+    "skipTLSVerify": "a token of the provider is sent to a verified registry only",
+    "caSecret": "the provider's registries have public certificates, and the operator has its own "
+    "CAs (ca.configMapName of the chart)",
+}
+
+
+def _read_cloud(spec: Fields) -> CloudRegistry:
+    """The registry of ``spec.provider``."""
+    provider = spec.choice("provider", Provider, Provider.AWS)
+    for name, why in _NOT_WITH_PROVIDER.items():
+        if spec.get(name):
+            spec.fail(name, f"must be removed with spec.provider: {why}")
+    try:
+        return read_registry(provider, spec.required_text("registry", _registry))
+    except ValueError as error:
+        spec.fail("registry", str(error))
 
 
 def _read_health(spec: Fields) -> HealthMode:

@@ -14,6 +14,7 @@ from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.windows import Window
 
 if TYPE_CHECKING:
+    from copyrator.api.clouds import CloudRegistry
     from copyrator.api.kubeconfig import KubeconfigRef
 
 DEFAULT_VERSION: Final = "latest"
@@ -271,6 +272,8 @@ class BundleSpec:
     version: str = DEFAULT_VERSION
     auth: str | None = None
     """Secret with ``username`` and ``password``, or a dockerconfigjson one."""
+    cloud: CloudRegistry | None = None
+    """Of ``spec.provider``: the registry, which takes tokens of an identity; None: ``auth``."""
     project_namespace: str
     """The namespace of the release."""
     values_from: tuple[ValuesSource, ...] = ()

@@ -30,6 +30,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.oci.auth import CloudIdentity
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
@@ -156,6 +157,13 @@ class Context:
     def home(self) -> tuple[str, ...]:
         """The addresses of the operator's own API server: the one in use, and its ClusterIP."""
         return self.client.connection.host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
+
+    def cloud_identity(self, spec: BundleSpec) -> CloudIdentity | None:
+        """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
+        if spec.cloud is None:
+            return None
+        is_ours = _globs(self.settings.operator_identity_namespaces).matches(spec.namespace)
+        return CloudIdentity(spec.cloud, spec.namespace, "" if is_ours else spec.service_account)
 
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""

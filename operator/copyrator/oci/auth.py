@@ -15,8 +15,10 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, Protocol
 
+from copyrator.api.clouds import PULL_RIGHTS, CloudRegistry
 from copyrator.api.docker_config import (
     HUB_HOSTS,
     HUB_KEY,
@@ -69,6 +71,22 @@ class UnusableSecretError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class CloudIdentity:
+    """Whose token a cloud is asked for."""
+
+    registry: CloudRegistry
+    namespace: str
+    """Of the Bundle."""
+    account: str = ""
+    """The service account in that namespace; empty: the operator's own identity."""
+
+    def __str__(self) -> str:
+        if not self.account:
+            return "the operator's own identity"
+        return f"ServiceAccount {self.namespace}/{self.account}"
+
+
+@dataclass(frozen=True, slots=True)
 class Credential:
     """One user's credential for one registry. Unused fields are empty."""
 
@@ -78,6 +96,10 @@ class Credential:
     """An OAuth2 refresh token, exchanged at the token server."""
     registry_token: str = field(default="", repr=False)
     """A bearer token that is sent unchanged."""
+    cloud: CloudIdentity | None = None
+    """Of a cloud's identity: a login is asked for when it is needed, and has it too.
+
+    It is the fingerprint, so that what is known by a credential outlives the renewal of a token."""
 
     @property
     def basic(self) -> str:
@@ -92,10 +114,56 @@ class Credential:
         return self.password, self.identity_token, self.registry_token, basic
 
     @property
+    def where(self) -> str:
+        """Where a Bundle names it, for messages: after "the credentials of"."""
+        cloud = self.cloud
+        return "spec.auth" if cloud is None else f"{cloud} (spec.provider)"
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it is refused."""
+        if self.cloud is None:
+            return "check the Secret of spec.auth"
+        return f"give that identity {PULL_RIGHTS[self.cloud.registry.provider]}"
+
+    @property
     def fingerprint(self) -> str:
         """A hash to compare credentials in memory; must not be shown or stored."""
         parts = (self.username, self.password, self.identity_token, self.registry_token)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        kind = ""
+        if (cloud := self.cloud) is not None:  # nobody can write a password with its fingerprint
+            parts, kind = (cloud.registry.host, cloud.namespace, cloud.account, ""), "cloud:"
+        return kind + hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CloudLogin:
+    """What a cloud gave for a registry."""
+
+    credential: Credential
+    """Username and password, and the identity."""
+    expires: datetime
+    fresh_for: float
+    """Seconds until it is to be renewed, at two thirds of its life; 0: now."""
+
+
+class CloudLogins(Protocol):
+    """Gives logins for identities of clouds, each fetched once and shared."""
+
+    async def login(
+        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+    ) -> CloudLogin:
+        """The present login of an identity.
+
+        Args:
+            identity: whose.
+            writes: for a push.
+            again: the registry refuses the present one: it is renewed, though once only.
+
+        Raises:
+            RegistryError: there is none.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

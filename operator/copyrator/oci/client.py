@@ -18,7 +18,7 @@ import msgspec
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.oci.auth import Credential
+from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential
 from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
@@ -118,6 +118,14 @@ class RegistryClient:
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
+
+    def use_logins(self, make: Callable[[RegistryTransport], CloudLogins]) -> None:
+        """Set what gives logins for identities of clouds; without it there are none."""
+        self._tokens.logins = make(self._transport)
+
+    async def login(self, identity: CloudIdentity) -> CloudLogin:
+        """The present login of a cloud's identity, to be given to a Job."""
+        return await self._tokens.require_logins().login(identity)
 
     def keep_registries(self, registries: Iterable[tuple[str, bool]]) -> None:
         """Drop the metrics of all registries but these: ``host[:port]``, and whether plain HTTP."""
@@ -379,8 +387,8 @@ def repository_error(scope: RequestScope, answer: Response) -> RepositoryNotFoun
     """Of a tag list, a 404 means that the repository isn't known (distribution specification)."""
     with_them, remedy = "without credentials", "set spec.auth to a Secret"
     if scope.credential is not None:
-        with_them = "with the credentials of spec.auth"
-        remedy = "check the Secret of spec.auth"
+        with_them = f"with the credentials of {scope.credential.where}"
+        remedy = scope.credential.remedy
     return RepositoryNotFound(
         f"the repository {scope.repository} doesn't exist, or isn't visible {with_them}"
         f"{answer.said}: check its name, push a version to it, or {remedy}",

@@ -36,6 +36,24 @@ class AuthenticationFailed(RegistryError):
     reason = "AuthenticationFailed"
 
 
+class IdentityMissing(RegistryError):
+    """There is no identity of spec.provider's cloud: an annotation, right or library is missing."""
+
+    reason = "IdentityMissing"
+
+
+class IdentityRefused(RegistryError):
+    """The cloud refuses the identity, or doesn't give it a token for the registry."""
+
+    reason = "IdentityRefused"
+
+
+class IdentityUnavailable(RegistryError):
+    """The cloud's server that gives tokens, or its metadata server, can't be reached or fails."""
+
+    reason = "IdentityUnavailable"
+
+
 class TagNotFound(RegistryError):
     """The registry has no such tag (or repository: for tags many registries don't distinguish)."""
 

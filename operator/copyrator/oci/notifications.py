@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from copyrator.api.clouds import ECR_HOST
 from copyrator.api.json_text import read_json
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
@@ -28,12 +29,6 @@ EVENT_TYPE: Final = "Ce-Type"
 """Header with the type of a CloudEvent in binary mode, whose body is only the event's data."""
 
 _FORM: Final = b"payload="
-
-_ECR: Final = re.compile(
-    r"(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\."
-    r"(?:amazonaws\.com(?:\.cn)?|on\.aws|on\.amazonwebservices\.com\.cn)"
-)
-"""Hosts of one ECR registry: default, dual-stack, FIPS, China."""
 
 _DIGEST: Final = re.compile(r"sha(?:256|512)(?::|__)")
 """Start of a digest, also as Artifactory names a folder; a tag can't have a colon."""
@@ -100,8 +95,8 @@ class Notification:
 def canonical(registry: str) -> str:
     """One name for a registry that has several, in lower case and without a default port."""
     name = registry.strip().lower().removesuffix(":443").removesuffix(":80")
-    if found := _ECR.fullmatch(name):
-        return f"{found[1]}.dkr.ecr.{found[2]}.amazonaws.com"
+    if found := ECR_HOST.fullmatch(name):
+        return f"{found['account']}.dkr.ecr.{found['region']}.amazonaws.com"
     return DOCKER_HUB_HOST if name in DOCKER_HUB_NAMES else name
 
 
@@ -297,7 +292,7 @@ def _ecr(found: Mapping[str, Any]) -> Iterator[Push] | None:
     account, region = _text(found.get("account")), _text(found.get("region"))
     host = f"{account}.dkr.ecr.{region}.amazonaws.com"
     is_new = is_cached or (is_pushed and detail.get("result") == "SUCCESS")
-    if not is_new or not _ECR.fullmatch(host):
+    if not is_new or not ECR_HOST.fullmatch(host):
         return iter(())
     return _push(detail.get("repository-name"), host, detail.get("image-tag"))
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.oci.auth import Challenge, Credential, parse_challenges
+from copyrator.oci.auth import Challenge, CloudLogins, Credential, parse_challenges
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -52,6 +52,8 @@ _REFUSES_POST: Final = frozenset({400, 401, 403, 404, 405, 406, 415, 501})
 KEEP: Final = 3600.0
 """Seconds that an unused grant is kept."""
 _CLIENT_ID = "copyrator"
+_WRITES: Final = frozenset({"push", "delete"})
+"""Kinds of requests that write."""
 
 
 class RequestScope(NamedTuple):
@@ -66,6 +68,8 @@ class RequestScope(NamedTuple):
         """What shares tokens."""
         repository, credential = self.repository, self.credential
         fingerprint = credential.fingerprint if credential else ""
+        if credential is not None and credential.cloud is not None and self.kind in _WRITES:
+            fingerprint += ":write"
         return TokenKey(repository.origin, repository.path, fingerprint)
 
 
@@ -136,6 +140,8 @@ class TokenCache:
     def __init__(
         self, transport: RegistryTransport, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.logins: CloudLogins | None = None
+        """For credentials of clouds; whoever composes the parts sets it."""
         self._transport = transport
         self._clock = clock
         self._grants: OrderedDict[TokenKey, _Grants] = OrderedDict()
@@ -144,6 +150,11 @@ class TokenCache:
 
     def __len__(self) -> int:
         return len(self._grants)
+
+    def require_logins(self) -> CloudLogins:
+        """What gives logins for identities of clouds."""
+        assert self.logins is not None, "credentials of clouds need their logins"
+        return self.logins
 
     async def header(self, scope: RequestScope) -> str | None:
         """The cached header for a request; None where the registry hasn't required one yet."""
@@ -181,7 +192,7 @@ class TokenCache:
             grant = grants.find(_choose(scope, answer, used))
             grants.by_kind[scope.kind] = grant
             if grant.header in (None, used) or self._clock() >= grant.until:
-                await self._fill(grants, grant, scope)
+                await self._fill(grants, grant, scope, again=used is not None)
         if grant.header is None or grant.header == used:
             raise credential_error(scope, status=answer.status, said=answer.said)
         return grant.header
@@ -240,7 +251,7 @@ class TokenCache:
                 if recent or grant.until == math.inf:
                     return None
                 grant.renewed = self._clock()
-                await self._fill(grants, grant, scope)
+                await self._fill(grants, grant, scope, again=True)
         return grant.header if grant is not None and grant.header != used else None
 
     def _of(self, scope: RequestScope) -> _Grants:
@@ -250,20 +261,46 @@ class TokenCache:
         self._sweep()
         return grants
 
-    async def _fill(self, grants: _Grants, grant: _Grant, scope: RequestScope) -> None:
+    async def _fill(
+        self, grants: _Grants, grant: _Grant, scope: RequestScope, *, again: bool = False
+    ) -> None:
         """Get a header for the challenge; drop a challenge that fails.
+
+        ``again``: the registry refuses the present one.
 
         If it were kept, no further request would be sent to the registry itself, so that a change
         to another token server, or to no login, would never be noticed.
         """
         grant.header, grant.until = None, 0.0
         try:
+            scope, fresh_for = await self._with_login(grant.challenge, scope, again=again)
             grant.header, lifetime = await self._answer(grant.challenge, scope)
         except RegistryError:
             grants.drop(grant)
             raise
-        grant.until = self._clock() + lifetime
+        grant.until = self._clock() + min(lifetime, fresh_for)
         grants.newest = grant
+
+    async def _with_login(
+        self, challenge: Challenge, scope: RequestScope, *, again: bool
+    ) -> tuple[RequestScope, float]:
+        """The scope with what a cloud gives for its credential, and seconds until its renewal.
+
+        It is sent to the registry's own origin only, and only what the request needs is asked for.
+        """
+        repository, credential, kind = scope
+        if credential is None or credential.cloud is None:
+            return scope, math.inf
+        if challenge.scheme == "bearer":
+            realm = _realm(challenge, repository)
+            if not is_same_origin(realm, URL(repository.origin)):
+                raise AuthenticationFailed(
+                    f"{repository.host} names a token server on another host, {realm.host}, which "
+                    "gets no token of spec.provider"
+                )
+        writes = kind in _WRITES
+        login = await self.require_logins().login(credential.cloud, writes=writes, again=again)
+        return scope._replace(credential=login.credential), max(login.fresh_for, 1.0)
 
     async def _answer(self, challenge: Challenge, scope: RequestScope) -> tuple[str, float]:
         """The header that a challenge requires, and its lifetime in seconds."""
@@ -426,7 +463,10 @@ def credential_error(
         )
     else:
         by = by or repository.host
-        text = f"{by} refuses the credentials of spec.auth for {repository.name}{said}"
+        named = scope.credential.where
+        text = f"{by} refuses the credentials of {named} for {repository.name}{said}"
+        if scope.credential.cloud is not None:
+            text += f"; {scope.credential.remedy}"
     return AuthenticationFailed(text, status=status)
 
 
@@ -441,9 +481,9 @@ def access_error(scope: RequestScope, answer: Response, *, was_sent: bool) -> Au
     if credential is None:
         why = "; spec.auth names no Secret"
     elif was_sent:
-        why = "; check the Secret of spec.auth"
+        why = f"; {credential.remedy}"
     else:
-        why = " without a challenge, so the credentials of spec.auth weren't sent"
+        why = f" without a challenge, so the credentials of {credential.where} weren't sent"
     return AuthenticationFailed(
         f"{repository.host} refuses access to {repository.name} ({answer.status}){answer.said}"
         f"{why}",

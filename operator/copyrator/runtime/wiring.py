@@ -16,6 +16,7 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
+from copyrator.clouds.logins import SharedLogins
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespaces
@@ -103,6 +104,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     queue: WorkQueue[Key] = WorkQueue(group=tenants, each=TENANT_WORKERS, together=TENANTS_WORKERS)
     scheduler: DueScheduler[Key] = DueScheduler(queue.add, wall=time.time)
     oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
+    oci.use_logins(lambda transport: SharedLogins(transport, client, metrics))
     bundles, rules = BundleCache(), RuleCache()
     copying = CopyController(
         client=client,

@@ -86,6 +86,9 @@ class Settings:
     allowed_service_accounts: tuple[str, ...] = ("werf",)
     """Service accounts that a Bundle's Jobs may run as."""
 
+    operator_identity_namespaces: tuple[str, ...] = ()
+    """Globs of namespaces whose Bundles with ``spec.provider`` use the operator's own identity."""
+
     allowed_images: tuple[str, ...] = (OFFICIAL_WERF_IMAGE,)
     """Image repositories that a Bundle's Jobs may run, without tag or digest."""
 

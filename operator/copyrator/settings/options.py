@@ -313,6 +313,13 @@ def _bundle_options() -> list[click.Parameter]:
             default="werf",
         ),
         _option(
+            "--operator-identity-namespaces",
+            "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES",
+            "Namespaces, as globs separated by commas, whose Bundles with spec.provider use the "
+            "operator's own identity in place of their service account's; default: none.",
+            callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
+        ),
+        _option(
             "--allowed-images",
             "COPYRATOR_ALLOWED_IMAGES",
             "Image repositories that Bundles' Jobs may run, separated by commas.",

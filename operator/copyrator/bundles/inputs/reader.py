@@ -60,6 +60,7 @@ from copyrator.bundles.trust.policy import (
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import (
+    CloudIdentity,
     Credential,
     UnusableSecretError,
     decoded_size,
@@ -151,6 +152,11 @@ class Access:
 
 
 _ANONYMOUS: Final = Access()
+
+
+def _access_of(identity: CloudIdentity) -> Access:
+    """The access of a cloud's identity; Jobs get a login of it."""
+    return Access(Credential(cloud=identity), Login.SELECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +314,8 @@ class ReferenceReader:
         Raises:
             MissingReferenceError: a Secret doesn't exist, or lacks a required key.
         """
+        if (identity := self._context.cloud_identity(spec)) is not None:
+            return _access_of(identity)
         refs = access_refs(spec)
         if not refs:
             return _ANONYMOUS
@@ -384,7 +392,7 @@ class ReferenceReader:
         attest = spec.attest
         assert attest is not None
         ref = _attest_ref(self._context, spec)
-        pushing = replace(spec, auth=attest.auth or spec.auth)
+        pushing = spec if attest.auth is None else replace(spec, auth=attest.auth, cloud=None)
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
         for one in (ref, *access_refs(pushing)):
@@ -398,13 +406,14 @@ class ReferenceReader:
         own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
         key, data = attest.key_from or OPERATORS_KEY, bodies[ref].get("data") or {}
         needs_password = key.password_key and (attest.key_from or key.password_key in data)
+        identity = self._context.cloud_identity(pushing)
         return AttestAccess(
             PrivateKeyFile(
                 f"the key {key.key} of {ref}",
                 _read_attest_key(ref, key.key, data),
                 _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
             ),
-            read_access(pushing, own),
+            read_access(pushing, own) if identity is None else _access_of(identity),
         )
 
     async def _read_keys(

@@ -138,7 +138,10 @@ class SealStore:
             ApiError: it can't be written.
         """
         assert access.credential is not None
-        data = {KEY: _encode(docker_config(access.credential, spec.registry))}
+        credential = access.credential
+        if credential.cloud is not None:
+            credential = (await self._context.oci.login(credential.cloud)).credential
+        data = {KEY: _encode(docker_config(credential, spec.registry))}
         try:
             await self._replace(entry, seal.login_secret(job), job, data)
         except Forbidden as error:

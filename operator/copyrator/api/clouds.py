@@ -1,0 +1,101 @@
+"""Clouds whose registries take short-lived tokens of an identity, and these registries' hosts.
+
+A token of a cloud goes to these hosts only, and whom it is asked of is derived from the host alone.
+
+Sources: Amazon ECR, "Private registry" and "Making requests over IPv6"; Google, "Artifact Registry:
+repository names"; Azure, "Registry endpoints" and its sovereign clouds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Provider(StrEnum):
+    """``spec.provider``."""
+
+    AWS = "aws"
+    GCP = "gcp"
+    AZURE = "azure"
+
+
+ANN_AWS_ROLE: Final = "eks.amazonaws.com/role-arn"
+ANN_AWS_AUDIENCE: Final = "eks.amazonaws.com/audience"
+ANN_GCP_ACCOUNT: Final = "iam.gke.io/gcp-service-account"
+ANN_AZURE_CLIENT: Final = "azure.workload.identity/client-id"
+ANN_AZURE_TENANT: Final = "azure.workload.identity/tenant-id"
+
+ECR_PUBLIC: Final = "public.ecr.aws"
+ECR_HOST: Final = re.compile(
+    r"(?P<account>\d{12})\.dkr[.-]ecr(?P<fips>-fips)?\.(?P<region>[a-z]{2,8}(?:-[a-z]{2,12}){1,3}-\d{1,2})\."
+    r"(?:amazonaws\.com(?:\.cn)?|amazonaws\.eu|on\.aws|on\.amazonwebservices\.(?:com\.cn|eu)"
+    r"|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov)"
+)
+"""Hosts of a private registry: default, FIPS, dual-stack, and of the other partitions."""
+_ECR_LIKE: Final = re.compile(
+    r"(?:[^.]+\.)?(?:dkr[.-]ecr|ecr|api\.ecr)(?:-fips)?\..*amazonaws\.(?:com|com\.cn|eu)"
+)
+_GCP_HOST: Final = re.compile(r"(?:[a-z0-9-]{1,63}\.)?(?:pkg\.dev|gcr\.io)")
+_AZURE_HOST: Final = re.compile(
+    r"[a-z0-9-]{1,63}(?:\.[a-z0-9]{1,63}\.geo)?\.azurecr\.(?P<cloud>io|cn|us)"
+)
+
+PULL_RIGHTS: Final = {
+    Provider.AWS: "ecr:BatchGetImage and ecr:GetDownloadUrlForLayer on the repository",
+    Provider.GCP: "roles/artifactregistry.reader on the repository",
+    Provider.AZURE: "the role AcrPull on the registry",
+}
+"""What an identity needs to read a repository, for messages."""
+
+_FORMS: Final = {
+    Provider.AWS: f"ACCOUNT.dkr.ecr.REGION.amazonaws.com or {ECR_PUBLIC}",
+    Provider.GCP: "LOCATION-docker.pkg.dev or gcr.io",
+    Provider.AZURE: "NAME.azurecr.io, NAME.azurecr.cn or NAME.azurecr.us",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CloudRegistry:
+    """A registry that takes tokens of a cloud, by its host."""
+
+    provider: Provider
+    host: str
+    """In lower case, without a port."""
+    account: str = ""
+    """Of Amazon ECR: the registry's account, 12 digits; empty for the public one."""
+    region: str = ""
+    """Of Amazon ECR; likewise empty."""
+    is_fips: bool = False
+    domain: str = ""
+    """Of Azure: ``io``, ``cn`` or ``us``: the cloud that it is in."""
+
+
+def read_registry(provider: Provider, registry: str) -> CloudRegistry:
+    """The registry of a provider by its ``host[:port]``.
+
+    Raises:
+        ValueError: it isn't one; the message says so, and how such hosts look.
+    """
+    host = registry.lower().removesuffix(":443")
+    if provider is Provider.AWS and host == ECR_PUBLIC:
+        return CloudRegistry(provider, host)
+    if provider is Provider.AWS and (found := ECR_HOST.fullmatch(host)):
+        return CloudRegistry(
+            provider, host, found["account"], found["region"], found["fips"] is not None
+        )
+    if provider is Provider.GCP and _GCP_HOST.fullmatch(host):
+        return CloudRegistry(provider, host)
+    if provider is Provider.AZURE and (found := _AZURE_HOST.fullmatch(host)):
+        return CloudRegistry(provider, host, domain=found["cloud"])
+    if provider is Provider.AWS and _ECR_LIKE.fullmatch(host):
+        raise ValueError(
+            f"{registry[:255]} has no account or region of Amazon ECR in it, by which a token is "
+            f"asked for; write {_FORMS[provider]}"
+        )
+    raise ValueError(
+        f"{registry[:255]} isn't a registry of {provider}, so no token of it is sent there; write "
+        f"{_FORMS[provider]}, or use spec.auth in place of spec.provider"
+    )

@@ -1,0 +1,138 @@
+"""What a cloud's protocol is given, and what it returns.
+
+The clouds' libraries are synchronous, so they run in threads: a bounded number of them, fair
+between namespaces, each with a time limit. A thread can't be ended, so it counts until it has ended
+by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, ParamSpec, Protocol, TypeVar
+
+from copyrator.api.clouds import CloudRegistry, Provider
+from copyrator.oci.errors import IdentityMissing, IdentityUnavailable
+from copyrator.oci.transport import RegistryTransport
+from copyrator.workqueue.fairness import FairLimit, tenant
+
+CLOUD_CALLS: Final = 8  # limit: registries
+"""Requests to clouds for tokens at a time, each in a thread; two for one namespace's Bundles."""
+
+CLOUD_CALL_SECONDS: Final = 45.0
+"""What one may take; the libraries have shorter limits of their own for each request."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account whose identity is used."""
+
+    namespace: str
+    name: str
+    annotations: Mapping[str, str]
+    token: Callable[[str], Awaitable[str]]
+    """Returns a token of the account for an audience, which ends after some ten minutes."""
+
+    def __str__(self) -> str:
+        return f"ServiceAccount {self.namespace}/{self.name}"
+
+    @property
+    def subject(self) -> str:
+        """The name that its tokens have."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    def require(self, annotation: str, meaning: str, note: str = "") -> str:
+        """The value of an annotation.
+
+        Raises:
+            IdentityMissing: there is none.
+        """
+        if value := self.annotations.get(annotation, "").strip():
+            return value
+        raise IdentityMissing(
+            f"{self} has no annotation {annotation}; set it to {meaning}{note and f'. {note}'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A username and password that a cloud's registries take."""
+
+    username: str
+    password: str
+    expires: datetime
+
+
+class Issue(Protocol):
+    """Asks one cloud for a login; without an account for the operator's own identity.
+
+    Raises:
+        RegistryError: IdentityMissing, IdentityRefused, IdentityUnavailable, or RateLimited.
+    """
+
+    async def __call__(
+        self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
+    ) -> Issued:
+        """``writes``: it is for a push."""
+        ...
+
+
+class Calls:
+    """Runs functions of the clouds' libraries.
+
+    Attributes:
+        transport: requests to registries.
+        clock: the time.
+    """
+
+    def __init__(self, transport: RegistryTransport, clock: Callable[[], datetime]) -> None:
+        self.transport = transport
+        self.clock = clock
+        self._limit = FairLimit(each=2, together=CLOUD_CALLS)
+        self._threads = ThreadPoolExecutor(CLOUD_CALLS, thread_name_prefix="clouds")
+
+    async def run(
+        self, provider: Provider, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function in a thread.
+
+        Raises:
+            IdentityMissing: the provider's library isn't installed.
+            IdentityUnavailable: it takes too long.
+        """
+        group = tenant()
+        await self._limit.acquire(group)
+        try:
+            future = self._threads.submit(call, *args, **kwargs)
+        except BaseException:
+            self._limit.release(group)
+            raise
+        loop = asyncio.get_running_loop()
+
+        def ended(_: object) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._limit.release, group)
+
+        future.add_done_callback(ended)
+        try:
+            async with asyncio.timeout(CLOUD_CALL_SECONDS):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise IdentityUnavailable(
+                f"{provider} didn't give a token within {CLOUD_CALL_SECONDS:.0f} s"
+            ) from None
+        except ImportError:
+            raise IdentityMissing(
+                f"spec.provider {provider} needs a library that isn't installed: set image.clouds "
+                f"of the chart, or run pip install 'copyrator[{provider}]'"
+            ) from None
+
+    def close(self) -> None:
+        """Start no further calls."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,223 @@
+"""Logins of identities: each is fetched once, and shared for two thirds of its life."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from copyrator.api.clouds import Provider
+from copyrator.clouds import aws, azure, gcp
+from copyrator.clouds.calls import Account, Calls, Issue, Issued
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.resources import SERVICEACCOUNTS
+from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
+from copyrator.oci.errors import (
+    IdentityMissing,
+    IdentityUnavailable,
+    RateLimited,
+    RegistryError,
+)
+from copyrator.workqueue.fairness import working_for
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.metrics import Metrics
+    from copyrator.oci.transport import RegistryTransport
+
+CLOUD_LOGINS: Final = 2048  # limit: registries
+"""Logins of clouds' identities that are kept, some 5 KB each; above that the least recently used
+ones are asked for again."""
+
+ACCOUNT_TOKEN_SECONDS: Final = 600
+"""Of a service account's token for a cloud: the shortest that the API gives."""
+ERROR_SECONDS: Final = 10.0
+"""For so long an error is the answer to all who ask for the login."""
+REFUSED_SECONDS: Final = 300.0
+"""Between two renewals because a registry refuses a login."""
+STALE_SECONDS: Final = 60.0
+"""After a renewal that failed the present login, which hasn't ended, is used for so long."""
+SHORTEST: Final = timedelta(minutes=1)
+LONGEST: Final = timedelta(hours=12)
+"""Of a life that a cloud names; clocks may differ."""
+
+ISSUES: Final[Mapping[Provider, Issue]] = {
+    Provider.AWS: aws.issue,
+    Provider.GCP: gcp.issue,
+    Provider.AZURE: azure.issue,
+}
+
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class _Key(NamedTuple):
+    host: str
+    namespace: str
+    account: str
+    writes: bool
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A login; times in monotonic seconds."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    credential: Credential | None = field(default=None, repr=False)
+    expires: datetime = _NEVER
+    ends: float = 0.0
+    renew_at: float = 0.0
+    refused_at: float | None = None
+    """When it was last renewed because a registry refused it."""
+    error: RegistryError | None = None
+    error_until: float = 0.0
+
+
+class SharedLogins:
+    """All logins of one process; an ``oci.auth.CloudLogins``.
+
+    Args:
+        transport: requests to registries.
+        client: reads service accounts and asks for their tokens; None: there are none, and all
+            identities are those of this process.
+        metrics: counts what was issued.
+        clock: the time.
+        monotonic: seconds.
+        issues: what asks each cloud.
+    """
+
+    def __init__(
+        self,
+        transport: RegistryTransport,
+        client: KubeClient | None,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+        issues: Mapping[Provider, Issue] = ISSUES,
+    ) -> None:
+        self._calls = Calls(transport, clock)
+        self._client = client
+        self._metrics = metrics
+        self._clock = clock
+        self._monotonic = monotonic
+        self._issues = issues
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        """The least recently used one comes first."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def close(self) -> None:
+        """Ask for no further tokens."""
+        self._calls.close()
+
+    async def login(
+        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+    ) -> CloudLogin:
+        """The present login of an identity, or a new one (``oci.auth.CloudLogins``)."""
+        namespace = identity.namespace if identity.account else ""
+        key = _Key(identity.registry.host, namespace, identity.account, writes)
+        entry = self._entries.setdefault(key, _Entry())
+        self._entries.move_to_end(key)
+        before = entry.credential
+        async with entry.lock:
+            is_other = entry.credential is not before  # others that wait have renewed it
+            if self._is_due(entry, again=again and not is_other):
+                await self._renew(entry, identity, writes=writes, again=again)
+            self._drop()
+            assert entry.credential is not None
+            fresh_for = max(entry.renew_at - self._monotonic(), 0.0)
+            return CloudLogin(entry.credential, entry.expires, fresh_for)
+
+    def _is_due(self, entry: _Entry, *, again: bool) -> bool:
+        now = self._monotonic()
+        if entry.credential is None or now >= entry.renew_at:
+            return True
+        return again and (entry.refused_at is None or now >= entry.refused_at + REFUSED_SECONDS)
+
+    async def _renew(
+        self, entry: _Entry, identity: CloudIdentity, *, writes: bool, again: bool
+    ) -> None:
+        now = self._monotonic()
+        if entry.error is not None and now < entry.error_until:
+            raise type(entry.error)(entry.error.message, entry.error.retry_after)
+        provider = identity.registry.provider
+        if again:
+            entry.refused_at = now
+        try:
+            with working_for(identity.namespace):
+                account = await self._account(identity) if identity.account else None
+                issued = await self._issues[provider](
+                    self._calls, identity.registry, account, writes=writes
+                )
+        except RegistryError as error:
+            self._metrics.cloud_logins.labels(provider, error.reason).inc()
+            passes = isinstance(error, IdentityUnavailable | RateLimited)
+            pause = error.retry_after or ERROR_SECONDS
+            if passes and not again and entry.credential is not None and now < entry.ends:
+                entry.renew_at = min(now + max(pause, STALE_SECONDS), entry.ends)
+                return
+            entry.credential = None
+            entry.error, entry.error_until = error, self._monotonic() + pause
+            raise
+        self._metrics.cloud_logins.labels(provider, "Issued").inc()
+        self._store(entry, issued, identity)
+
+    def _store(self, entry: _Entry, issued: Issued, identity: CloudIdentity) -> None:
+        life = min(max(issued.expires - self._clock(), SHORTEST), LONGEST).total_seconds()
+        now = self._monotonic()
+        entry.credential = Credential(issued.username, issued.password, cloud=identity)
+        entry.expires = self._clock() + timedelta(seconds=life)
+        entry.ends, entry.renew_at = now + life, now + life * 2 / 3
+        entry.error = None
+
+    async def _account(self, identity: CloudIdentity) -> Account:
+        """The service account of an identity."""
+        client, where = self._client, f"{identity} of spec.provider"
+        assert client is not None, "a service account's identity needs its cluster"
+        try:
+            body = await client.get(SERVICEACCOUNTS, identity.namespace, identity.account)
+        except NotFound:
+            raise IdentityMissing(
+                f"{where} doesn't exist; create it, or set spec.serviceAccountName to another"
+            ) from None
+        except ApiError as error:
+            raise IdentityUnavailable(f"{where} can't be read: {error.message}") from None
+        found = body["metadata"].get("annotations") or {}
+        ask = partial(self._token, client, identity)
+        return Account(identity.namespace, identity.account, found, ask)
+
+    async def _token(self, client: KubeClient, identity: CloudIdentity, audience: str) -> str:
+        path = SERVICEACCOUNTS.path(identity.namespace, identity.account, "token")
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [audience], "expirationSeconds": ACCOUNT_TOKEN_SECONDS},
+        }
+        try:
+            answer = await client.request("POST", path, body=body)
+        except Forbidden:
+            raise IdentityMissing(
+                f"the operator may not ask for a token of {identity}: set "
+                "bundles.workloadIdentity.enabled of the chart, and name the account in "
+                "bundles.allowedServiceAccounts"
+            ) from None
+        except ApiError as error:
+            text = f"the API server gives no token of {identity}: {error.message}"
+            raise IdentityUnavailable(text) from None
+        return str(answer["status"]["token"])
+
+    def _drop(self) -> None:
+        """Forget the least recently used logins above the limit."""
+        while len(self._entries) > CLOUD_LOGINS:
+            key, oldest = next(iter(self._entries.items()))
+            if oldest.lock.locked():
+                self._entries.move_to_end(key)
+                return
+            del self._entries[key]
