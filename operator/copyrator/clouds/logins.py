@@ -56,7 +56,7 @@ ISSUES: Final[Mapping[Provider, Issue]] = {
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class _Key(NamedTuple):
+class _LoginKey(NamedTuple):
     host: str
     namespace: str
     account: str
@@ -64,7 +64,7 @@ class _Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Entry:
+class _SharedLogin:
     """A login; times in monotonic seconds."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -107,7 +107,7 @@ class SharedLogins:
         self._clock = clock
         self._monotonic = monotonic
         self._issues = issues
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[_LoginKey, _SharedLogin] = OrderedDict()
         """The least recently used one comes first."""
 
     def __len__(self) -> int:
@@ -122,8 +122,8 @@ class SharedLogins:
     ) -> CloudLogin:
         """The present login of an identity, or a new one (``oci.auth.CloudLogins``)."""
         namespace = identity.namespace if identity.account else ""
-        key = _Key(identity.registry.host, namespace, identity.account, writes)
-        entry = self._entries.setdefault(key, _Entry())
+        key = _LoginKey(identity.registry.host, namespace, identity.account, writes)
+        entry = self._entries.setdefault(key, _SharedLogin())
         self._entries.move_to_end(key)
         before = entry.credential
         async with entry.lock:
@@ -135,14 +135,14 @@ class SharedLogins:
             fresh_for = max(entry.renew_at - self._monotonic(), 0.0)
             return CloudLogin(entry.credential, entry.expires, fresh_for)
 
-    def _is_due(self, entry: _Entry, *, again: bool) -> bool:
+    def _is_due(self, entry: _SharedLogin, *, again: bool) -> bool:
         now = self._monotonic()
         if entry.credential is None or now >= entry.renew_at:
             return True
         return again and (entry.refused_at is None or now >= entry.refused_at + REFUSED_SECONDS)
 
     async def _renew(
-        self, entry: _Entry, identity: CloudIdentity, *, writes: bool, again: bool
+        self, entry: _SharedLogin, identity: CloudIdentity, *, writes: bool, again: bool
     ) -> None:
         now = self._monotonic()
         if entry.error is not None and now < entry.error_until:
@@ -169,7 +169,7 @@ class SharedLogins:
         self._metrics.cloud_logins.labels(provider, "Issued").inc()
         self._store(entry, issued, identity)
 
-    def _store(self, entry: _Entry, issued: Issued, identity: CloudIdentity) -> None:
+    def _store(self, entry: _SharedLogin, issued: Issued, identity: CloudIdentity) -> None:
         life = min(max(issued.expires - self._clock(), SHORTEST), LONGEST).total_seconds()
         now = self._monotonic()
         entry.credential = Credential(issued.username, issued.password, cloud=identity)

@@ -51,12 +51,7 @@ from copyrator.bundles.inputs.watches import (
     verify_ref,
 )
 from copyrator.bundles.memory import InputsMemory
-from copyrator.bundles.trust.policy import (
-    SPEC,
-    Contents,
-    read_attesters,
-    read_requirement,
-)
+from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import (
@@ -149,14 +144,6 @@ class Access:
     credential: Credential | None = None
     login: Login = Login.NONE
     ca: bytes | None = None
-
-
-_ANONYMOUS: Final = Access()
-
-
-def _access_of(identity: CloudIdentity) -> Access:
-    """The access of a cloud's identity; Jobs get a login of it."""
-    return Access(Credential(cloud=identity), Login.SELECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +301,9 @@ class ReferenceReader:
         Raises:
             MissingReferenceError: a Secret doesn't exist, or lacks a required key.
         """
-        if (identity := self._context.cloud_identity(spec)) is not None:
-            return _access_of(identity)
         refs = access_refs(spec)
         if not refs:
-            return _ANONYMOUS
+            return read_access(spec, {}, self._context.cloud_identity(spec))
         known = self._memories[entry.key].inputs.access
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
@@ -406,14 +391,13 @@ class ReferenceReader:
         own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
         key, data = attest.key_from or OPERATORS_KEY, bodies[ref].get("data") or {}
         needs_password = key.password_key and (attest.key_from or key.password_key in data)
-        identity = self._context.cloud_identity(pushing)
         return AttestAccess(
             PrivateKeyFile(
                 f"the key {key.key} of {ref}",
                 _read_attest_key(ref, key.key, data),
                 _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
             ),
-            read_access(pushing, own) if identity is None else _access_of(identity),
+            read_access(pushing, own, self._context.cloud_identity(pushing)),
         )
 
     async def _read_keys(
@@ -552,12 +536,18 @@ def _shape(spec: BundleSpec) -> str:
     return f"{spec.registry} {spec.repo} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
 
 
-def read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> Access:
-    """The access by the Secrets of ``spec.auth`` and ``spec.caSecret``, by their names.
+def read_access(
+    spec: BundleSpec,
+    bodies: Mapping[str, Mapping[str, Any]],
+    identity: CloudIdentity | None = None,
+) -> Access:
+    """The access by an identity, or by the Secrets of ``spec.auth`` and ``spec.caSecret``.
 
     Raises:
         MissingReferenceError: a Secret lacks a key, or isn't sent to the Bundle's registry.
     """
+    if identity is not None:
+        return Access(Credential(cloud=identity), Login.SELECTED)
     credential, login, ca = None, Login.NONE, None
     if spec.auth:
         secret = bodies[spec.auth]

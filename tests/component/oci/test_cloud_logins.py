@@ -1,0 +1,302 @@
+"""Tokens of clouds: when one is asked for, who shares it, and who gets it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiohttp import web
+from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
+
+from copyrator.api.clouds import CloudRegistry, Provider, read_registry
+from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.clouds.logins import CLOUD_LOGINS, ERROR_SECONDS, REFUSED_SECONDS, SharedLogins
+from copyrator.metrics import Metrics
+from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    IdentityRefused,
+    IdentityUnavailable,
+    RateLimited,
+    RegistryError,
+)
+from copyrator.oci.reference import Repository
+from copyrator.oci.transport import RegistryTransport
+
+SHOP = CloudIdentity(read_registry(Provider.AZURE, "shop.azurecr.io"), "prod")
+LIFE = 3600.0
+
+
+@dataclass
+class Cloud:
+    """Issues numbered logins, and keeps the time."""
+
+    now: float = 1000.0
+    life: float = LIFE
+    error: RegistryError | None = None
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+
+    async def issue(
+        self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
+    ) -> Issued:
+        self.asked.append((registry.host, writes))
+        number = len(self.asked)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return Issued("user", f"password-{number}", self.time() + timedelta(seconds=self.life))
+
+    def time(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
+
+    def logins(self, transport: RegistryTransport | None = None) -> SharedLogins:
+        return SharedLogins(
+            transport or RegistryTransport(metrics=Metrics()),
+            None,
+            Metrics(),
+            clock=self.time,
+            monotonic=lambda: self.now,
+            issues=dict.fromkeys(Provider, self.issue),
+        )
+
+
+async def test_a_login_is_fetched_once_and_shared_until_two_thirds_of_its_life() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    found = await asyncio.gather(*(logins.login(SHOP) for _ in range(50)))
+    assert {one.credential.password for one in found} == {"password-1"}
+    assert found[0].fresh_for == LIFE * 2 / 3
+    assert found[0].expires == cloud.time() + timedelta(seconds=LIFE)
+    cloud.now += LIFE * 2 / 3 - 1
+    await logins.login(SHOP)
+    assert len(cloud.asked) == 1
+    cloud.now += 1
+    assert (await logins.login(SHOP)).credential.password == "password-2"
+    assert len(cloud.asked) == 2
+
+
+async def test_a_refused_login_is_renewed_once() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    found = await asyncio.gather(*(logins.login(SHOP, again=True) for _ in range(20)))
+    assert {one.credential.password for one in found} == {"password-2"}
+    cloud.now += REFUSED_SECONDS - 1
+    await logins.login(SHOP, again=True)
+    assert len(cloud.asked) == 2
+    cloud.now += 1
+    await logins.login(SHOP, again=True)
+    assert len(cloud.asked) == 3
+
+
+async def test_an_error_is_kept_for_a_while_and_ends_by_itself() -> None:
+    cloud = Cloud(error=IdentityRefused("no"))
+    logins = cloud.logins()
+    for _ in range(10):
+        with pytest.raises(IdentityRefused, match="no"):
+            await logins.login(SHOP)
+    assert len(cloud.asked) == 1
+    cloud.error = None
+    cloud.now += ERROR_SECONDS
+    assert (await logins.login(SHOP)).credential.password == "password-2"
+
+
+@pytest.mark.parametrize("error", [IdentityUnavailable("down"), RateLimited("slowly", 30.0)])
+async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: RegistryError) -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    cloud.error = error
+    cloud.now += LIFE * 2 / 3
+    found = await logins.login(SHOP)
+    assert found.credential.password == "password-1"
+    assert 0 < found.fresh_for <= 60
+    cloud.now += LIFE / 3
+    with pytest.raises(type(error)):
+        await logins.login(SHOP)
+
+
+async def test_a_cloud_that_refuses_the_identity_ends_its_login() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    cloud.error = IdentityRefused("no")
+    cloud.now += LIFE * 2 / 3
+    with pytest.raises(IdentityRefused):
+        await logins.login(SHOP)
+
+
+async def test_throttling_is_a_pause() -> None:
+    cloud = Cloud(error=RateLimited("slowly", 120.0))
+    logins = cloud.logins()
+    for wait in (0.0, 60.0, 59.0):
+        cloud.now += wait
+        with pytest.raises(RateLimited):
+            await logins.login(SHOP)
+    assert len(cloud.asked) == 1
+    cloud.now += 1.0
+    with pytest.raises(RateLimited):
+        await logins.login(SHOP)
+    assert len(cloud.asked) == 2
+
+
+async def test_what_writes_has_a_login_of_its_own() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    await logins.login(SHOP, writes=True)
+    assert cloud.asked == [("shop.azurecr.io", False), ("shop.azurecr.io", True)]
+
+
+@pytest.mark.parametrize("life", [-5.0, 0.0, 1e9])
+async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
+    cloud = Cloud(life=life)
+    found = await cloud.logins().login(SHOP)
+    assert 40 <= found.fresh_for <= 8 * 3600
+
+
+async def test_the_number_of_logins_is_bounded() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    for number in range(CLOUD_LOGINS + 50):
+        host = f"r{number}.azurecr.io"
+        await logins.login(CloudIdentity(read_registry(Provider.AZURE, host), "prod"))
+    assert len(logins) == CLOUD_LOGINS
+
+
+async def test_a_slow_cloud_for_one_identity_delays_no_other() -> None:
+    cloud = Cloud(gate=asyncio.Event())
+    logins = cloud.logins()
+    slow = asyncio.create_task(logins.login(SHOP))
+    await asyncio.sleep(0)
+    gate, cloud.gate = cloud.gate, None
+    other = CloudIdentity(read_registry(Provider.AZURE, "other.azurecr.io"), "prod")
+    assert (await logins.login(other)).credential.password == "password-2"
+    assert gate is not None
+    gate.set()
+    assert (await slow).credential.password == "password-1"
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[FakeRegistry]:
+    found = FakeRegistry(users={"user": "password-1"})
+    await found.start()
+    found.put("team/app", "1.0.0", "x")
+    found.put("team/other", "1.0.0", "y")
+    yield found
+    await found.stop()
+
+
+def client_of(cloud: Cloud) -> RegistryClient:
+    client = registry_client(clock=lambda: cloud.now)
+    client.use_logins(cloud.logins)
+    return client
+
+
+def app(registry: FakeRegistry, name: str = "team/app") -> Repository:
+    return Repository(registry.host, name, plain_http=True)
+
+
+OURS = Credential(cloud=SHOP)
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+async def test_a_poll_takes_one_login_for_all_repositories(
+    registry: FakeRegistry, auth: str
+) -> None:
+    registry.auth, cloud = auth, Cloud()
+    client = client_of(cloud)
+    for _ in range(3):
+        await client.digest(app(registry), "1.0.0", OURS)
+        await client.digest(app(registry, "team/other"), "1.0.0", OURS)
+    assert len(cloud.asked) == 1
+    await client.close()
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+async def test_a_login_is_renewed_at_two_thirds_of_its_life(
+    registry: FakeRegistry, auth: str
+) -> None:
+    registry.auth, registry.expires_in, cloud = auth, 1e6, Cloud()
+    client = client_of(cloud)
+    await client.digest(app(registry), "1.0.0", OURS)
+    cloud.now += LIFE * 2 / 3
+    registry.users = {"user": "password-2"}
+    registry.tokens.clear()
+    before = len(registry.asked)
+    await client.digest(app(registry), "1.0.0", OURS)
+    assert len(cloud.asked) == 2
+    assert len(registry.asked) - before == (1 if auth == "basic" else 2)  # none was refused
+    await client.close()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_login_is_renewed_and_the_request_repeated(
+    registry: FakeRegistry, status: int
+) -> None:
+    registry.auth, cloud = "basic", Cloud()
+    client = client_of(cloud)
+    await client.digest(app(registry), "1.0.0", OURS)
+    registry.users = {"user": "password-2"}
+    if status == 403:
+        refusal = registry._refusal
+
+        async def forbid(request: web.Request) -> web.StreamResponse:
+            if refusal(request) is None:
+                return await registry.respond(request)
+            return web.Response(status=403)
+
+        registry.fault = forbid
+    await client.digest(app(registry), "1.0.0", OURS)
+    assert len(cloud.asked) == 2
+    await client.close()
+
+
+async def test_a_registry_that_refuses_every_login_gets_two(registry: FakeRegistry) -> None:
+    registry.auth, registry.users, cloud = "basic", {"user": "other"}, Cloud()
+    client = client_of(cloud)
+    for _ in range(5):
+        with pytest.raises(AuthenticationFailed, match=r"\(spec\.provider\).*AcrPull"):
+            await client.digest(app(registry), "1.0.0", OURS)
+    assert len(cloud.asked) <= 2
+    await client.close()
+
+
+async def test_a_token_server_on_another_host_gets_no_token(registry: FakeRegistry) -> None:
+    thief = FakeRegistry(auth="bearer")
+    await thief.start()
+    challenge = f'Bearer realm="http://{thief.host}/token",service="shop",scope="repository:a:pull"'
+    registry.fault = answering(401, WWW_Authenticate=challenge)
+    cloud = Cloud()
+    client = client_of(cloud)
+    with pytest.raises(AuthenticationFailed, match="token server on another host"):
+        await client.digest(app(registry), "1.0.0", OURS)
+    assert thief.asked == []
+    assert cloud.asked == []
+    await client.close()
+    await thief.stop()
+
+
+async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() -> None:
+    forged = Credential("shop.azurecr.io", "prod", "", "")
+    assert forged.fingerprint != OURS.fingerprint
+    assert OURS.fingerprint == Credential("user", "password-1", cloud=SHOP).fingerprint
+    other = Credential(cloud=CloudIdentity(SHOP.registry, "prod", "werf"))
+    assert other.fingerprint != OURS.fingerprint
+
+
+async def test_a_login_for_a_job_is_the_shared_one(registry: FakeRegistry) -> None:
+    registry.auth, cloud = "basic", Cloud()
+    client = client_of(cloud)
+    await client.digest(app(registry), "1.0.0", OURS)
+    found: CloudLogin = await client.login(SHOP)
+    assert found.credential.password == "password-1"
+    assert "password-1" not in repr(found)
+    assert len(cloud.asked) == 1
+    await client.close()

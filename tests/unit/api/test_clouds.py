@@ -1,0 +1,148 @@
+"""Which hosts are a cloud's registries: its tokens go nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.clouds import CloudRegistry, Provider, read_registry
+from copyrator.api.fields import InvalidSpec
+
+ACCOUNT = "123456789012"
+ECR = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("host", "region", "fips"),
+    [
+        (ECR, "eu-central-1", False),
+        (f"{ECR}:443", "eu-central-1", False),
+        (ECR.upper(), "eu-central-1", False),
+        (f"{ACCOUNT}.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1", True),
+        (f"{ACCOUNT}.dkr-ecr.us-east-1.on.aws", "us-east-1", False),
+        (f"{ACCOUNT}.dkr-ecr-fips.us-east-1.on.aws", "us-east-1", True),
+        (f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1", False),
+        (f"{ACCOUNT}.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "cn-north-1", False),
+        (f"{ACCOUNT}.dkr.ecr.eusc-de-east-1.amazonaws.eu", "eusc-de-east-1", False),
+        (f"{ACCOUNT}.dkr.ecr.us-iso-east-1.c2s.ic.gov", "us-iso-east-1", False),
+    ],
+)
+def test_a_registry_of_ecr_says_its_account_and_region(host: str, region: str, fips: bool) -> None:
+    name = host.lower().removesuffix(":443")
+    expected = CloudRegistry(Provider.AWS, name, ACCOUNT, region, fips)
+    assert read_registry(Provider.AWS, host) == expected
+
+
+@pytest.mark.parametrize(
+    ("provider", "host"),
+    [
+        (Provider.AWS, "public.ecr.aws"),
+        (Provider.GCP, "europe-docker.pkg.dev"),
+        (Provider.GCP, "us-east1-docker.pkg.dev"),
+        (Provider.GCP, "gcr.io"),
+        (Provider.GCP, "eu.gcr.io"),
+    ],
+)
+def test_other_registries(provider: Provider, host: str) -> None:
+    assert read_registry(provider, host) == CloudRegistry(provider, host)
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("shop.azurecr.io", "io"),
+        ("shop-abc123.azurecr.io", "io"),
+        ("shop.azurecr.cn", "cn"),
+        ("shop.azurecr.us", "us"),
+        ("shop.eastus.geo.azurecr.io", "io"),
+    ],
+)
+def test_a_registry_of_azure_says_its_cloud(host: str, domain: str) -> None:
+    assert read_registry(Provider.AZURE, host).domain == domain
+
+
+OTHERS = [
+    (Provider.AWS, f"{ECR}.evil.example"),
+    (Provider.AWS, f"evil.{ECR}"),
+    (Provider.AWS, f"{ECR}:444"),
+    (Provider.AWS, f"{ECR}:443:443"),
+    (Provider.AWS, f"{ECR}."),
+    (Provider.AWS, "12345678901.dkr.ecr.eu-central-1.amazonaws.com"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.evil.example.eu-central-1.amazonaws.com"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.eu-central-1.evil.com"),
+    (Provider.AWS, f"{ACCOUNT}.dkr-ecr.eu-central-1.on.aws.example"),
+    (Provider.AWS, "public.ecr.aws.example"),
+    (Provider.AWS, "gallery.ecr.aws"),
+    (Provider.AWS, "shop.azurecr.io"),
+    (Provider.GCP, "pkg.dev.example"),
+    (Provider.GCP, "evilpkg.dev"),
+    (Provider.GCP, "evilgcr.io"),
+    (Provider.GCP, "a.b.pkg.dev"),
+    (Provider.GCP, "europe-docker.pkg.dev:8443"),
+    (Provider.AZURE, "azurecr.io"),
+    (Provider.AZURE, "shop.azurecr.io.example"),
+    (Provider.AZURE, "shop.azurecr.com"),
+    (Provider.AZURE, "a.b.azurecr.io"),
+    (Provider.AZURE, "shopazurecr.io"),
+    (Provider.AZURE, "169.254.169.254"),
+]
+
+
+@pytest.mark.parametrize(("provider", "host"), OTHERS)
+def test_no_other_host_gets_a_token(provider: Provider, host: str) -> None:
+    with pytest.raises(ValueError, match=f"(isn't a registry of {provider}|no account or region)"):
+        read_registry(provider, host)
+
+
+def test_a_host_of_ecr_without_a_region_says_so() -> None:
+    with pytest.raises(ValueError, match=r"no account or region .*write ACCOUNT\.dkr\.ecr\.REGION"):
+        read_registry(Provider.AWS, f"{ACCOUNT}.dkr.ecr.amazonaws.com")
+
+
+@given(st.sampled_from(Provider), st.text(max_size=80))
+def test_of_any_text_only_whole_names_are_taken(provider: Provider, text: str) -> None:
+    try:
+        found = read_registry(provider, text)
+    except ValueError:
+        return
+    ends = ("amazonaws.com", ".aws", ".pkg.dev", "gcr.io", ".azurecr.io", ".azurecr.cn")
+    assert found.host.endswith(ends)
+
+
+def bundle(**spec: object) -> BundleSpec | InvalidSpec:
+    found = {"registry": "shop.azurecr.io", "repo": "team/app", "provider": "azure", **spec}
+    body = {"metadata": {"namespace": "prod", "name": "app"}, "spec": found}
+    return parse_bundle(body, BundleDefaults())
+
+
+def test_a_bundle_has_the_registry_of_its_provider() -> None:
+    spec = bundle()
+    assert isinstance(spec, BundleSpec)
+    assert spec.cloud == CloudRegistry(Provider.AZURE, "shop.azurecr.io", domain="io")
+    without = bundle(provider=None)
+    assert isinstance(without, BundleSpec)
+    assert without.cloud is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("auth", "creds"), ("insecure", True), ("skipTLSVerify", True), ("caSecret", "ca")],
+)
+def test_what_a_provider_excludes(field: str, value: object) -> None:
+    spec = bundle(**{field: value})
+    assert isinstance(spec, InvalidSpec)
+    assert spec.path == f"spec.{field}"
+    assert "must be removed with spec.provider" in spec.message
+
+
+def test_the_registry_must_be_of_the_provider() -> None:
+    spec = bundle(registry="registry.example.com")
+    assert isinstance(spec, InvalidSpec)
+    assert spec.path == "spec.registry"
+    assert "isn't a registry of azure" in spec.message
+    unknown = bundle(provider="ibm")
+    assert isinstance(unknown, InvalidSpec)
+    assert "aws, gcp" in unknown.message
