@@ -2,14 +2,16 @@
 
 The clouds' libraries are synchronous, so they run in threads: a bounded number of them, fair
 between namespaces, each with a time limit. A thread can't be ended, so it counts until it has ended
-by itself.
+by itself; the process's end doesn't wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, ParamSpec, Protocol, TypeVar
@@ -95,7 +97,6 @@ class Calls:
         self.transport = transport
         self.clock = clock
         self._limit = FairLimit(each=2, together=CLOUD_CALLS)
-        self._threads = ThreadPoolExecutor(CLOUD_CALLS, thread_name_prefix="clouds")
 
     async def run(
         self, provider: Provider, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -108,18 +109,21 @@ class Calls:
         """
         group = tenant()
         await self._limit.acquire(group)
-        try:
-            future = self._threads.submit(call, *args, **kwargs)
-        except BaseException:
-            self._limit.release(group)
-            raise
-        loop = asyncio.get_running_loop()
+        loop, future = asyncio.get_running_loop(), Future[T]()
 
-        def ended(_: object) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._limit.release, group)
+        def work() -> None:
+            try:
+                found = call(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(found)
+            finally:
+                with suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(self._limit.release, group)
 
-        future.add_done_callback(ended)
+        future.set_running_or_notify_cancel()
+        threading.Thread(target=work, name=f"{provider} login", daemon=True).start()
         try:
             async with asyncio.timeout(CLOUD_CALL_SECONDS):
                 return await asyncio.wrap_future(future)
@@ -132,7 +136,3 @@ class Calls:
                 f"spec.provider {provider} needs a library that isn't installed: set image.clouds "
                 f"of the chart, or run pip install 'copyrator[{provider}]'"
             ) from None
-
-    def close(self) -> None:
-        """Start no further calls."""
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -113,10 +113,6 @@ class SharedLogins:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def close(self) -> None:
-        """Ask for no further tokens."""
-        self._calls.close()
-
     async def login(
         self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
     ) -> CloudLogin:
@@ -125,12 +121,12 @@ class SharedLogins:
         key = _LoginKey(identity.registry.host, namespace, identity.account, writes)
         entry = self._entries.setdefault(key, _SharedLogin())
         self._entries.move_to_end(key)
+        self._drop()
         before = entry.credential
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
             if self._is_due(entry, again=again and not is_other):
                 await self._renew(entry, identity, writes=writes, again=again)
-            self._drop()
             assert entry.credential is not None
             fresh_for = max(entry.renew_at - self._monotonic(), 0.0)
             return CloudLogin(entry.credential, entry.expires, fresh_for)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -161,12 +162,14 @@ async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
     assert 40 <= found.fresh_for <= 8 * 3600
 
 
-async def test_the_number_of_logins_is_bounded() -> None:
-    cloud = Cloud()
+@pytest.mark.parametrize("error", [None, IdentityRefused("no")])
+async def test_the_number_of_logins_is_bounded(error: RegistryError | None) -> None:
+    cloud = Cloud(error=error)
     logins = cloud.logins()
     for number in range(CLOUD_LOGINS + 50):
         host = f"r{number}.azurecr.io"
-        await logins.login(CloudIdentity(read_registry(Provider.AZURE, host), "prod"))
+        with nullcontext() if error is None else pytest.raises(IdentityRefused):
+            await logins.login(CloudIdentity(read_registry(Provider.AZURE, host), "prod"))
     assert len(logins) == CLOUD_LOGINS
 
 
