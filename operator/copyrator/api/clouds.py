@@ -25,6 +25,8 @@ class Provider(StrEnum):
 ANN_AWS_ROLE: Final = "eks.amazonaws.com/role-arn"
 ANN_AWS_AUDIENCE: Final = "eks.amazonaws.com/audience"
 ANN_GCP_ACCOUNT: Final = "iam.gke.io/gcp-service-account"
+ANN_GCP_PROVIDER: Final = "operator.werf.dev/gcp-workload-identity-provider"
+ANN_GCP_PROVIDER_OF_FLUX: Final = "gcp.auth.fluxcd.io/workload-identity-provider"
 ANN_AZURE_CLIENT: Final = "azure.workload.identity/client-id"
 ANN_AZURE_TENANT: Final = "azure.workload.identity/tenant-id"
 

@@ -49,6 +49,8 @@ class Request:
     trust: TlsVerification = TlsVerification()
     headers: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] | None = None
+    data: bytes | None = field(default=None, repr=False)
+    """The body, in place of a form."""
     max_body: int = 0
     sink: Sink | None = None
     named: bool = False
@@ -91,6 +93,8 @@ def parse_url(text: str) -> URL:
 
 
 SAID_CHARACTERS: Final = 200
+_QUOTED: Final = 64
+"""Characters of a secret whose beginning isn't repeated: a text may quote a part, or be cut off."""
 _CODES: Final = ("code", "status", "error", "title")
 _MESSAGES: Final = ("message", "error_description", "details", "detail", "description", "msg")
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -116,7 +120,7 @@ def error_text(body: bytes, secrets: Iterable[str]) -> str:
     if code and not _CODE.fullmatch(code):
         code, message = "", message or code
     text = ": ".join(filter(None, (code, _clean(message))))
-    if any(secret and _clean(secret) in text for secret in secrets):
+    if any(secret and _clean(secret)[:_QUOTED] in text for secret in secrets):
         return ""
     text = _CHANGING.sub("…", text)
     if len(text) > SAID_CHARACTERS:

@@ -317,7 +317,7 @@ class RegistryTransport:
                     request.method,
                     url,
                     headers=self._headers(request, where),
-                    data=request.form,
+                    data=request.form if request.data is None else request.data,
                     ssl=context,
                     proxy=proxy,
                     allow_redirects=False,
@@ -508,7 +508,7 @@ def _follow(request: Request, origin: URL, location: str) -> Request:
         URL(request.url).scheme == "https" and target.scheme != "https"
     ):
         raise InvalidResponse(f"{origin.host} redirects from https to {target.scheme}")
-    if request.form is not None:
+    if request.form is not None or request.data is not None:
         raise InvalidResponse(f"{origin.host} redirects a token request")
     headers = dict(request.headers)
     trust = request.trust

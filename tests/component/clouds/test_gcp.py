@@ -1,0 +1,497 @@
+"""Google's tokens for a service account, and for the operator itself, by servers like Google's."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.clouds import google
+from tests.clouds.google import GKE, IAM, METADATA, NODE, PKG, POOL, PROVIDER, STS, Google
+from tests.clouds.guards import OwnTokens
+from tests.clouds.stage import Answer, Stage
+from tests.component.oci.fake_registry import LOOPBACK
+
+from copyrator.api.clouds import (
+    ANN_GCP_ACCOUNT,
+    ANN_GCP_PROVIDER,
+    ANN_GCP_PROVIDER_OF_FLUX,
+    Provider,
+    read_registry,
+)
+from copyrator.clouds import gcp
+from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.metrics import Metrics
+from copyrator.oci.errors import (
+    IdentityMissing,
+    IdentityRefused,
+    IdentityUnavailable,
+    RateLimited,
+    RegistryError,
+)
+from copyrator.oci.transport import RegistryTransport
+
+DEPLOYER = "deployer@acme-prod.iam.gserviceaccount.com"
+MEMBER = (
+    f"principal://iam.googleapis.com/projects/{google.NUMBER}/locations/global/"
+    "workloadIdentityPools/onprem/subject/system:serviceaccount:team-a:werf"
+)
+MAY_NOT = (
+    r"team-a/werf may not use deployer@.* \(403\) \(PERMISSION_DENIED: .*"
+    rf"roles/iam.workloadIdentityUser on it to serviceAccount:{POOL}\[team-a/werf\]"
+)
+REGISTRY = read_registry(Provider.GCP, PKG)
+
+
+@pytest.fixture
+def cloud(cloud_stage: Stage, account_tokens: OwnTokens) -> Google:
+    return Google(cloud_stage, account_tokens)
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    transport = RegistryTransport(metrics=Metrics(), timeout=60.0, allowed=LOOPBACK)
+    calls = Calls(transport, lambda: datetime.now(UTC))
+    yield calls
+    calls.close()
+    await transport.close()
+
+
+@pytest.fixture
+def account(account_tokens: OwnTokens) -> Callable[..., Account]:
+    """An account of namespace team-a, with annotations; its tokens are issued as they are asked."""
+
+    def make(issuer: OwnTokens = account_tokens, **annotations: str) -> Account:
+        async def token(audience: str) -> str:
+            return issuer.issue("team-a", "werf", audience)
+
+        names = {"email": ANN_GCP_ACCOUNT, "provider": ANN_GCP_PROVIDER}
+        found = {names[name]: value for name, value in annotations.items()}
+        return Account("team-a", "werf", found, token)
+
+    return make
+
+
+async def issue(calls: Calls, account: Account | None, *, writes: bool = False) -> Issued:
+    return await gcp.issue(calls, REGISTRY, account, writes=writes)
+
+
+async def fail(calls: Calls, account: Account | None) -> RegistryError:
+    with pytest.raises(RegistryError) as failure:
+        await issue(calls, account)
+    error = failure.value
+    assert error.__suppress_context__ or error.__context__ is None  # it may quote a token
+    return error
+
+
+async def test_an_account_of_gke_gets_a_token_to_read_with(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    issued = await issue(calls, account())
+
+    assert issued.username == "oauth2accesstoken"
+    identity = cloud.issued[issued.password]
+    assert identity.member == f"serviceAccount:{POOL}[team-a/werf]"
+    assert identity.scopes == google.READS
+    left = issued.expires - datetime.now(UTC)
+    assert timedelta(minutes=55) < left <= timedelta(hours=1)
+    (asked,) = cloud.stage.asked(STS)
+    assert asked.form["audience"] == GKE
+    assert asked.kind == ""  # the token server wants none
+    assert not cloud.stage.asked(IAM)
+    assert cloud.stage.hosts_told(asked.form["subject_token"]) == {STS}
+    assert cloud.stage.lookups <= {STS, METADATA}
+    assert {one.headers["Metadata-Flavor"] for one in cloud.stage.asked(METADATA)} == {"Google"}
+
+
+async def test_an_annotated_account_gets_a_token_of_its_service_account(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    cloud.users[DEPLOYER] = {f"serviceAccount:{POOL}[team-a/werf]"}
+    issued = await issue(calls, account(email=DEPLOYER))
+
+    identity = cloud.issued[issued.password]
+    assert (identity.principal, identity.scopes) == (DEPLOYER, google.READS)
+    (asked,) = cloud.stage.asked(IAM)
+    assert asked.path == f"/v1/projects/-/serviceAccounts/{DEPLOYER}:generateAccessToken"
+    assert cloud.issued[asked.bearer].scopes == {f"{google.AUTH}iam"}  # opens no registry
+    assert cloud.stage.hosts_told(asked.bearer) == {IAM}
+    assert not cloud.stage.hosts_told(issued.password)
+    assert issued.expires - datetime.now(UTC) > timedelta(minutes=55)
+
+
+@pytest.mark.parametrize("annotation", [ANN_GCP_PROVIDER, ANN_GCP_PROVIDER_OF_FLUX])
+async def test_elsewhere_an_annotation_names_the_provider(
+    cloud: Google, calls: Calls, account: Callable[..., Account], annotation: str
+) -> None:
+    cloud.leave()
+    cloud.users[DEPLOYER] = {MEMBER}
+    plain = account(email=DEPLOYER)
+    annotations = {**plain.annotations, annotation: PROVIDER}
+    issued = await issue(calls, Account("team-a", "werf", annotations, plain.token))
+
+    assert cloud.issued[issued.password].principal == DEPLOYER
+    assert METADATA not in cloud.stage.lookups
+
+
+async def test_only_a_push_gets_a_token_that_writes(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    issued = await issue(calls, account(), writes=True)
+    assert cloud.issued[issued.password].scopes == {google.FULL}
+
+
+@pytest.mark.parametrize("email", ["", DEPLOYER])
+async def test_where_google_gives_no_token_that_only_reads_any_is_better_than_none(
+    cloud: Google, calls: Calls, account: Callable[..., Account], email: str
+) -> None:
+    cloud.scopes -= google.READS
+    cloud.users[DEPLOYER] = {f"serviceAccount:{POOL}[team-a/werf]"}
+    issued = await issue(calls, account(email=email))
+    assert cloud.issued[issued.password].scopes == {google.FULL}
+
+
+async def test_the_operator_itself_gets_its_nodes_token(cloud: Google, calls: Calls) -> None:
+    cloud.users[NODE] = set()
+    issued = await issue(calls, None)
+    assert cloud.issued[issued.password].principal == NODE
+    assert cloud.issued[issued.password].scopes == google.READS
+    assert cloud.stage.lookups == {METADATA}
+
+
+async def test_no_variable_leads_a_token_elsewhere(
+    cloud: Google,
+    calls: Calls,
+    account: Callable[..., Account],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"type": "authorized_user", "refresh_token": "ambient"}))
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    gcloud.chmod(0o755)
+    for name, value in {
+        "GCE_METADATA_HOST": "evil.example",
+        "GCE_METADATA_ROOT": "evil.example",
+        "GCE_METADATA_IP": "evil.example",
+        "GOOGLE_API_USE_CLIENT_CERTIFICATE": "true",
+        "GOOGLE_API_USE_MTLS_ENDPOINT": "always",
+        "GOOGLE_CLOUD_UNIVERSE_DOMAIN": "evil.example",
+        "GOOGLE_CLOUD_QUOTA_PROJECT": "another",
+        "CLOUDSDK_CONFIG": str(tmp_path),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "NETRC": str(tmp_path / "netrc"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "netrc").write_text("default login a password b\n")
+    (tmp_path / "application_default_credentials.json").write_text(key.read_text())
+    cloud.users |= {NODE: set(), DEPLOYER: {f"serviceAccount:{POOL}[team-a/werf]"}}
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    await issue(calls, account(email=DEPLOYER))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    await issue(calls, None)
+
+    assert cloud.stage.lookups == {STS, IAM, METADATA}
+    assert not (tmp_path / "called").exists()
+    headers = [one.headers for one in cloud.stage.asked()]
+    assert not any(one["x-goog-user-project"] for one in headers)
+
+
+async def test_the_operators_file_is_a_key_or_a_federation(
+    cloud: Google,
+    calls: Calls,
+    account_tokens: OwnTokens,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    name = f"//iam.googleapis.com/{PROVIDER}"
+    (tmp_path / "token").write_text(account_tokens.issue("home", "copyrator", name))
+    federation = {
+        "type": "external_account",
+        "audience": name,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"https://{STS}/v1/token",
+        "credential_source": {"file": str(tmp_path / "token")},
+    }
+    path.write_text(json.dumps(federation))
+    issued = await issue(calls, None)
+    assert cloud.issued[issued.password].principal == "ns/home/sa/copyrator"
+
+    program = {"executable": {"command": f"touch {tmp_path}/called"}}
+    monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
+    for text in (
+        json.dumps({**federation, "credential_source": program}),
+        json.dumps({"type": "authorized_user", "refresh_token": "ambient"}),
+        json.dumps({"type": "service_account", "private_key": "none"}),
+        "[" * 50_000,
+        "",
+    ):
+        path.write_text(text)
+        error = await fail(calls, None)
+        assert isinstance(error, IdentityMissing), text
+        assert "GOOGLE_APPLICATION_CREDENTIALS" in error.message
+    assert not (tmp_path / "called").exists()
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+OTHER = f"projects/{google.NUMBER}/locations/global/workloadIdentityPools/other/providers/x"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "kind", "words"),
+    [
+        ({"email": "deployer"}, IdentityMissing, r"iam.gke.io/gcp-service-account isn't the addr"),
+        ({"email": "a@b/../c.gserviceaccount.com"}, IdentityMissing, "isn't the address"),
+        ({"provider": "pool/provider"}, IdentityMissing, "of the form projects/NUMBER/locations"),
+        ({"provider": OTHER}, IdentityMissing, "doesn't know the provider .*/other/.* or correct"),
+        ({"email": "gone@x.iam.gserviceaccount.com"}, IdentityMissing, "knows no account gone@x"),
+        (
+            {"email": DEPLOYER},
+            IdentityRefused,
+            MAY_NOT,
+        ),
+        (
+            {"email": DEPLOYER, "provider": PROVIDER},
+            IdentityRefused,
+            MEMBER,
+        ),
+    ],
+)
+async def test_a_wrong_annotation_is_named(
+    cloud: Google,
+    calls: Calls,
+    account: Callable[..., Account],
+    annotations: dict[str, str],
+    kind: type[RegistryError],
+    words: str,
+) -> None:
+    cloud.users[DEPLOYER] = {"serviceAccount:somebody"}
+    error = await fail(calls, account(**annotations))
+    assert type(error) is kind
+    with pytest.raises(kind, match=words):
+        raise error
+    assert "team-a/werf" in error.message
+    assert not cloud.stage.sentinels.leaks(error.message)
+
+
+async def test_a_cluster_without_workload_identity_is_told_what_to_enable(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    del cloud.providers[GKE]
+    error = await fail(calls, account())
+    assert isinstance(error, IdentityMissing)
+    assert "enable Workload Identity Federation for GKE" in error.message
+    assert POOL in error.message
+
+
+@pytest.mark.parametrize("gone", ["server", "cluster"])
+async def test_outside_of_gke_the_annotation_that_is_missing_is_named(
+    cloud: Google, calls: Calls, account: Callable[..., Account], gone: str
+) -> None:
+    if gone == "server":
+        cloud.leave()
+    else:
+        del cloud.metadata["instance/attributes/cluster-name"]  # a machine of Compute Engine
+    error = await fail(calls, account())
+    assert isinstance(error, IdentityMissing)
+    assert ANN_GCP_PROVIDER in error.message
+    assert "projects/NUMBER/locations/global/workloadIdentityPools/POOL" in error.message
+    assert not cloud.stage.asked(STS)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(500, "no", {"Metadata-Flavor": "Google"}),
+        Answer(200, "a-project"),  # of no metadata server of Google
+        Answer(302, "", {"Location": "http://evil.example/", "Metadata-Flavor": "Google"}),
+        Answer(200, "<b>" * 10, {"Metadata-Flavor": "Google", "Content-Type": "application/text"}),
+        Answer(200, "x" * 3_000_000, {"Metadata-Flavor": "Google", "Content-Type": "text"}),
+        Answer(is_cut=True),
+        Answer(delay=30.0),
+    ],
+)
+async def test_a_metadata_server_that_fails_is_named_as_the_nodes(
+    cloud: Google,
+    calls: Calls,
+    account: Callable[..., Account],
+    fault: Answer,
+    own: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gcp, "METADATA_SECONDS", 2.0)
+    cloud.users[NODE] = set()
+    cloud.faults[METADATA] = [fault] * 9
+    error = await fail(calls, None if own else account())
+    assert isinstance(error, IdentityUnavailable | IdentityMissing)
+    assert isinstance(error, IdentityUnavailable) or fault.status == 302
+    assert "node" in error.message
+    assert METADATA in error.message or fault.status in (200, 302)
+    assert "evil.example" not in cloud.stage.lookups
+    cloud.faults.clear()
+    await issue(calls, None if own else account())  # nothing is kept
+
+
+async def test_the_operator_without_an_identity_is_told_so(cloud: Google, calls: Calls) -> None:
+    error = await fail(calls, None)
+    assert isinstance(error, IdentityMissing)
+    assert "(404)" in error.message
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in error.message
+    cloud.leave()
+    error = await fail(calls, None)
+    assert isinstance(error, IdentityMissing)
+    assert f"no {METADATA}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("issuer", "must have the cluster's issuer and present keys.*audience acme-prod.svc.id.g"),
+        ("condition", "attribute condition of .* refuses ServiceAccount team-a/werf"),
+    ],
+)
+async def test_a_token_that_google_refuses_is_explained_without_the_token(
+    cloud: Google, calls: Calls, account: Callable[..., Account], fault: str, words: str
+) -> None:
+    other = OwnTokens()
+    if fault == "condition":
+        cloud.condition = lambda _: False
+        error = await fail(calls, account())
+    else:
+        error = await fail(calls, account(other))  # whose error quotes the token
+    assert isinstance(error, IdentityRefused)
+    with pytest.raises(IdentityRefused, match=words):
+        raise error
+    (asked,) = cloud.stage.asked(STS)
+    token = asked.form["subject_token"]
+    for part in (token, *token.split("."), token[:40], token[-40:]):
+        assert part not in error.message
+
+
+@pytest.mark.parametrize("seconds", [-7200, 7200])
+async def test_a_clock_that_differs_is_told(
+    cloud: Google, calls: Calls, account: Callable[..., Account], seconds: int
+) -> None:
+    calls.clock = lambda: datetime.now(UTC) + timedelta(seconds=seconds)
+    words = "ID Token issued at 1749625771 is stale to sign-in."
+    cloud.faults[STS] = [Answer(400, {"error": "invalid_grant", "error_description": words})]
+    error = await fail(calls, account())
+    assert isinstance(error, IdentityRefused)
+    assert "invalid_grant: ID Token issued at" in error.message
+    assert f"s {'behind' if seconds < 0 else 'ahead of'} Google's: set the clocks" in error.message
+
+
+async def test_an_api_that_is_switched_off_is_named(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    text = "IAM Service Account Credentials API has not been used in project 1 before or it is "
+    fault = {"error": {"code": 403, "message": f"{text}disabled.", "status": "PERMISSION_DENIED"}}
+    cloud.faults[IAM] = [Answer(403, fault)]
+    error = await fail(calls, account(email=DEPLOYER))
+    assert isinstance(error, IdentityRefused)
+    assert "enable that API" in error.message
+
+
+@pytest.mark.parametrize("host", [STS, IAM])
+async def test_throttling_is_a_pause(
+    cloud: Google, calls: Calls, account: Callable[..., Account], host: str
+) -> None:
+    cloud.faults[host] = [Answer(429, headers={"Retry-After": "17"})]
+    error = await fail(calls, account(email=DEPLOYER))
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 17.0
+    assert isinstance(await fail(calls, account(email=DEPLOYER)), RateLimited)
+    assert len(cloud.stage.asked(host)) == 1
+
+
+DEEP = b'{"access_token": ' + b"[" * 20_000
+BEARER = {"token_type": "Bearer", "expires_in": 3600}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(503, "down"),
+        Answer(307, "", {"Location": "https://evil.example/"}),
+        Answer(200, b"{" + b" " * 3_000_000),
+        Answer(200, DEEP),
+        Answer(200, "<html>"),
+        Answer(200, "null"),
+        Answer(200, {}),
+        Answer(200, {"access_token": "S3ntinel\r\nX-Evil: 1", **BEARER}),
+        Answer(200, {"access_token": "S3ntinel \N{SNOWMAN}", **BEARER}),
+        Answer(200, {"access_token": "S3ntinel" * 9000, **BEARER}),
+        Answer(200, {"access_token": {"S3ntinel": 1}, **BEARER}),
+        Answer(200, b'{"access_token": "S3ntinel", "expires_in": 1e999}'),
+        Answer(200, {"access_token": "S3ntinel", "expires_in": "9" * 5000}),
+        Answer(200, {"access_token": "S3ntinel", "expires_in": 10**12}),
+        Answer(200, {"accessToken": "S3ntinel\n", "expireTime": "2099-01-01T00:00:00Z"}),
+        Answer(200, {"accessToken": "S3ntinel", "expireTime": "soon"}),
+        Answer(200, b"{}", {"Content-Encoding": "gzip"}),
+        Answer(is_cut=True),
+        Answer(delay=30.0),
+    ],
+)
+@pytest.mark.parametrize("host", [STS, IAM])
+async def test_a_server_that_fails_or_is_hostile_gives_no_login(
+    cloud: Google,
+    calls: Calls,
+    account: Callable[..., Account],
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    fault: Answer,
+) -> None:
+    monkeypatch.setattr(gcp, "REQUEST_SECONDS", 3.0)
+    cloud.faults[host] = [fault]
+    error = await fail(calls, account(email=DEPLOYER))
+    assert isinstance(error, IdentityUnavailable)
+    assert "S3ntinel" not in error.message
+    assert len(error.message) < 400
+    assert "evil.example" not in cloud.stage.lookups
+
+
+async def test_a_server_that_drips_holds_no_thread(
+    cloud: Google, calls: Calls, account: Callable[..., Account], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gcp, "REQUEST_SECONDS", 2.0)
+    ended = threading.Event()
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while not ended.is_set():
+                writer.write(b"H")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        except ConnectionError:
+            pass
+
+    server = await asyncio.start_server(
+        drip, "127.0.0.1", 0, ssl=cloud.stage.authority.context(STS)
+    )
+    cloud.stage.map(f"{STS}:443", server.sockets[0].getsockname()[:2])
+    async with asyncio.timeout(30):
+        errors = await asyncio.gather(*(fail(calls, account()) for _ in range(10)))
+    assert {type(error) for error in errors} == {IdentityUnavailable}
+    threads = [one for one in threading.enumerate() if one.name.startswith("clouds")]
+    assert all(calls._threads._idle_semaphore.acquire(timeout=10) for _ in threads)
+    ended.set()
+    server.close()
+
+
+async def test_texts_of_errors_are_bounded(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    words = "\x1b[31m" + "a\n" * 5000
+    cloud.faults[STS] = [Answer(400, {"error": "x" * 5000, "error_description": words})]
+    error = await fail(calls, account())
+    assert isinstance(error, IdentityRefused)
+    assert error.message.isprintable()
+    assert len(error.message) < 900
