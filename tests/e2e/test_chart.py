@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import tarfile
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ MATRIX: dict[str, dict[str, Any]] = {
         "attest.environments": {"staging": ["staging", "team-*"]},
         "bundles.allowedPodMetadata": ["team", "a.example/b=c"],
         "bundles.maxPlanJobs": 2,
+    },
+    "identities of clouds": {
+        "image.clouds": True,
+        "bundles.workloadIdentity.enabled": True,
+        "bundles.operatorIdentity.namespaces": ["platform", "infra-*"],
+        "werf.namespaces": ["default"],
+        "werf.serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"},
     },
     "no plans": {"bundles.plans.enabled": False},
     "no reviews": {"bundles.permissionReviews.enabled": False},
@@ -183,6 +191,7 @@ TOGETHER: list[tuple[str, ...]] = [
         "certificates",
         "other clusters",
         "plans",
+        "identities of clouds",
         "more kinds",
         "image by digest",
         "monitoring",
@@ -264,6 +273,10 @@ REFUSED: list[tuple[str, Any]] = [
     ("bundles.maxPlanJobs", 0),
     ("bundles.maxPlanJobs", 101),
     ("bundles.plans.enabled", "yes"),
+    ("bundles.workloadIdentity.enabled", "yes"),
+    ("bundles.operatorIdentity.namespaces", ["a,b"]),
+    ("bundles.operatorIdentity.namespaces", "platform"),
+    ("werf.serviceAccountAnnotations", {"a": 1}),
     ("bundles.permissionReviews.enabled", "yes"),
     ("bundles.health.enabled", "yes"),
     ("rules.consumers", "yes"),
@@ -756,6 +769,30 @@ def test_egress_is_restricted_where_rules_are_given(cluster):
     (policy,) = rendered_kind(cluster, "NetworkPolicy", SOUGHT)
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert policy["spec"]["egress"] == SOUGHT["networkPolicy.egress"]
+
+
+def test_egress_to_metadata_addresses_is_for_the_operators_own_identity_alone(cluster):
+    values = {**SOUGHT, "bundles.operatorIdentity.namespaces": ["platform"]}
+    (policy,) = rendered_kind(cluster, "NetworkPolicy", values)
+    *given, own = policy["spec"]["egress"]
+    assert given == SOUGHT["networkPolicy.egress"]
+    ranges = {peer["ipBlock"]["cidr"] for peer in own["to"]}
+    assert all(ip_network(one).num_addresses == 1 for one in ranges)
+    assert {"169.254.169.254/32", "169.254.170.23/32"} < ranges
+    assert {port["port"] for port in own["ports"]} == {80, 988}
+
+
+def test_identities_of_clouds_reach_the_container_and_the_account(cluster):
+    values = MATRIX["identities of clouds"]
+    container = chart(cluster, values).container
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["COPYRATOR_OPERATOR_IDENTITY_NAMESPACES"] == "platform,infra-*"
+    annotated = [
+        one["metadata"]["name"]
+        for one in rendered_kind(cluster, "ServiceAccount", values)
+        if one["metadata"].get("annotations") == values["werf.serviceAccountAnnotations"]
+    ]
+    assert annotated == ["werf"]
 
 
 def test_the_webhooks_ingress_leads_to_its_service_and_path_only(cluster):

@@ -93,6 +93,7 @@ FULL = {
     "rules.kinds": ["ConfigMap"],
     "rules.bindClusterRoles": ["edit"],
     "bundles.allowedSecrets": ["registry-creds"],
+    "bundles.workloadIdentity.enabled": True,
 }
 """Every switch on, few kinds: each right of the chart that docs/security.md has to explain."""
 
@@ -139,6 +140,8 @@ SECOND: dict[str, Any] = {
     "rules__bindClusterRoles": ["edit"],
     "rules__restart": True,
     "bundles__health__enabled": False,
+    "bundles__workloadIdentity__enabled": True,
+    "bundles__allowedServiceAccounts": ["werf", "deployer"],
 }
 
 
@@ -285,6 +288,20 @@ def test_for_plans_it_may_make_secrets_and_delete_them_and_neither_edit_nor_read
 
     assert given() == ["create", "delete", "deletecollection"]
     assert given(bundles__plans__enabled=False) == []
+
+
+def test_it_may_create_tokens_of_the_allowed_accounts_where_the_chart_allows_it(rights, served):
+    token = ("create", "", "serviceaccounts", "token")
+    assert not rights().may(token, namespace=served, name="werf")
+    chart = rights(**SECOND)
+    for name in ("werf", "deployer"):
+        assert chart.may(token, namespace=served, name=name)
+    for name in ("default", "second", ""):
+        assert not chart.may(token, namespace=served, name=name)
+    here = rights(watchNamespaces=[served], bundles__workloadIdentity__enabled=True)
+    assert here.may(token, namespace=served, name="werf")
+    assert not here.may(token, namespace=served, name="deployer")
+    assert not here.may(token, namespace=here.home, name="werf")
 
 
 def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, served):

@@ -47,8 +47,9 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   verbs: [get, list, watch]
 {{- end }}
 {{- if .Values.bundles.plans.enabled }}
-# Immutable Secrets that Jobs mount: of Bundles with plans the values and the planned operations, and
-# of an auth with several registries' credentials the one of the Bundle's registry.
+# Immutable Secrets that Jobs mount: of Bundles with plans the values and the planned operations, of
+# an auth with several registries' credentials the one of the Bundle's registry, and of Bundles with a
+# provider the token for it.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create, delete, deletecollection]
@@ -56,6 +57,13 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get]
+{{- if .Values.bundles.workloadIdentity.enabled }}
+# Of Bundles with spec.provider: tokens of their account, for a cloud.
+- apiGroups: [""]
+  resources: [serviceaccounts/token]
+  resourceNames: {{ toJson .Values.bundles.allowedServiceAccounts }}
+  verbs: [create]
+{{- end }}
 # Deploy and uninstall Jobs, and their pods.
 - apiGroups: [batch]
   resources: [jobs]
