@@ -191,8 +191,9 @@ class TokenCache:
         if grant is None or grant.header in (None, used) or self._clock() >= grant.until:
             grant = grants.find(_choose(scope, answer, used))
             grants.by_kind[scope.kind] = grant
-            if grant.header in (None, used) or self._clock() >= grant.until:
-                await self._fill(grants, grant, scope, again=used is not None)
+            is_refused = used is not None and grant.header == used
+            if grant.header is None or is_refused or self._clock() >= grant.until:
+                await self._fill(grants, grant, scope, again=is_refused)
         if grant.header is None or grant.header == used:
             raise credential_error(scope, status=answer.status, said=answer.said)
         return grant.header
@@ -266,27 +267,40 @@ class TokenCache:
     ) -> None:
         """Get a header for the challenge; drop a challenge that fails.
 
-        ``again``: the registry refuses the present one.
+        ``again``: the registry refuses the present one. A cloud's login may be what it refuses, or
+        its token server does, so that another login is asked for, once.
 
         If it were kept, no further request would be sent to the registry itself, so that a change
         to another token server, or to no login, would never be noticed.
         """
         grant.header, grant.until = None, 0.0
         try:
-            scope, fresh_for = await self._with_login(grant.challenge, scope, again=again)
-            grant.header, lifetime = await self._answer(grant.challenge, scope)
+            try:
+                grant.header, lifetime = await self._log_in(grant.challenge, scope, again=again)
+            except AuthenticationFailed:
+                if again or scope.credential is None or scope.credential.cloud is None:
+                    raise
+                grant.header, lifetime = await self._log_in(grant.challenge, scope, again=True)
         except RegistryError:
             grants.drop(grant)
             raise
-        grant.until = self._clock() + min(lifetime, fresh_for)
+        grant.until = self._clock() + lifetime
         grants.newest = grant
+
+    async def _log_in(
+        self, challenge: Challenge, scope: RequestScope, *, again: bool
+    ) -> tuple[str, float]:
+        """The header with the present login of a cloud, or another one, and its lifetime."""
+        scope, fresh_for = await self._with_login(challenge, scope, again=again)
+        header, lifetime = await self._answer(challenge, scope)
+        return header, min(lifetime, fresh_for)
 
     async def _with_login(
         self, challenge: Challenge, scope: RequestScope, *, again: bool
     ) -> tuple[RequestScope, float]:
         """The scope with what a cloud gives for its credential, and seconds until its renewal.
 
-        It is sent to the registry's own origin only, and only what the request needs is asked for.
+        It is sent to the registry's own origin only.
         """
         repository, credential, kind = scope
         if credential is None or credential.cloud is None:
@@ -329,7 +343,7 @@ class TokenCache:
         realm = _realm(challenge, repository)
         asked = {
             "service": challenge.service,
-            "scope": challenge.scope or f"repository:{repository.path}:pull",
+            "scope": _wanted(challenge, scope),
         }
         plain = {"Accept": "application/json"}
         get = Request(
@@ -431,6 +445,26 @@ def _choose(scope: RequestScope, answer: Response, used: str | None) -> Challeng
         else "an authentication scheme other than Basic or Bearer"
     )
     raise InvalidResponse(f"{scope.repository.host} requires {what}", status=answer.status)
+
+
+def _wanted(challenge: Challenge, scope: RequestScope) -> str:
+    """What a token is asked for: what the registry names.
+
+    With a cloud's credential, which may open many repositories, it is this repository, and of the
+    actions that the registry names only those that the request needs. A token for ``pull`` doesn't
+    list tags everywhere (Azure: ``metadata_read``).
+    """
+    repository, credential, kind = scope
+    name = f"repository:{repository.path}:"
+    if credential is None or credential.cloud is None:
+        return challenge.scope or f"{name}pull"
+    needed = ("pull", kind) if kind in _WRITES else ("pull",)
+    named: set[str] = set()
+    for part in challenge.scope.split():
+        if part.startswith(name):
+            named.update(part.removeprefix(name).split(","))
+    actions = [one for one in (*needed, "metadata_read") if one in named] or needed
+    return name + ",".join(actions)
 
 
 def _realm(challenge: Challenge, repository: Repository) -> URL:
