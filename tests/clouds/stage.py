@@ -262,9 +262,10 @@ class Stage:
         ]
 
     def forget(self) -> None:
-        """Begin anew with `asked`."""
+        """Begin anew with `asked` and `lookups`."""
         with self._lock:
             self._asked.clear()
+        self._log.write_text("")
 
     def issue(self, name: str) -> str:
         """A new token that is fit for headers and forms; `leaks` looks for it."""
