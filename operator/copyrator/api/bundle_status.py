@@ -151,6 +151,19 @@ class BundleReason(StrEnum):
 ABSENT: Final = (BundleReason.TAG_NOT_FOUND, BundleReason.REPOSITORY_NOT_FOUND)
 """The registry doesn't have what the spec names."""
 
+REGISTRY_FAULTS: Final = frozenset(
+    {
+        *ABSENT,
+        BundleReason.AUTHENTICATION_FAILED,
+        BundleReason.IDENTITY_MISSING,
+        BundleReason.IDENTITY_REFUSED,
+        BundleReason.IDENTITY_UNAVAILABLE,
+        BundleReason.REGISTRY_UNREACHABLE,
+        BundleReason.RATE_LIMITED,
+    }
+)
+"""Reasons of errors of a registry, or of the cloud that gives tokens for it."""
+
 
 class Outcome(StrEnum):
     """The outcome of an attempt."""

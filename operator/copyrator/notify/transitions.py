@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
+    REGISTRY_FAULTS,
     BundleReason,
     BundleStatus,
     GateState,
@@ -159,15 +160,6 @@ def _bounded(one: Transition) -> Transition:
 
 # Bundles -----------------------------------------------------------------------------------------
 
-_UNREACHABLE: Final = frozenset(
-    {
-        BundleReason.REGISTRY_UNREACHABLE,
-        BundleReason.AUTHENTICATION_FAILED,
-        BundleReason.RATE_LIMITED,
-        BundleReason.TAG_NOT_FOUND,
-        BundleReason.REPOSITORY_NOT_FOUND,
-    }
-)
 _FREEZES: Final = frozenset({BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE})
 _OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANTINED})
 """Reasons of Ready that another transition tells."""
@@ -330,7 +322,7 @@ def _attested(subject: ObjectIdentity, attested: Mapping[str, Any], command: str
 
 def _is_unreachable(status: BundleStatus) -> bool:
     often = (status.failed_polls.count or 0) >= ENOUGH_FAILED_POLLS
-    return often or (status.is_unready and status.ready_reason in _UNREACHABLE)
+    return often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS)
 
 
 def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:

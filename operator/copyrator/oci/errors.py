@@ -36,24 +36,6 @@ class AuthenticationFailed(RegistryError):
     reason = "AuthenticationFailed"
 
 
-class IdentityMissing(RegistryError):
-    """There is no identity of spec.provider's cloud: an annotation, right or library is missing."""
-
-    reason = "IdentityMissing"
-
-
-class IdentityRefused(RegistryError):
-    """The cloud refuses the identity, or doesn't give it a token for the registry."""
-
-    reason = "IdentityRefused"
-
-
-class IdentityUnavailable(RegistryError):
-    """The cloud's server that gives tokens, or its metadata server, can't be reached or fails."""
-
-    reason = "IdentityUnavailable"
-
-
 class TagNotFound(RegistryError):
     """The registry has no such tag (or repository: for tags many registries don't distinguish)."""
 
@@ -74,6 +56,24 @@ class RateLimited(RegistryError):
 
 class RegistryUnreachable(RegistryError):
     """There was no answer (DNS, connection refused, timeout, reset), or one with 5xx."""
+
+
+class IdentityMissing(AuthenticationFailed):
+    """There is no identity of spec.provider's cloud: an annotation, right or library is missing."""
+
+    reason = "IdentityMissing"
+
+
+class IdentityRefused(AuthenticationFailed):
+    """The cloud refuses the identity, or doesn't give it a token for the registry."""
+
+    reason = "IdentityRefused"
+
+
+class IdentityUnavailable(RegistryUnreachable):
+    """The cloud's server that gives tokens, or its metadata server, can't be reached or fails."""
+
+    reason = "IdentityUnavailable"
 
 
 class TLSFailed(RegistryError):

@@ -20,6 +20,7 @@ from typing import Final
 from copyrator.api.bundle_spec import AttestationsFrom, BundleSpec
 from copyrator.api.bundle_status import (
     MAX_ATTESTED,
+    REGISTRY_FAULTS,
     AttestState,
     AttestStatus,
     BundleReason,
@@ -456,11 +457,7 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
 
 PUSH_FAULTS: Final = frozenset(
     {
-        BundleReason.AUTHENTICATION_FAILED,
-        BundleReason.REGISTRY_UNREACHABLE,
-        BundleReason.RATE_LIMITED,
-        BundleReason.TAG_NOT_FOUND,
-        BundleReason.REPOSITORY_NOT_FOUND,
+        *REGISTRY_FAULTS,
         BundleReason.PUSH_REFUSED,
         BundleReason.ATTEST_KEY_INVALID,
         BundleReason.FORBIDDEN,

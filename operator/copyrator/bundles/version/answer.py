@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
-    ABSENT,
     ENOUGH_FAILED_POLLS,
+    REGISTRY_FAULTS,
     UNPINNED,
     Attempted,
     Available,
@@ -236,18 +236,9 @@ def end_failures(status: BundleStatus) -> BundleStatus:
     """The status without failed polls, and without the error of the last one."""
     if not status.failed_polls.count:
         return status
-    is_poll = status.last_error.reason in _OF_POLLS
+    is_poll = status.last_error.reason in REGISTRY_FAULTS
     error = LastError() if is_poll else status.last_error
     return replace(status, failed_polls=FailedPolls(), last_error=error)
-
-
-_OF_POLLS: Final = (
-    BundleReason.AUTHENTICATION_FAILED,
-    BundleReason.REGISTRY_UNREACHABLE,
-    BundleReason.RATE_LIMITED,
-    *ABSENT,
-)
-"""Reasons of errors of a registry."""
 
 
 def _keep_time(available: Available, known: Available, now: datetime) -> Available:
