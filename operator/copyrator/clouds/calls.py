@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, ParamSpec, Protocol, TypeVar
 
@@ -67,7 +67,7 @@ class Issued:
     """A username and password that a cloud's registries take."""
 
     username: str
-    password: str
+    password: str = field(repr=False)
     expires: datetime
 
 

@@ -124,7 +124,7 @@ class Credential:
         """What to do where it is refused."""
         if self.cloud is None:
             return "check the Secret of spec.auth"
-        return f"give that identity {PULL_RIGHTS[self.cloud.registry.provider]}"
+        return f"give {self.cloud} {PULL_RIGHTS[self.cloud.registry.provider]}"
 
     @property
     def fingerprint(self) -> str:

@@ -42,6 +42,8 @@ class Request:
     With a ``sink`` the body of a 200 goes there and isn't part of the Response; only waiting for
     the network counts towards the timeout. ``named``: the host is named by a Bundle. ``see_other``:
     a 303 is followed; otherwise it is the answer. ``via`` sends it, if that isn't the transport.
+    With ``any_status`` every answer is returned with its body, also a redirect, error or 429, and
+    no pause of the host counts.
     """
 
     method: str
@@ -58,6 +60,7 @@ class Request:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """The answer's own message isn't repeated if it has one of these."""
     via: Via | None = None
+    any_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,9 @@ class RegistryTransport:
             InvalidResponse: the answer isn't HTTP, is too long, or has an invalid redirect.
         """
         origin = _parsed(request.url).origin()
+        if request.any_status:
+            with self.hosts.use(_place(origin)):
+                return await self._counted(request, _parsed(request.url), _place(origin))
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._send_once(request)
             if answer.status not in _REDIRECTS or "Location" not in answer.headers:
@@ -325,7 +328,7 @@ class RegistryTransport:
                 )
             async with response:
                 body, text = b"", ""
-                if response.status >= 400:
+                if response.status >= 400 and not request.any_status:
                     text = await self._said(response, request)
                 else:
                     body = await self._body(response, request, where)

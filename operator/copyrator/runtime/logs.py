@@ -36,8 +36,9 @@ _ERRORS_ONLY = (
     "kopf._core.engines.activities",
     "kopf._core.reactor.running",
     "aiohttp.access",
+    "botocore",
 )
-"""Loggers whose lines below ERROR repeat our own ones."""
+"""Loggers whose lines below ERROR repeat our own ones, or have tokens in them."""
 
 
 _CUT_OFF = re.compile(r"Request attempt #[\d/]+ failed; TCP closed")

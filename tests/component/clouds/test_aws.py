@@ -1,0 +1,745 @@
+"""Logins to Amazon ECR: botocore against moto's STS and ECR, and against hostile answers."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from multidict import CIMultiDict
+from tests.clouds.amazon import ECR, HOST, STS, Amazon, Role, refused, sts_refused
+from tests.clouds.guards import OwnTokens
+from tests.clouds.stage import Answer, Asked, Stage
+
+from copyrator.api.clouds import Provider, read_registry
+from copyrator.clouds import aws
+from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.metrics import Metrics
+from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    IdentityMissing,
+    IdentityRefused,
+    IdentityUnavailable,
+    RateLimited,
+    RegistryError,
+)
+from copyrator.oci.exchange import Request, Response
+from copyrator.oci.reference import Repository
+from copyrator.oci.transport import RegistryTransport
+from copyrator.runtime import logs
+from copyrator.settings.config import LogFormat, LogLevel
+
+REGISTRY = read_registry(Provider.AWS, HOST)
+PUBLIC = read_registry(Provider.AWS, "public.ecr.aws")
+PUBLIC_STS, PUBLIC_ECR = "sts.us-east-1.amazonaws.com", "api.ecr-public.us-east-1.amazonaws.com"
+ROLE_ARN, AUDIENCE = "eks.amazonaws.com/role-arn", "eks.amazonaws.com/audience"
+ADDRESSES = (ip_network("127.0.0.0/8"),)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def amazon(cloud_stage: Stage, account_tokens: OwnTokens) -> Amazon:
+    return Amazon(cloud_stage, account_tokens)
+
+
+@pytest.fixture
+async def calls(cloud_stage: Stage) -> AsyncIterator[Calls]:
+    transport = RegistryTransport(metrics=Metrics(), allowed=ADDRESSES)
+    calls = Calls(transport, lambda: datetime.now(UTC))
+    yield calls
+    await transport.close()
+
+
+MakeAccount = Callable[..., Account]
+
+
+@pytest.fixture
+def account(account_tokens: OwnTokens) -> MakeAccount:
+    """Makes the account `team/werf` with a role, and other annotations."""
+
+    def make(role: str, annotations: dict[str, str] | None = None, **claims: Any) -> Account:
+        async def token(audience: str) -> str:
+            return account_tokens.issue("team", "werf", audience, **claims)
+
+        return Account("team", "werf", {ROLE_ARN: role, **(annotations or {})}, token)
+
+    return make
+
+
+async def test_a_role_gets_a_login(amazon: Amazon, calls: Calls, account: MakeAccount) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    found = await aws.issue(calls, REGISTRY, role, writes=False)
+    assert found.username == "AWS"
+    assert found.password in amazon.guards[HOST].passes
+    life = found.expires - datetime.now(UTC)
+    assert timedelta(hours=11, minutes=55) < life <= timedelta(hours=12)
+    assert amazon.counts() == (1, 1)
+    assert amazon.sessions == ["copyrator.team.werf"]
+    (asked,) = amazon.stage.asked(STS)
+    assert asked.kind == ""  # unsigned: no other credential has a part in it
+    assert amazon.stage.hosts_told(asked.form["WebIdentityToken"]) == {STS}
+    assert {one.headers["User-Agent"] for one in amazon.stage.asked()} == {
+        asked.headers["User-Agent"]
+    }
+    assert asked.headers["User-Agent"].startswith("copyrator/")
+    assert amazon.stage.lookups == {STS, ECR}
+
+
+@pytest.mark.parametrize("writes", [False, True])
+async def test_a_login_may_push_only_where_it_is_for_a_push(
+    amazon: Amazon, calls: Calls, account: MakeAccount, writes: bool
+) -> None:
+    role = account(amazon.add_role("admin", "team/werf"))
+    found = await aws.issue(calls, REGISTRY, role, writes=writes)
+    assert amazon.guards[HOST].passes[found.password].writes == writes
+
+
+async def test_a_public_registry_is_asked_for_in_its_one_region(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    amazon.stage.serve(PUBLIC_STS, amazon.sts)
+    amazon.stage.serve(PUBLIC_ECR, amazon.ecr)
+    amazon.add_registry(PUBLIC.host)
+    arn = amazon.add_role("public", "team/werf", repos={PUBLIC.host: ("*",)})
+    found = await aws.issue(calls, PUBLIC, account(arn), writes=False)
+    assert found.password in amazon.guards[PUBLIC.host].passes
+    assert amazon.stage.lookups == {PUBLIC_STS, PUBLIC_ECR}
+
+    amazon.roles[arn].actions = ("ecr-public:*",)
+    with pytest.raises(IdentityRefused, match="and sts:GetServiceBearerToken on"):
+        await aws.issue(calls, PUBLIC, account(arn), writes=False)
+
+
+CANNED = {
+    "sts": """<AssumeRoleWithWebIdentityResponse
+      xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+      <Credentials><AccessKeyId>ASIA</AccessKeyId><SecretAccessKey>s</SecretAccessKey>
+      <SessionToken>t</SessionToken><Expiration>2030-01-01T00:00:00Z</Expiration></Credentials>
+      </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>""",
+    "ecr": '{"authorizationData": [{"authorizationToken": "QVdTOmE=", "expiresAt": 4e9}]}',
+    "ecr-public": '{"authorizationData": {"authorizationToken": "QVdTOmE=", "expiresAt": 4e9}}',
+}
+
+
+class Canned:
+    """A transport that notes where requests would go."""
+
+    def __init__(self) -> None:
+        self.urls: list[str] = []
+
+    async def send(self, request: Request) -> Response:
+        self.urls.append(request.url)
+        service = "sts" if len(self.urls) == 1 else "ecr"
+        body = CANNED["ecr-public" if PUBLIC_ECR in request.url else service].encode()
+        return Response(200, CIMultiDict(), (), body, request.url)
+
+
+@pytest.mark.parametrize(
+    ("host", "partition", "sts", "ecr"),
+    [
+        ("dkr.ecr.eu-central-1.amazonaws.com", "aws", STS, ECR),
+        ("dkr-ecr.us-east-1.on.aws", "aws", "sts.us-east-1.api.aws", "ecr.us-east-1.api.aws"),
+        (
+            "dkr.ecr-fips.us-east-1.amazonaws.com",
+            "aws",
+            "sts-fips.us-east-1.amazonaws.com",
+            "api.ecr-fips.us-east-1.amazonaws.com",
+        ),
+        (
+            "dkr-ecr-fips.us-east-1.on.aws",
+            "aws",
+            "sts-fips.us-east-1.api.aws",
+            "ecr-fips.us-east-1.api.aws",
+        ),
+        (
+            "dkr.ecr-fips.us-gov-west-1.amazonaws.com",
+            "aws-us-gov",
+            "sts.us-gov-west-1.amazonaws.com",
+            "api.ecr-fips.us-gov-west-1.amazonaws.com",
+        ),
+        (
+            "dkr.ecr.cn-north-1.amazonaws.com.cn",
+            "aws-cn",
+            "sts.cn-north-1.amazonaws.com.cn",
+            "api.ecr.cn-north-1.amazonaws.com.cn",
+        ),
+        (
+            "dkr-ecr.cn-northwest-1.on.amazonwebservices.com.cn",
+            "aws-cn",
+            "sts.cn-northwest-1.api.amazonwebservices.com.cn",
+            "ecr.cn-northwest-1.api.amazonwebservices.com.cn",
+        ),
+        (
+            "dkr.ecr.eusc-de-east-1.amazonaws.eu",
+            "aws-eusc",
+            "sts.eusc-de-east-1.amazonaws.eu",
+            "api.ecr.eusc-de-east-1.amazonaws.eu",
+        ),
+        (
+            "dkr.ecr.us-iso-east-1.c2s.ic.gov",
+            "aws-iso",
+            "sts.us-iso-east-1.c2s.ic.gov",
+            "api.ecr.us-iso-east-1.c2s.ic.gov",
+        ),
+        (
+            "dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
+            "aws-iso-b",
+            "sts.us-isob-east-1.sc2s.sgov.gov",
+            "api.ecr.us-isob-east-1.sc2s.sgov.gov",
+        ),
+        (
+            "dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk",
+            "aws-iso-e",
+            "sts.eu-isoe-west-1.cloud.adc-e.uk",
+            "api.ecr.eu-isoe-west-1.cloud.adc-e.uk",
+        ),
+        (
+            "dkr.ecr.us-isof-south-1.csp.hci.ic.gov",
+            "aws-iso-f",
+            "sts.us-isof-south-1.csp.hci.ic.gov",
+            "api.ecr.us-isof-south-1.csp.hci.ic.gov",
+        ),
+        ("", "aws", PUBLIC_STS, PUBLIC_ECR),
+    ],
+)
+async def test_who_is_asked_follows_from_the_registrys_host(
+    account: MakeAccount, host: str, partition: str, sts: str, ecr: str
+) -> None:
+    transport = Canned()
+    calls = Calls(cast(RegistryTransport, transport), lambda: datetime.now(UTC))
+    registry = read_registry(Provider.AWS, f"123456789012.{host}" if host else PUBLIC.host)
+    role = account(f"arn:{partition}:iam::123456789012:role/path/shop")
+    found = await aws.issue(calls, registry, role, writes=False)
+    assert transport.urls == [f"https://{sts}/", f"https://{ecr}/"]
+    assert found == Issued("AWS", "a", found.expires)
+
+
+async def test_sessions_are_named_by_account_also_where_names_are_long(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    arn = amazon.add_role("shop", "team/werf")
+    for namespace, name in (("a" * 63, "b" * 253), ("a" * 63, "b" * 252 + "c"), ("n", "a.b")):
+        role = replace(account(arn), namespace=namespace, name=name)
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert len(set(amazon.sessions)) == 3
+    assert all(re.fullmatch(r"[\w+=,.@-]{2,64}", one, re.ASCII) for one in amazon.sessions)
+    assert amazon.sessions[2] == "copyrator.n.a.b"
+
+
+async def test_the_environment_has_no_part_in_a_tenants_login(
+    amazon: Amazon,
+    calls: Calls,
+    account: MakeAccount,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = tmp_path / ".aws" / "config"
+    config.parent.mkdir()
+    config.write_text("[default]\nendpoint_url = https://thief.example\nregion = us-gov-east-1\n")
+    (tmp_path / ".aws" / "models" / "sts").mkdir(parents=True)
+    (tmp_path / ".aws" / "models" / "endpoints.json").write_text("{}")
+    for name, value in {
+        "AWS_ENDPOINT_URL": "https://thief.example",
+        "AWS_ENDPOINT_URL_STS": "https://thief.example",
+        "AWS_ENDPOINT_URL_ECR": "https://thief.example",
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+        "AWS_PROFILE": "missing",
+        "AWS_CONFIG_FILE": str(config),
+        "AWS_SHARED_CREDENTIALS_FILE": str(config),
+        "AWS_DATA_PATH": str(tmp_path / ".aws" / "models"),
+        "AWS_ACCESS_KEY_ID": "AKIAOPERATOR",
+        "AWS_SECRET_ACCESS_KEY": "operator",
+        "AWS_DEFAULT_REGION": "us-gov-east-1",
+        "AWS_REGION": "us-gov-east-1",
+        "AWS_CA_BUNDLE": "/nowhere",
+        "REQUESTS_CA_BUNDLE": "/nowhere",
+        "AWS_USE_FIPS_ENDPOINT": "true",
+        "AWS_USE_DUALSTACK_ENDPOINT": "true",
+        "AWS_STS_REGIONAL_ENDPOINTS": "legacy",
+        "AWS_DEFAULTS_MODE": "auto",
+        "AWS_MAX_ATTEMPTS": "100",
+        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/operator",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere",
+        "AWS_CSM_ENABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    role = account(amazon.add_role("shop", "team/werf"))
+    await aws.issue(calls, REGISTRY, role, writes=False)
+    assert amazon.stage.lookups == {STS, ECR}
+
+
+# --- the operator's own identity ---
+
+
+@dataclass
+class Own:
+    """What gives the operator keys: the service of nodes, the agent of EKS Pod Identity."""
+
+    amazon: Amazon
+    role: Role = field(default_factory=lambda: Role((), {HOST: ("*",)}))
+
+    def keys(self) -> dict[str, str]:
+        self.amazon.admit_key("ASIAOWN", "secret", "own-session", self.role)
+        until = datetime.now(UTC) + timedelta(hours=6)
+        return {
+            "Code": "Success",
+            "AccessKeyId": "ASIAOWN",
+            "SecretAccessKey": "secret",
+            "Token": "own-session",
+            "Expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+    def node(self, asked: Asked) -> Answer | None:
+        """IMDSv2 (EC2, "Use IMDSv2")."""
+        base = "/latest/meta-data/iam/security-credentials/"
+        if asked.method == "PUT" and asked.path == "/latest/api/token":
+            return Answer(200, "imds-session")
+        if asked.headers["X-aws-ec2-metadata-token"] != "imds-session":
+            return Answer(401)
+        return {base: Answer(200, "node"), f"{base}node": Answer(200, self.keys())}.get(asked.path)
+
+    def agent(self, asked: Asked) -> Answer | None:
+        """EKS, "Pod Identity": the agent on the node."""
+        if asked.headers["Authorization"] != "pod-token":
+            return Answer(400)
+        return Answer(200, self.keys()) if asked.path == "/v1/credentials" else None
+
+
+async def test_the_operators_own_identity_is_its_pods_role(
+    amazon: Amazon,
+    calls: Calls,
+    account_tokens: OwnTokens,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(account_tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
+    monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("operator", "copyrator/copyrator"))
+    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    assert found.password in amazon.guards[HOST].passes
+
+    monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("other", "copyrator/other"))
+    with pytest.raises(IdentityRefused, match=r"refuses the operator's own identity .AccessDenied"):
+        await aws.issue(calls, REGISTRY, None, writes=False)
+
+
+async def test_the_operators_own_identity_is_eks_pod_identitys(
+    amazon: Amazon, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amazon.stage.serve("169.254.170.23", Own(amazon).agent, scheme="http")
+    file = tmp_path / "token"
+    file.write_text("pod-token")
+    uri = "http://169.254.170.23/v1/credentials"
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri)
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(file))
+    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    assert found.password in amazon.guards[HOST].passes
+
+
+async def test_the_operators_own_identity_is_its_nodes(amazon: Amazon, calls: Calls) -> None:
+    own = Own(amazon)
+    amazon.stage.serve("169.254.169.254", own.node, scheme="http")
+    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    assert found.password in amazon.guards[HOST].passes
+
+    own.role.actions = ()
+    with pytest.raises(IdentityRefused, match="give the operator's own identity a policy that"):
+        await aws.issue(calls, REGISTRY, None, writes=False)
+
+
+async def test_without_any_identity_the_operator_says_where_it_looks(
+    amazon: Amazon, calls: Calls
+) -> None:
+    with pytest.raises(IdentityUnavailable) as failed:
+        await aws.issue(calls, REGISTRY, None, writes=False)
+    for word in (HOST, "NoCredentialsError", ROLE_ARN, "EKS Pod Identity", "metadata server"):
+        assert word in failed.value.message
+
+
+# --- annotations ---
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        (
+            {ROLE_ARN: ""},
+            (
+                r"ServiceAccount team/werf has no annotation eks\.amazonaws\.com/role-arn; set "
+                r"it to the ARN of an IAM role that may read .*Pod Identity isn't used: it serves"
+            ),
+        ),
+        ({ROLE_ARN: "shop"}, "isn't the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME: 'shop'"),
+        ({ROLE_ARN: "arn:aws:iam::123456789012:user/shop"}, "isn't the ARN of a role"),
+        ({ROLE_ARN: "arn:aws:iam::12345678901:role/shop"}, "isn't the ARN of a role"),
+        ({ROLE_ARN: "arn:aws:iam::123456789012:role/a b"}, "isn't the ARN of a role"),
+        ({ROLE_ARN: "arn:aws:iam::123456789012:role/" + "a" * 4000}, "isn't the ARN of a role"),
+        (
+            {ROLE_ARN: "arn:aws-cn:iam::123456789012:role/shop"},
+            f"names a role in the partition aws-cn, and {HOST} is in aws",
+        ),
+        ({AUDIENCE: "two words"}, "isn't an audience: remove it"),
+        ({AUDIENCE: "a" * 256}, "isn't an audience: remove it"),
+    ],
+)
+async def test_an_unusable_annotation_is_named_before_anything_is_sent(
+    amazon: Amazon, calls: Calls, account: MakeAccount, annotations: dict[str, str], message: str
+) -> None:
+    role = account("arn:aws:iam::123456789012:role/shop", annotations)
+    with pytest.raises(IdentityMissing, match=message) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert len(failed.value.message) < 500
+    assert not amazon.stage.asked()
+
+
+async def test_the_annotations_audience_is_asked_for(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf", audience="own"), {AUDIENCE: "own"})
+    await aws.issue(calls, REGISTRY, role, writes=False)
+    assert amazon.counts() == (1, 1)
+
+
+# --- refusals ---
+
+SLOW_DOWN = Answer(400, sts_refused(400, "Throttling", "Rate exceeded").body)
+BUSY = refused(400, "ThrottlingException", "Rate exceeded")
+
+
+async def test_another_accounts_role_is_refused(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("theirs", "other/werf"))
+    with pytest.raises(IdentityRefused) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    for word in (
+        "the role arn:aws:iam::123456789012:role/theirs of ServiceAccount team/werf",
+        "AccessDenied",
+        ":sub = system:serviceaccount:team:werf",
+        ":aud = sts.amazonaws.com",
+        "trust policy",
+    ):
+        assert word in failed.value.message
+    assert amazon.counts() == (1, 0)
+
+
+async def test_a_cluster_that_aws_doesnt_know_is_refused(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    for more in ({"has_provider": False}, {"audience": "other"}):
+        role = account(amazon.add_role("shop", "team/werf", **more))
+        with pytest.raises(
+            IdentityRefused, match="IAM OIDC provider with the URL of the cluster's"
+        ):
+            await aws.issue(calls, REGISTRY, role, writes=False)
+
+
+async def test_an_ended_token_means_a_wrong_clock(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"), seconds=-60)
+    with pytest.raises(IdentityRefused, match=r"ExpiredTokenException.*set the clock of the API"):
+        await aws.issue(calls, REGISTRY, role, writes=False)
+
+
+async def test_a_role_without_rights_is_told_the_least_policy(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf", actions=("ecr:BatchGetImage",)))
+    with pytest.raises(IdentityRefused) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    for word in (
+        "give the role arn:aws:iam::123456789012:role/shop of ServiceAccount team/werf",
+        "ecr:GetAuthorizationToken on *",
+        "ecr:BatchGetImage, ecr:GetDownloadUrlForLayer",
+    ):
+        assert word in failed.value.message
+
+
+@pytest.mark.parametrize(
+    ("service", "fault", "kind", "message"),
+    [
+        ("sts", SLOW_DOWN, RateLimited, "AWS STS in eu-central-1 takes no more requests"),
+        ("ecr", BUSY, RateLimited, "Amazon ECR in eu-central-1 takes no more requests"),
+        ("ecr", Answer(429, ""), RateLimited, "takes no more requests"),
+        ("ecr", replace(BUSY, status=503), RateLimited, "takes no more requests"),
+        ("sts", Answer(503, ""), IdentityUnavailable, "STS in eu-central-1 responds with 503"),
+        (
+            "ecr",
+            refused(500, "ServerException", "oops"),
+            IdentityUnavailable,
+            "responds with 500 .ServerException: oops",
+        ),
+        (
+            "sts",
+            sts_refused(400, "IDPCommunicationError", "x"),
+            IdentityUnavailable,
+            "can't reach the cluster's OIDC issuer",
+        ),
+        (
+            "sts",
+            sts_refused(403, "RegionDisabledException", "x"),
+            IdentityRefused,
+            "activate STS in eu-central-1",
+        ),
+        (
+            "sts",
+            sts_refused(400, "ValidationError", "x"),
+            IdentityRefused,
+            "ValidationError: x.: check the annotation",
+        ),
+        (
+            "sts",
+            sts_refused(400, "SignatureDoesNotMatch", "Signature expired: 1 is now earlier than 2"),
+            IdentityRefused,
+            "set the clock",
+        ),
+        (
+            "ecr",
+            refused(
+                400,
+                "InvalidSignatureException",
+                "Signature not yet current: 1 is still later than 2",
+            ),
+            IdentityRefused,
+            "set the clock of the operator's node",
+        ),
+        (
+            "ecr",
+            refused(403, "RequestTimeTooSkewed", "x"),
+            IdentityRefused,
+            "set the clock of the operator's node",
+        ),
+        (
+            "ecr",
+            refused(400, "UnrecognizedClientException", "x"),
+            IdentityRefused,
+            "enable the region eu-central-1 in its AWS account",
+        ),
+        (
+            "ecr",
+            refused(400, "Unheard", "x" * 10_000),
+            IdentityRefused,
+            "Unheard: x+ .*check its permissions",
+        ),
+    ],
+)
+async def test_each_fault_has_its_reason_and_remedy(
+    amazon: Amazon,
+    calls: Calls,
+    account: MakeAccount,
+    service: str,
+    fault: Answer,
+    kind: type[RegistryError],
+    message: str,
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    amazon.faults[service] = [fault] * 5
+    with pytest.raises(kind, match=message) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert len(failed.value.message) < 700
+    asked = amazon.stage.asked(STS if service == "sts" else ECR)
+    assert len(asked) <= aws.ATTEMPTS
+
+
+async def test_throttling_pauses_as_long_as_aws_says(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    for headers, seconds in (({}, 60.0), ({"Retry-After": "7"}, 7.0)):
+        amazon.faults["ecr"] = [replace(BUSY, headers=headers)] * 2
+        with pytest.raises(RateLimited) as failed:
+            await aws.issue(calls, REGISTRY, role, writes=False)
+        assert failed.value.retry_after == seconds
+
+
+async def test_one_failure_of_aws_is_passed_over(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    amazon.faults = {"sts": [SLOW_DOWN], "ecr": [Answer(503, "")]}
+    await aws.issue(calls, REGISTRY, role, writes=False)
+    assert amazon.counts() == (2, 2)
+
+
+async def test_a_region_that_doesnt_exist_is_named(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    mars = read_registry(Provider.AWS, HOST.replace("eu-central-1", "eu-mars-1"))
+    role = account("arn:aws:iam::123456789012:role/shop")
+    with pytest.raises(IdentityUnavailable, match=r"sts.eu-mars-1.amazonaws.com.*resolved.*region"):
+        await aws.issue(calls, mars, role, writes=False)
+
+
+# --- hostile answers ---
+
+BOMB = (
+    '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa">'
+    + "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(8))
+    + "]><b>&i;</b>"
+)
+
+
+def given(token: Any, expires: Any = 4_000_000_000) -> Answer:
+    data = [{"authorizationToken": token, "expiresAt": expires}]
+    return Answer(200, {"authorizationData": data})
+
+
+LOGIN = "QVdTOnNlY3JldA=="  # AWS:secret
+
+
+@pytest.mark.parametrize(
+    ("service", "answer"),
+    [
+        ("sts", Answer(200, b"<a>" * (aws.AWS_ANSWER_BYTES // 3 + 1))),
+        ("sts", Answer(400, b"x" * 10_000_000)),
+        ("sts", Answer(200, BOMB)),
+        ("sts", Answer(400, BOMB)),
+        ("sts", Answer(200, b"<a>" * 20_000 + b"</a>" * 100)),
+        ("sts", Answer(200, "<html>hello</html>")),
+        ("sts", Answer(200, b"\xff\xfe")),
+        ("sts", Answer(200, "")),
+        ("sts", Answer(307, "", {"Location": "https://thief.example/"})),
+        ("sts", Answer(301, "", {"Location": "/elsewhere"})),
+        ("ecr", Answer(302, "", {"Location": "https://thief.example/"})),
+        ("ecr", Answer(200, b"[" * 60_000)),
+        ("ecr", Answer(200, "[]")),
+        ("ecr", Answer(200, "null")),
+        ("ecr", Answer(200, {"authorizationData": []})),
+        ("ecr", Answer(200, {"authorizationData": 7})),
+        ("ecr", given(None)),
+        ("ecr", given("%%%")),
+        ("ecr", given("/w==")),
+        ("ecr", given("QVdTOg==")),
+        ("ecr", given("cm9vdDpzZWNyZXQ=")),  # root:secret
+        ("ecr", given("QVdTOmEKYg==")),  # with a line's end
+        ("ecr", given("QVdTOg" + "QUFB" * 8000)),
+        ("ecr", given(LOGIN, None)),
+        ("ecr", given(LOGIN, "soon")),
+        ("ecr", given(LOGIN, 1e308)),
+        ("ecr", given(LOGIN, [])),
+    ],
+)
+async def test_an_unusable_answer_is_an_error_of_the_cloud(
+    amazon: Amazon, calls: Calls, account: MakeAccount, service: str, answer: Answer
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    amazon.faults[service] = [answer] * 5
+    with pytest.raises(IdentityUnavailable) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert len(failed.value.message) < 500
+    assert amazon.stage.lookups <= {STS, ECR}
+
+
+async def test_a_token_that_has_ended_means_a_wrong_clock(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    amazon.faults["ecr"] = [given(LOGIN, 1_000_000_000)]
+    with pytest.raises(IdentityRefused, match="set the clock of the operator's node"):
+        await aws.issue(calls, REGISTRY, role, writes=False)
+
+
+async def test_a_slow_answer_is_given_up(
+    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "SECONDS", 0.5)
+    role = account(amazon.add_role("shop", "team/werf"))
+    amazon.faults["sts"] = [Answer(200, "", delay=60)] * 2
+    with pytest.raises(IdentityUnavailable, match=f"{STS} doesn't answer within"):
+        await aws.issue(calls, REGISTRY, role, writes=False)
+
+
+async def test_an_untrusted_certificate_gets_no_token(
+    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    monkeypatch.setenv("SSL_CERT_FILE", "/dev/null")
+    with pytest.raises(
+        IdentityUnavailable, match=r"its certificate isn't trusted.*ca\.configMapName"
+    ):
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert not amazon.stage.asked()
+
+
+async def test_no_secret_is_in_a_line_of_the_log_or_an_error(
+    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    logs.configure(LogFormat.CONSOLE, LogLevel.DEBUG, stream)
+    try:
+        role = account(amazon.add_role("shop", "team/werf"))
+        found = await aws.issue(calls, REGISTRY, role, writes=False)
+        token = amazon.stage.asked(STS)[0].form["WebIdentityToken"]
+        amazon.faults["sts"] = [sts_refused(400, "ValidationError", f"bad token {token}")]
+
+        async def same(_: str) -> str:
+            return token
+
+        with pytest.raises(IdentityRefused) as failed:
+            await aws.issue(calls, REGISTRY, replace(role, token=same), writes=False)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    assert token not in failed.value.message
+    shown = [("log", stream.getvalue()), ("error", repr(failed.value)), ("issued", repr(found))]
+    amazon.stage.assert_secret(shown)
+
+
+# --- pulls ---
+
+
+@dataclass
+class Logins(CloudLogins):
+    """Logins without a cache, of one account."""
+
+    calls: Calls
+    account: Account
+
+    async def login(
+        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+    ) -> CloudLogin:
+        found = await aws.issue(self.calls, identity.registry, self.account, writes=writes)
+        credential = Credential(found.username, found.password, cloud=identity)
+        return CloudLogin(credential, found.expires, 3600.0)
+
+
+@pytest.fixture
+async def client(calls: Calls) -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(metrics=Metrics(), allowed=ADDRESSES)
+    yield client
+    await client.close()
+
+
+async def test_a_pull_that_isnt_allowed_names_identity_and_right(
+    amazon: Amazon, calls: Calls, account: MakeAccount, client: RegistryClient
+) -> None:
+    arn = amazon.add_role("shop", "team/werf", repos={HOST: ("team/*",)})
+    client.use_logins(lambda _: Logins(calls, account(arn)))
+    credential = Credential(cloud=CloudIdentity(REGISTRY, "team", "werf"))
+    with pytest.raises(AuthenticationFailed) as failed:
+        await client.digest(Repository(HOST, "other/app"), "1.0.0", credential)
+    for word in (
+        HOST,
+        "other/app",
+        "ServiceAccount team/werf",
+        "ecr:BatchGetImage",
+        "ecr:GetDownloadUrlForLayer",
+    ):
+        assert word in failed.value.message
