@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -40,6 +43,8 @@ ERROR_SECONDS: Final = 10.0
 """For so long an error is the answer to all who ask for the login."""
 REFUSED_SECONDS: Final = 300.0
 """Between two renewals because a registry refuses a login."""
+ACCOUNT_SECONDS: Final = 300.0
+"""After so long an account is read again: a login ends with the annotations that it was for."""
 STALE_SECONDS: Final = 60.0
 """After a renewal that failed the present login, which hasn't ended, is used for so long."""
 SHORTEST: Final = timedelta(minutes=1)
@@ -72,6 +77,10 @@ class _SharedLogin:
     expires: datetime = _NEVER
     ends: float = 0.0
     renew_at: float = 0.0
+    mark: str = ""
+    """Of the account that it was for."""
+    look_at: float = math.inf
+    """When that is read again."""
     refused_at: float | None = None
     """When it was last renewed because a registry refused it."""
     error: RegistryError | None = None
@@ -125,11 +134,26 @@ class SharedLogins:
         before = entry.credential
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
+            if entry.credential is not None and self._monotonic() >= entry.look_at:
+                await self._look(entry, identity)
             if self._is_due(entry, again=again and not is_other):
                 await self._renew(entry, identity, writes=writes, again=again)
             assert entry.credential is not None
-            fresh_for = max(entry.renew_at - self._monotonic(), 0.0)
-            return CloudLogin(entry.credential, entry.expires, fresh_for)
+            fresh_for = min(entry.renew_at, entry.look_at) - self._monotonic()
+            return CloudLogin(entry.credential, entry.expires, max(fresh_for, 0.0))
+
+    async def _look(self, entry: _SharedLogin, identity: CloudIdentity) -> None:
+        """End a login whose account has changed, or is gone."""
+        try:
+            with working_for(identity.namespace):
+                _, mark = await self._account(identity)
+        except IdentityUnavailable:
+            mark = entry.mark  # the API server's fault
+        except IdentityMissing:
+            mark = ""
+        entry.look_at = self._monotonic() + ACCOUNT_SECONDS
+        if mark != entry.mark:
+            entry.credential, entry.error = None, None
 
     def _is_due(self, entry: _SharedLogin, *, again: bool) -> bool:
         now = self._monotonic()
@@ -148,7 +172,7 @@ class SharedLogins:
             entry.refused_at = now
         try:
             with working_for(identity.namespace):
-                account = await self._account(identity) if identity.account else None
+                account, mark = await self._account(identity) if identity.account else (None, "")
                 issued = await self._issues[provider](
                     self._calls, identity.registry, account, writes=writes
                 )
@@ -156,14 +180,16 @@ class SharedLogins:
             self._metrics.cloud_logins.labels(provider, error.reason).inc()
             passes = isinstance(error, IdentityUnavailable | RateLimited)
             pause = error.retry_after or ERROR_SECONDS
-            if passes and not again and entry.credential is not None and now < entry.ends:
+            if not (passes and entry.credential is not None and now < entry.ends):
+                entry.credential = None
+                entry.error, entry.error_until = error, self._monotonic() + pause
+            elif not again:
                 entry.renew_at = min(now + max(pause, STALE_SECONDS), entry.ends)
                 return
-            entry.credential = None
-            entry.error, entry.error_until = error, self._monotonic() + pause
             raise
         self._metrics.cloud_logins.labels(provider, "Issued").inc()
         self._store(entry, issued, identity)
+        entry.mark, entry.look_at = mark, now + ACCOUNT_SECONDS if account else math.inf
 
     def _store(self, entry: _SharedLogin, issued: Issued, identity: CloudIdentity) -> None:
         life = min(max(issued.expires - self._clock(), SHORTEST), LONGEST).total_seconds()
@@ -173,8 +199,8 @@ class SharedLogins:
         entry.ends, entry.renew_at = now + life, now + life * 2 / 3
         entry.error = None
 
-    async def _account(self, identity: CloudIdentity) -> Account:
-        """The service account of an identity."""
+    async def _account(self, identity: CloudIdentity) -> tuple[Account, str]:
+        """The service account of an identity, and a mark that changes with it."""
         client, where = self._client, f"{identity} of spec.provider"
         assert client is not None, "a service account's identity needs its cluster"
         try:
@@ -187,7 +213,9 @@ class SharedLogins:
             raise IdentityUnavailable(f"{where} can't be read: {error.message}") from None
         found = body["metadata"].get("annotations") or {}
         ask = partial(self._token, client, identity)
-        return Account(identity.namespace, identity.account, found, ask)
+        about = json.dumps([body["metadata"].get("uid"), found], sort_keys=True)
+        mark = hashlib.sha256(about.encode()).hexdigest()
+        return Account(identity.namespace, identity.account, found, ask), mark
 
     async def _token(self, client: KubeClient, identity: CloudIdentity, audience: str) -> str:
         path = SERVICEACCOUNTS.path(identity.namespace, identity.account, "token")

@@ -144,7 +144,8 @@ class CloudLogin:
     """Username and password, and the identity."""
     expires: datetime
     fresh_for: float
-    """Seconds until it is to be renewed, at two thirds of its life; 0: now."""
+    """Seconds until it is to be asked for again: it is renewed at two thirds of its life, and the
+    account may be another by then. 0: now."""
 
 
 class CloudLogins(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -14,12 +15,22 @@ from tests.component.oci.fake_registry import FakeRegistry, answering, registry_
 
 from copyrator.api.clouds import CloudRegistry, Provider, read_registry
 from copyrator.clouds.calls import Account, Calls, Issued
-from copyrator.clouds.logins import CLOUD_LOGINS, ERROR_SECONDS, REFUSED_SECONDS, SharedLogins
+from copyrator.clouds.logins import (
+    ACCOUNT_SECONDS,
+    CLOUD_LOGINS,
+    ERROR_SECONDS,
+    REFUSED_SECONDS,
+    SharedLogins,
+)
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import NotFound, ServerError
+from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
+    IdentityMissing,
     IdentityRefused,
     IdentityUnavailable,
     RateLimited,
@@ -56,10 +67,12 @@ class Cloud:
     def time(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
 
-    def logins(self, transport: RegistryTransport | None = None) -> SharedLogins:
+    def logins(
+        self, transport: RegistryTransport | None = None, client: Accounts | None = None
+    ) -> SharedLogins:
         return SharedLogins(
             transport or RegistryTransport(metrics=Metrics()),
-            None,
+            cast("KubeClient | None", client),
             Metrics(),
             clock=self.time,
             monotonic=lambda: self.now,
@@ -121,6 +134,70 @@ async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: Registr
     cloud.now += LIFE / 3
     with pytest.raises(type(error)):
         await logins.login(SHOP)
+
+
+async def test_a_renewal_that_fails_for_one_repository_ends_the_login_of_no_other() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    cloud.error = IdentityUnavailable("down")
+    with pytest.raises(IdentityUnavailable):
+        await logins.login(SHOP, again=True)
+    assert (await logins.login(SHOP)).credential.password == "password-1"
+
+
+@dataclass
+class Accounts:
+    """A client of an API server with one account at most."""
+
+    annotations: dict[str, str] | None = field(default_factory=dict)
+    uid: str = "1"
+    is_away: bool = False
+    reads: int = 0
+
+    async def get(self, res: Resource, namespace: str, name: str) -> dict[str, Any]:
+        self.reads += 1
+        if self.is_away:
+            raise ServerError("away")
+        if self.annotations is None:
+            raise NotFound("no such account")
+        return {"metadata": {"uid": self.uid, "annotations": dict(self.annotations)}}
+
+
+OTHERS = CloudIdentity(SHOP.registry, "prod", "werf")
+
+
+async def test_a_login_ends_with_the_annotations_and_the_account_that_it_was_for() -> None:
+    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
+    logins = cloud.logins(client=accounts)
+    first = await logins.login(OTHERS)
+    assert first.fresh_for == ACCOUNT_SECONDS
+    for change in ({"annotations": {"role": "b"}}, {"uid": "2"}):
+        before = len(cloud.asked)
+        cloud.now += ACCOUNT_SECONDS
+        await logins.login(OTHERS)
+        assert len(cloud.asked) == before  # nothing has changed
+        vars(accounts).update(change)
+        cloud.now += ACCOUNT_SECONDS - 1
+        await logins.login(OTHERS)
+        assert len(cloud.asked) == before
+        cloud.now += 1
+        await logins.login(OTHERS)
+        assert len(cloud.asked) == before + 1
+    accounts.annotations = None
+    cloud.now += ACCOUNT_SECONDS
+    with pytest.raises(IdentityMissing, match=r"ServiceAccount prod/werf.*doesn't exist"):
+        await logins.login(OTHERS)
+
+
+async def test_a_login_outlives_an_api_server_that_is_away() -> None:
+    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
+    logins = cloud.logins(client=accounts)
+    await logins.login(OTHERS)
+    accounts.is_away = True
+    cloud.now += ACCOUNT_SECONDS
+    assert (await logins.login(OTHERS)).credential.password == "password-1"
+    assert accounts.reads == 2
 
 
 async def test_a_cloud_that_refuses_the_identity_ends_its_login() -> None:

@@ -39,7 +39,7 @@ class Sentinels:
         return value
 
     def leaks(self, text: str) -> list[str]:
-        return sorted({what for form, what in self._forms.items() if form in text})
+        return sorted({what for form, what in list(self._forms.items()) if form in text})
 
 
 def forms(value: str) -> dict[str, str]:
