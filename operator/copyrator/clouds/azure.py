@@ -12,7 +12,6 @@ import binascii
 import logging
 import os
 import re
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -141,18 +140,15 @@ def _application(account: Account, authority: str) -> _Application:
         "the client ID of a managed identity or an application that has a federated credential for "
         f"{account.subject}",
     )
-    tenant = account.annotations.get(ANN_AZURE_TENANT, "").strip() or os.environ.get(TENANT, "")
-    if not tenant:
-        tenant = account.require(
-            ANN_AZURE_TENANT,
-            "the ID of the tenant of that identity",
-            f"The operator has no variable {TENANT} either",
-        )
-    for name, value in ((ANN_AZURE_CLIENT, client), (ANN_AZURE_TENANT, tenant)):
+    named, tenant = TENANT, os.environ.get(TENANT, "").strip()
+    if not tenant or ANN_AZURE_TENANT in account.annotations:
+        note = "" if tenant else f"The operator has no variable {TENANT} either"
+        named = ANN_AZURE_TENANT
+        tenant = account.require(named, "the ID of the tenant of that identity", note)
+    for name, what, value in ((ANN_AZURE_CLIENT, "client", client), (named, "tenant", tenant)):
         if not _ID.fullmatch(value):
             raise IdentityMissing(
-                f"{account}: {name} isn't an ID of the form {USERNAME}; set it to "
-                f"the {'client' if name == ANN_AZURE_CLIENT else 'tenant'} ID"
+                f"{account}: {name} isn't an ID of the form {USERNAME}; set it to the {what} ID"
             )
     where = f"the annotations of {account}"
     return _Application(str(account), where, tenant, client, authority)
@@ -256,11 +252,9 @@ def _transport(answers: _Answers, *, uses_proxies: bool) -> RequestsTransport:
 
     for name in ("azure", "msal"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    paths = ssl.get_default_verify_paths()
     transport = RequestsTransport(
         connection_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
-        connection_verify=paths.cafile or paths.capath or True,
         use_env_settings=uses_proxies,
     )
     transport.open()
@@ -268,9 +262,19 @@ def _transport(answers: _Answers, *, uses_proxies: bool) -> RequestsTransport:
     def read(answer: Any, *_: object, **__: object) -> None:
         _read_answer(answer, answers)
 
+    for adapter in transport.session.adapters.values():
+        adapter.cert_verify = _verify
     transport.session.headers["Accept-Encoding"] = "identity"
     transport.session.hooks["response"] = [read]
     return transport
+
+
+def _verify(pool: Any, *_: object) -> None:
+    """Let urllib3 trust what OpenSSL does by default (SSL_CERT_FILE and SSL_CERT_DIR).
+
+    requests would take certifi's file, or one of these two.
+    """
+    pool.cert_reqs, pool.ca_certs, pool.ca_cert_dir = "CERT_REQUIRED", None, None
 
 
 class _Body(BytesIO):

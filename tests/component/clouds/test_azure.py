@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
@@ -12,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.authority import Authority
 from tests.clouds.azure import (
     AUDIENCE,
     NOBODY,
@@ -133,7 +136,6 @@ async def cloud(stage: Stage) -> AsyncIterator[Azure]:
     transport = RegistryTransport(metrics=Metrics(), timeout=5.0, allowed=LOOPBACK)
     calls = Calls(transport, lambda: datetime.now(UTC))
     yield Azure(stage, tokens, entra, registry, calls, [])
-    calls.close()
     await transport.close()
 
 
@@ -177,6 +179,8 @@ async def test_the_tenant_is_the_operators_where_the_account_names_none(
     message = await cloud.fault(IdentityMissing, account)
     assert ANN_AZURE_TENANT in message
     assert "AZURE_TENANT_ID" in message
+    monkeypatch.setenv("AZURE_TENANT_ID", "common")
+    assert "AZURE_TENANT_ID isn't an ID" in await cloud.fault(IdentityMissing, account)
     monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
     assert (await cloud.issue(account)).username == NOBODY
 
@@ -300,6 +304,22 @@ async def test_entra_that_is_not_there_or_untrusted_is_named(
     assert "can't be reached (NameResolutionError)" in await cloud.fault(
         IdentityUnavailable, cloud.account()
     )
+
+
+async def test_what_openssl_trusts_by_default_is_trusted_and_nothing_else(
+    cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = Authority.make(tmp_path / "other")
+    other._issue("another")  # of one name OpenSSL looks for one certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(other.directory / "another.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(cloud.stage.ca))
+    assert "(SSLError)" in await cloud.fault(IdentityUnavailable, cloud.account())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copy(cloud.stage.ca, folder)
+    subprocess.run(["openssl", "rehash", str(folder)], check=True)
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    assert (await cloud.issue(cloud.account())).username == NOBODY
 
 
 async def test_the_library_says_nothing_in_the_log(
