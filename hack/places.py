@@ -57,6 +57,7 @@ EVENT_SOURCES = (
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
     "blocked",  # service accounts that exist now
+    "logins",  # of clouds, for Jobs
     "consents",
     "freezes",
     "watches",  # objects that Bundles name

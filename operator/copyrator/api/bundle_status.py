@@ -60,6 +60,8 @@ class BundleReason(StrEnum):
     """The cloud of spec.provider refuses the identity."""
     IDENTITY_UNAVAILABLE = "IdentityUnavailable"
     """The cloud's server that gives tokens doesn't answer."""
+    TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a reason
+    """The token of spec.provider in a Job's Secret had expired before werf was done with it."""
     REGISTRY_UNREACHABLE = "RegistryUnreachable"
     RATE_LIMITED = "RateLimited"
     TAG_NOT_FOUND = "TagNotFound"
@@ -163,6 +165,18 @@ REGISTRY_FAULTS: Final = frozenset(
     }
 )
 """Reasons of errors of a registry, or of the cloud that gives tokens for it."""
+
+PASSING: Final = frozenset(
+    {
+        BundleReason.CLUSTER_UNREACHABLE,
+        BundleReason.IDENTITY_MISSING,
+        BundleReason.IDENTITY_REFUSED,
+        BundleReason.IDENTITY_UNAVAILABLE,
+        BundleReason.RATE_LIMITED,
+        BundleReason.TOKEN_EXPIRED,
+    }
+)
+"""Of plans that failed: nothing of the deploy could change that."""
 
 
 class Outcome(StrEnum):

@@ -166,6 +166,11 @@ frozen before its pod had started.
 """
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""
+ANN_LOGIN_EXPIRES: Final = "operator.werf.dev/login-expires"
+"""On a Job, and on the Secret with its login of a cloud: when the first token, or the one in that
+Secret, expires."""
+ANN_LOGIN_RENEWED: Final = "operator.werf.dev/login-renewed"
+"""On a Job whose login was written anew: its pod may have the former one."""
 ANN_SERVER: Final = "operator.werf.dev/server"
 """On a Job: the API server of its release, where that is the one of spec.kubeConfig."""
 

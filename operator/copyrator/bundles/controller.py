@@ -28,6 +28,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import promotion
@@ -254,10 +255,18 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
+        self._logins = logins = JobLogins(context, jobs, references, seals)
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
-            context, jobs, references, redaction, seals=seals, inputs=inputs, charts=charts
+            context,
+            jobs,
+            references,
+            redaction,
+            seals=seals,
+            logins=logins,
+            inputs=inputs,
+            charts=charts,
         )
         reviews = PermissionReviewer(context, reviewer)
         self._permissions = permissions = PermissionRecorder(context, reviews, seals)
@@ -269,6 +278,7 @@ class BundleController:
             writer,
             redaction,
             seals=seals,
+            logins=logins,
             freezes=freezes,
             charts=charts,
         )
@@ -302,6 +312,7 @@ class BundleController:
                 writer,
                 resolver=resolver,
                 accounts=accounts,
+                logins=logins,
                 attempts=attempts,
                 plans=plans,
                 freezes=freezes,
@@ -337,6 +348,7 @@ class BundleController:
         await self._attester.close()
         await self._polls.close()
         await self._plan_jobs.close()
+        await self._logins.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:

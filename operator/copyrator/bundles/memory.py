@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from copyrator.api.bundle_spec import BundleSpec
+    from copyrator.bundles.deploy.outcome import Blocked
     from copyrator.bundles.gates.evidence import AttestFault, PushResult, StatementKey
     from copyrator.bundles.health.monitor import Release
     from copyrator.bundles.inputs.reader import Known
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from copyrator.bundles.plan.jobs import LogReading
     from copyrator.bundles.plan.permissions import Review
     from copyrator.bundles.version.polling import DeployInputs
+    from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
     from copyrator.oci.errors import RegistryError
 
 
@@ -204,6 +206,35 @@ class AccountMemory:
 
 
 @dataclass(slots=True)
+class WrittenLogin:
+    """A Job's login of a cloud."""
+
+    expires: datetime
+    renew_at: datetime
+    """When it is renewed, if the Job's pod hasn't started by then."""
+    is_whole: bool = False
+    """Whether this process wrote the first one, so that all are in ``credentials``."""
+    credentials: tuple[Credential, ...] = field(default=(), repr=False)
+    """Those that this process has written."""
+    fault: Blocked | None = None
+    """Why it has expired and there is no other."""
+
+
+@dataclass(slots=True)
+class LoginMemory:
+    """The logins of a cloud that its Jobs have."""
+
+    task: asyncio.Task[CloudLogin] | None = None
+    """Asks for the present one, or has got it."""
+    identity: CloudIdentity | None = None
+    """Whose."""
+    ended_at: float = 0.0
+    """Monotonic seconds when a task that was waited for has ended."""
+    written: dict[str, WrittenLogin] = field(default_factory=dict)
+    """By the Job's name."""
+
+
+@dataclass(slots=True)
 class BundleMemory:
     """What is remembered of one Bundle."""
 
@@ -215,6 +246,7 @@ class BundleMemory:
     inputs: InputsMemory = field(default_factory=InputsMemory)
     account: AccountMemory = field(default_factory=AccountMemory)
     attest: AttestMemory = field(default_factory=AttestMemory)
+    login: LoginMemory = field(default_factory=LoginMemory)
     health: HealthMemory | None = None
     """None where no health is asked for."""
     consent: tuple[str | None, ...] = ()

@@ -26,6 +26,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
+from copyrator.bundles.deploy.logins import PendingLoginError
 from copyrator.bundles.deploy.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import approval
@@ -149,6 +150,8 @@ class BundleReconciler:
             await self._take_steps(steps, entry)
         except StaleError:
             return RequeueAfter(0.0)
+        except PendingLoginError:  # what follows is done when it is there
+            return Done()
         except Forbidden as error:
             await self._report_forbidden(key, error)
             raise

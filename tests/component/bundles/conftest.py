@@ -66,6 +66,7 @@ class Operator:
         timing: BundleTiming = TIMING,
         isolated: Callable[[], Any] = InProcess,
         recorder: Any = None,
+        prepare: Callable[[Operator], None] = lambda operator: None,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -107,6 +108,7 @@ class Operator:
         """The keys that were reconciled, in order."""
         self.workers = Workers(self.queue, self._reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None
+        prepare(self)
 
     def make_clients(self) -> tuple[KubeClient, KubeClient]:
         """Of the controller, and of access reviews."""

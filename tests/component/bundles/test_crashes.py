@@ -10,10 +10,12 @@ import json
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.component.bundles.approvals import secrets
+from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import fail, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING
@@ -140,6 +142,12 @@ async def with_a_login(stage: Stage) -> None:
     stage.bundle(auth="creds")
 
 
+async def with_a_clouds_login(stage: Stage) -> None:
+    """Its Job gets a token of a cloud."""
+    stage.start = partial(stage.start, prepare=Cloud(stage.registry).prepare)
+    stage.bundle(registry=HOST, insecure=None, provider="aws")
+
+
 def is_deployed_and_tidied(stage: Stage) -> bool:
     return is_deployed(OK)(stage) and not secrets(stage.cluster)
 
@@ -200,6 +208,14 @@ JOURNEYS = {
         1,
         is_deployed_and_tidied,
         (3, 5),
+    ),
+    "a deploy with a cloud's login": Journey(
+        7,
+        "finalizer, attempt, login, Job, outcome, deletion of login, TTL",
+        with_a_clouds_login,
+        1,
+        is_deployed_and_tidied,
+        (3, 4, 5, 6),
     ),
     "a deploy that fails for good": Journey(
         5, "finalizer, attempt, Job, outcome, TTL", bad, 1, is_quarantined, (4, 5)

@@ -28,14 +28,16 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
 from copyrator.bundles.deploy.identity import hash_of
-from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
+from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
+from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
     add_cause,
     add_missing_permissions,
     ending_of,
+    excuse_expired_login,
     excuse_lost_access,
     has_started,
     planned_ending,
@@ -65,6 +67,7 @@ from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import NORMAL
+from copyrator.oci.errors import RegistryError
 
 log = logging.getLogger(__name__)
 
@@ -179,10 +182,12 @@ class AttemptRunner:
         redaction: Redactor,
         *,
         seals: SealStore,
+        logins: JobLogins,
         freezes: FreezeWatcher,
         charts: ChartFinder,
     ) -> None:
         self._context = context
+        self._logins = logins
         self._charts = charts
         self._freezes = freezes
         self._seals = seals
@@ -228,7 +233,9 @@ class AttemptRunner:
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
-            return await self._check_pods(entry, spec, job)
+            renew_at = await self._logins.keep(entry, spec, job)
+            step = await self._check_pods(entry, spec, job)
+            return replace(step, due=(*step.due, renew_at))
         pods = await self._jobs.output.pods(job)
         ending = planned_ending(ending_of(job, pods))
         evidence = state.Evidence()
@@ -280,7 +287,9 @@ class AttemptRunner:
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
-        return excuse_lost_access(ending, log, job.server), evidence
+        ending = excuse_lost_access(ending, log, job.server)
+        expires = self._logins.expires(entry.key, job)
+        return excuse_expired_login(ending, log, expires, job.finished), evidence
 
     async def _redacted(
         self,
@@ -295,20 +304,20 @@ class AttemptRunner:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        secrets, sources = secrets_of(pods), {}
+        secrets, sources, written = secrets_of(pods), {}, self._logins.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
         if spec.kube_config is not None:
             sources[seal.kubeconfig_secret(job.name)] = spec.kube_config.secret
         try:
-            return await self._redaction.redacted(job.namespace, secrets, texts)
+            return await self._redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
             # With bundles.allowedSecrets the operator may read only what they were made of.
             is_edited = entry.status.attempted.generation != entry.generation
             if is_edited or sources.keys().isdisjoint(secrets):
                 raise
         secrets = [sources.get(name, name) for name in secrets]
-        return await self._redaction.redacted(job.namespace, secrets, texts)
+        return await self._redaction.redacted(job.namespace, secrets, texts, written)
 
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
@@ -352,6 +361,8 @@ class AttemptRunner:
                 raise
             text = f"copies of its values can't be created: {error.message}"
             return self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+        except RegistryError as error:
+            return self._give_up(entry, spec, BundleReason(error.reason), error.message)
         try:
             job = await self._jobs.create(build_deploy_job(order))
         except ApiError as error:
@@ -375,6 +386,7 @@ class AttemptRunner:
 
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
+            RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
         """
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
@@ -389,10 +401,7 @@ class AttemptRunner:
         if kubeconfig is not None:
             sealed_kubeconfig = await self._seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)
-        access = await self._references.access(entry, spec)
-        order = replace(order, login=access.login)
-        if access.login is Login.SELECTED:
-            await self._seals.write_login(entry, spec, order.job, access)
+        order = await self._logins.provide(entry, spec, order, order.job)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -436,7 +445,8 @@ class AttemptRunner:
         if now < patience:
             return Step(entry, due=(patience,))
         step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
-        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+        blocked = self._logins.find_fault(entry.key, job)
+        blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = ready_conditions.running(entry.status)
         if blocked is not None:
             verdict = ready_conditions.blocked(entry.status, blocked)
@@ -492,7 +502,7 @@ class AttemptRunner:
         is_sealed = status.attempted.plan_job is not None or spec.drift.is_enabled
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
-        may_have_login = login in secrets or (spec.auth is not None and not secrets)
+        may_have_login = login in secrets or (bool(spec.auth or spec.cloud) and not secrets)
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:

@@ -28,6 +28,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
+from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
 from copyrator.bundles.gates import age, approval, windows
 from copyrator.bundles.gates import gate as gates
@@ -184,7 +185,7 @@ def decide_deploy(
         generation=entry.generation,
         request=entry.request,
     )
-    status = _record_drift_mode(status, spec, wanted)
+    status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
     status = replace(status, verification=resolution.deployed or Verification())
     status = plan_record.withdraw_plan(status, spec.skip_digests)
     target = None
@@ -207,17 +208,6 @@ def decide_deploy(
         status = plan_record.drop_plan(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     return _correct_drift(_judge_moment_gates(case, moment), moment)
-
-
-def _record_drift_mode(
-    status: BundleStatus, spec: BundleSpec, wanted: state.DesiredDeploy
-) -> BundleStatus:
-    """The status with whether checks for drift are on, and what prevents them now."""
-    status = drift_record.switch_off_drift(status, spec)
-    if not spec.drift.is_enabled:
-        return status
-    why = drift_record.find_hindrance(status, spec, wanted.spec_hash, wanted.values_hash)
-    return drift_record.set_hindrance(drift_record.remove_ignored(status, spec), why)
 
 
 def _correct_drift(case: Case, moment: MomentGates) -> Case:
@@ -397,6 +387,7 @@ class Deployer:
         *,
         resolver: VersionResolver,
         accounts: ServiceAccountChecker,
+        logins: JobLogins,
         attempts: AttemptRunner,
         plans: PlanMachine,
         freezes: FreezeWatcher,
@@ -405,6 +396,7 @@ class Deployer:
         self._writer = writer
         self._resolver = resolver
         self._accounts = accounts
+        self._logins = logins
         self._attempts = attempts
         self._plans = plans
         self._freezes = freezes
@@ -426,9 +418,13 @@ class Deployer:
             self._resolver.set_next_poll(entry, spec, resolution, self._context.clock())
             return Step(entry, due=(memory.poll.next_poll,)), desired
         if resolution.error is not None:
-            status = inputs.observed or entry.status
-            return self._report_poll_failed(inputs, resolution.error, status), desired
-        step, is_request_handled = await self._decide(inputs, resolution)
+            return self._report_poll_failed(inputs, resolution.error), desired
+        failed = memory.poll.failures, memory.poll.failed_by
+        try:
+            step, is_request_handled = await self._decide(inputs, resolution)
+        except RegistryError as error:  # no login for a Job, as if it were none for the poll
+            memory.poll.failures, memory.poll.failed_by = failed
+            return self._report_poll_failed(inputs, error, keeps=False), desired
         if is_request_handled is None:
             return step, None
         return step, replace(desired, request="") if is_request_handled else desired
@@ -445,15 +441,16 @@ class Deployer:
         return Step(entry, status, verdict, decided=False, due=(AT_ONCE,))
 
     def _report_poll_failed(
-        self, inputs: DeployInputs, error: RegistryError, status: BundleStatus
+        self, inputs: DeployInputs, error: RegistryError, *, keeps: bool = True
     ) -> Step:
-        """Report a failed poll; Ready is kept for some time where it may pass by itself."""
+        """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self._context.clock()
         memory = self._context.memories[entry.key].poll
         is_new = error is not memory.failed_by
         failures = memory.failures + is_new
         first, rhythm = self._context.timing.poll_retry, self._resolver.poll_rhythm(entry, spec)
         next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
+        status = inputs.observed or entry.status
         status = count_failure(status, now) if is_new else status
         status = replace(
             record_error(status, error.reason, error.message, now),
@@ -468,7 +465,7 @@ class Deployer:
             return Step(written, due=(next_poll, until if is_kept else None))
 
         verdict = ready_conditions.unusable(error.reason, error.message, status)
-        is_passing = not isinstance(error, AuthenticationFailed | TagNotFound)
+        is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, memory.desired)
@@ -551,12 +548,17 @@ class Deployer:
         return Step(case.entry, status, verdict, effect=settle)
 
     async def _find_account(self, case: Case, status: BundleStatus) -> Step | None:
-        """Report a missing service account; the time of the next poll isn't changed."""
+        """Report a missing service account; the time of the next poll isn't changed.
+
+        Raises:
+            RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
+        """
         entry, memory = case.entry, self._context.memories[case.entry.key]
         memory.account.settled = None
         text = await self._accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
+            await self._logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self._context.clock())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.times import format_time
 from copyrator.bundles.deploy import pod
 from copyrator.bundles.deploy.identity import ValuesFiles, job_name
 from copyrator.bundles.deploy.pod import (
@@ -65,6 +67,8 @@ class DeployOrder:
     values_hash: str | None = None
     request: str = ""
     login: Login = Login.NONE
+    login_expires: datetime | None = None
+    """Of a login of a cloud."""
     values: tuple[ValuesFiles, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels for the release's objects; likewise ``annotations``."""
@@ -190,6 +194,8 @@ def _owned_job(
     job = base_job(spec, kind, name, order.uid, pod_spec)
     if spec.server:
         job["metadata"]["annotations"][names.ANN_SERVER] = spec.server
+    if order.login_expires is not None:
+        job["metadata"]["annotations"][names.ANN_LOGIN_EXPIRES] = format_time(order.login_expires)
     job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
     return job
 

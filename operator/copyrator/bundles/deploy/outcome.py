@@ -29,8 +29,10 @@ from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,
     PULLING,
+    REGISTRY_LOGIN,
     describe_error,
     find_error,
+    find_expiry,
     first_cause,
     lacks_access,
     strip_colours,
@@ -205,9 +207,6 @@ _REGISTRY_TROUBLE: Final = re.compile(
     r"|too many requests|bad gateway|service unavailable|gateway timeout",
     re.IGNORECASE,
 )
-_REGISTRY_LOGIN: Final = re.compile(
-    r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
-)
 _CLUSTER_TROUBLE: Final = re.compile(
     r"kubernetes cluster unreachable|the server is currently unable|etcdserver:"
     r"|connection to the server|failed calling webhook",
@@ -253,6 +252,10 @@ class JobRecord:
     resource_version: str = ""
     server: str = ""
     """The API server of spec.kubeConfig that it was made for; empty: the operator's own."""
+    login_expires: datetime | None = None
+    """When its first token of a cloud expires; None: it has none."""
+    is_login_renewed: bool = False
+    """Whether its login was written anew."""
 
     @property
     def done(self) -> bool:
@@ -300,6 +303,8 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
         resource_version=metadata.get("resourceVersion", ""),
         server=annotations.get(names.ANN_SERVER, ""),
+        login_expires=parse_time(annotations.get(names.ANN_LOGIN_EXPIRES)),
+        is_login_renewed=names.ANN_LOGIN_RENEWED in annotations,
     )
 
 
@@ -452,6 +457,24 @@ def excuse_lost_access(ending: Ending, log: str, server: str) -> Ending:
     return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.CLUSTER_UNREACHABLE)
 
 
+def excuse_expired_login(
+    ending: Ending, log: str, expires: datetime | None, ended: datetime | None
+) -> Ending:
+    """A failure because a token of a cloud had expired, which isn't the digest's fault.
+
+    Args:
+        ending: of a Job.
+        log: redacted.
+        expires: when the Job's token expires; None: it has none.
+        ended: when the Job ended.
+    """
+    if (text := find_expiry(find_error(log), expires, ended)) is None:
+        return ending
+    text = f"{ending.message}: {text}"
+    reason = BundleReason.TOKEN_EXPIRED
+    return replace(ending, outcome=Outcome.INTERRUPTED, reason=reason, message=text)
+
+
 def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount | None) -> Ending:
     """A failure by missing permissions with these in the message; other endings are unchanged.
 
@@ -535,7 +558,7 @@ def _judge_error(error: str, code: int, server: str) -> Ending:
     pulling = PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
         return _interruption(BundleReason.REGISTRY_UNREACHABLE, error, code)
-    if pulling and _REGISTRY_LOGIN.search(line):
+    if pulling and REGISTRY_LOGIN.search(line):
         return _interruption(BundleReason.AUTHENTICATION_FAILED, error, code)
     if lacks_access(error, server) or (server and _CLUSTER_TROUBLE.search(line)):
         return _interruption(BundleReason.CLUSTER_UNREACHABLE, error, code)

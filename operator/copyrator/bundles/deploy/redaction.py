@@ -17,7 +17,8 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -245,9 +246,20 @@ class Redactor:
         await self._isolated.close()
 
     async def redacted(
-        self, namespace: str, secrets: Sequence[str], texts: Sequence[str]
+        self,
+        namespace: str,
+        secrets: Sequence[str],
+        texts: Sequence[str],
+        written: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
     ) -> list[str]:
         """The texts without the values of these Secrets.
+
+        Args:
+            namespace: theirs.
+            secrets: their names.
+            texts: where to search.
+            written: contents that some of them had, by name: they are searched for, too, and are
+                enough where the Secret can't be read.
 
         Raises:
             WithheldError: it can't be determined what to remove.
@@ -258,7 +270,7 @@ class Redactor:
         size = 0
         for name in secrets:
             async with self._slots.slot(namespace):
-                contents = await self._contents(namespace, name)
+                contents = await self._contents(namespace, name, written.get(name, ()))
                 size += sum(map(len, contents))
                 if size > BUNDLE_REDACTION_BYTES:
                     raise WithheldError(
@@ -268,7 +280,7 @@ class Redactor:
                 quotes |= await self._quoted(namespace, name, contents, texts)
         return [hide_quotes(text, quotes) for text in texts]
 
-    async def _contents(self, namespace: str, name: str) -> list[bytes]:
+    async def _contents(self, namespace: str, name: str, written: Sequence[bytes]) -> list[bytes]:
         try:
             body = await self._client.get(SECRETS, namespace, name)
             data: dict[str, Any] = body.get("data") or {}
@@ -276,8 +288,11 @@ class Redactor:
                 raise WithheldError(
                     f"Secret {name}, which the log may contain, has {len(data)} keys"
                 )
-            return [secret_part(base64.b64decode(text)) for text in data.values()]
+            there = [secret_part(base64.b64decode(text)) for text in data.values()]
+            return [*there, *written]
         except (ApiError, binascii.Error):
+            if written:
+                return list(written)
             raise WithheldError(
                 f"Secret {name}, which the log may contain, can't be read"
             ) from None

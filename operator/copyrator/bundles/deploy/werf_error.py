@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.api.text import count
+from copyrator.api.times import format_time
 
 MAX_ERROR: Final = 512
 """Characters of an error in a status."""
@@ -264,6 +266,31 @@ is of another server, such as the registry of an image that a workload can't pul
 
 PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 """Words of errors of the bundle's registry."""
+
+REGISTRY_LOGIN: Final = re.compile(
+    r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
+)
+"""Its refusals."""
+
+
+def find_expiry(error: str, expires: datetime | None, ended: datetime | None) -> str | None:
+    """That a token of a cloud had expired when the registry refused it; None where it hadn't.
+
+    Args:
+        error: of ``find_error``.
+        expires: when the Job's token expires; None: it has none, or that isn't known.
+        ended: when the Job ended.
+    """
+    line = first_cause(error)
+    if expires is None or ended is None or ended < expires:
+        return None
+    if not (PULLING.search(line) and REGISTRY_LOGIN.search(line)):
+        return None
+    return (
+        f"the token in the Job's Secret had expired at {format_time(expires)}; the next Job gets a "
+        "new one. If it happens again, let the cloud's tokens live longer, or find out what makes "
+        "the Job take so long"
+    )
 
 
 def _uncounted(number: int) -> str:

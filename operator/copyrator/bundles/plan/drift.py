@@ -371,6 +371,17 @@ def set_hindrance(status: BundleStatus, why: Hindrance | None) -> BundleStatus:
     return replace(status, drift=drift)
 
 
+def record_mode(
+    status: BundleStatus, spec: BundleSpec, spec_hash: str, values_hash: str | None
+) -> BundleStatus:
+    """The status with whether checks for drift are on, and what prevents them now."""
+    status = switch_off_drift(status, spec)
+    if not spec.drift.is_enabled:
+        return status
+    why = find_hindrance(status, spec, spec_hash, values_hash)
+    return set_hindrance(remove_ignored(status, spec), why)
+
+
 def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     """The status without drifted objects that ``spec.drift.ignore`` names now."""
     drift = status.drift

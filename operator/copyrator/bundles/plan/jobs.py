@@ -26,8 +26,9 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
+from copyrator.bundles.deploy.job import DeployOrder, build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
     ending_of,
@@ -40,6 +41,7 @@ from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.werf_error import (
     ERROR,
     describe_error,
+    find_expiry,
     find_plan_error,
     first_cause,
     lacks_access,
@@ -113,10 +115,13 @@ class LogReading:
 class PlanReader:
     """Reads the plans of all Bundles' Jobs."""
 
-    def __init__(self, context: Context, jobs: JobClient, redaction: Redactor) -> None:
+    def __init__(
+        self, context: Context, jobs: JobClient, logins: JobLogins, redaction: Redactor
+    ) -> None:
         self._context = context
         self._timing = context.timing
         self._jobs = jobs
+        self._logins = logins
         self._redaction = redaction
         context.memories.on_drop(lambda _, memory: _cancel(memory))
         self._slots = FairLimit(each=TENANT_PLAN_READS, together=TENANTS_PLAN_READS)
@@ -136,7 +141,7 @@ class PlanReader:
         delay = reading.delay if reading is not None else None
         if reading is None or (delay is not None and delay.due is not None and now >= delay.due):
             task = asyncio.create_task(
-                self._read_in_slot(job, nonce, made_of), name=f"plan of {job.name}"
+                self._read_in_slot(key, job, nonce, made_of), name=f"plan of {job.name}"
             )
             task.add_done_callback(lambda ended: self._handle_end(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
@@ -168,19 +173,19 @@ class PlanReader:
             self._context.schedule.changed(key, Change.PLAN_READ)
 
     async def _read_in_slot(
-        self, job: JobRecord, nonce: str, made_of: PlanSubject
+        self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject
     ) -> Plan | PlanFault | PlanDelay:
         async with self._slots.slot(job.namespace):
-            return await self._read(job, nonce, made_of)
+            return await self._read(key, job, nonce, made_of)
 
     async def _read(
-        self, job: JobRecord, nonce: str, made_of: PlanSubject
+        self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject
     ) -> Plan | PlanFault | PlanDelay:
         pods, account = await self._jobs.output.pods(job), made_of.account
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
-            whole = await self._cause(job, pods)
+            whole = await self._cause(key, job, pods)
             cause = remove_template_text(whole, made_of.chart.literals)
             # The API server's words: they name no values of the chart.
             named = whole if "error calling lookup: " in cause else cause
@@ -193,6 +198,9 @@ class PlanReader:
             else:
                 text = describe_error(cause)
                 text = f"{ERROR} {text}" if cause.startswith(ERROR) else text
+            expires = self._logins.expires(key, job)
+            if expired := find_expiry(whole, expires, job.finished):
+                reason, text = BundleReason.TOKEN_EXPIRED, f"{text}: {expired}"
             return PlanFault(f"Job {job.name}: {text}", reason, denied)
         timeout = self._timing.plan_log_timeout
         try:
@@ -225,13 +233,14 @@ class PlanReader:
             return lines
         return read_block(await self._jobs.output.log_tail(pod, lines, MAX_TEXT), nonce)
 
-    async def _cause(self, job: JobRecord, pods: list[dict[str, Any]]) -> str:
+    async def _cause(self, key: BundleKey, job: JobRecord, pods: list[dict[str, Any]]) -> str:
         """The text for a Job without a plan: werf's last error, without the values of Secrets."""
         log = await self._jobs.output.log_end(pods)
         ended = _ENDED.findall(log)
         found = find_plan_error(log) or (ended[-1] if ended else ending_of(job, pods).message)
         try:
-            (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
+            secrets, written = secrets_of(pods), self._logins.secrets(key, job)
+            (found,) = await self._redaction.redacted(job.namespace, secrets, [found], written)
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
         return found
@@ -264,16 +273,18 @@ class PlanJobClient:
         redaction: Redactor,
         *,
         seals: SealStore,
+        logins: JobLogins,
         inputs: InputsStore,
         charts: ChartFinder,
     ) -> None:
         self._context = context
         self._jobs = jobs
+        self._logins = logins
         self._references = references
         self._seals = seals
         self._inputs = inputs
         self._charts = charts
-        self._reader = PlanReader(context, jobs, redaction)
+        self._reader = PlanReader(context, jobs, logins, redaction)
 
     async def create(
         self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, *, renders: int
@@ -290,6 +301,7 @@ class PlanJobClient:
             renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
+            PendingLoginError: its login was asked for; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         plan = record_of(entry.status, purpose)
@@ -305,11 +317,15 @@ class PlanJobClient:
         except MissingReferenceError as error:
             log.debug("%s: not planned: %s", entry.key, error)
             return EDITED  # the next reconcile reports it
-        except ApiError as error:
-            if error.transient or isinstance(error, Forbidden):
+        except (ApiError, RegistryError) as error:
+            text, reason = error.message, BundleReason.PLAN_FAILED
+            if isinstance(error, RegistryError):
+                reason = BundleReason(error.reason)
+            elif error.transient or isinstance(error, Forbidden):
                 raise
-            text = f"Job {job} isn't created: copies of its values can't be: {error.message}"
-            return PlanFault(text)
+            else:
+                text = f"copies of its values can't be: {text}"
+            return PlanFault(f"Job {job} isn't created: {text}", reason)
         if values_hash != plan.values_hash:
             return EDITED
         order = replace(order, sealed=sealed)
@@ -333,6 +349,7 @@ class PlanJobClient:
 
         Raises:
             MissingReferenceError: there are none, or the kubeconfig is of another cluster by now.
+            RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
             ApiError: a Secret can't be written.
         """
         target = await self._references.in_cluster(entry, spec)
@@ -342,10 +359,7 @@ class PlanJobClient:
         if target.kubeconfig is not None:
             sealed = await self._seals.write_kubeconfig(entry, job, target.kubeconfig)
             order = replace(order, kubeconfig=sealed)
-        access = await self._references.access(entry, spec)
-        if access.login is Login.SELECTED:
-            await self._seals.write_login(entry, spec, job, access)
-        return replace(order, login=access.login)
+        return await self._logins.provide(entry, spec, order, job)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derive(entry, job, "nonce")
@@ -369,7 +383,9 @@ class PlanJobClient:
             ApiError: its pods, or the registry's credentials, can't be read now.
         """
         if not job.done:
-            return await self._delay(job, spec, plan.message)
+            renew_at = await self._logins.keep(entry, spec, job)
+            delay = await self._delay(entry.key, job, spec, plan.message)
+            return replace(delay, due=min(filter(None, (delay.due, renew_at)), default=None))
         chart = await self._charts.of(entry, spec, plan.digest or "")
         if chart is None:
             return PlanDelay(plan.message)
@@ -385,7 +401,9 @@ class PlanJobClient:
         """End all reads of logs."""
         await self._reader.close()
 
-    async def _delay(self, job: JobRecord, spec: BundleSpec, known: str | None) -> PlanDelay:
+    async def _delay(
+        self, key: BundleKey, job: JobRecord, spec: BundleSpec, known: str | None
+    ) -> PlanDelay:
         """Why an unfinished Job makes no progress; ``known`` where its pods aren't read yet.
 
         A Job whose Secrets were deleted is ended.
@@ -394,7 +412,8 @@ class PlanJobClient:
         patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
             return PlanDelay(known, patience)
-        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+        blocked = self._logins.find_fault(key, job)
+        blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
         text = f"Job {job.name} is blocked: {blocked.message}" if blocked else None

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.bundle_status import PASSING, BundleReason, BundleStatus, GateState, Outcome
 from copyrator.api.drift_status import DriftCheck
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
@@ -330,8 +330,8 @@ def record_failure(
 ) -> BundleStatus:
     """The status where no plan could be made; one of a deploy is retried up to the spec's limit."""
     fields: dict[str, Any] = {}
-    # Without limit where another cluster doesn't answer: nothing of the deploy could change that.
-    is_away, due = why.reason == BundleReason.CLUSTER_UNREACHABLE, None
+    # Without limit where, for example, another cluster doesn't answer.
+    is_away, due = why.reason in PASSING, None
     if purpose is PlanPurpose.DEPLOY:
         name = "interruptions" if is_away else "failures"
         number = (getattr(status.plan, name) or 0) + 1

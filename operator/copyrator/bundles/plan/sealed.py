@@ -14,18 +14,21 @@ import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
+from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
 from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
-from copyrator.bundles.inputs.reader import Access, ReferenceReader, TakeFiles
+from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.plan import input_hashes, seal
 from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, SourceHash
 from copyrator.bundles.plan.operations import Plan, read_plan
@@ -33,7 +36,7 @@ from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
 from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
-from copyrator.oci.auth import docker_config
+from copyrator.oci.auth import Credential, docker_config
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
@@ -127,29 +130,44 @@ class SealStore:
         return found, SealedValues(job, sources, files, secret_key, render_salt)
 
     async def write_login(
-        self, entry: BundleEntry, spec: BundleSpec, job: str, access: Access
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: str,
+        credential: Credential,
+        expires: datetime | None = None,
     ) -> None:
         """Write the Secret with the registry's credential alone for a Job (Login.SELECTED).
 
         One that is there already is replaced: spec.auth may have changed since it was written, or
         somebody else may have written it. A pod that is mounting it tries again.
 
+        With ``expires``, of a token of a cloud, it isn't immutable: a kubelet reads an immutable
+        Secret once, and would give a pod that waits for its image the former token.
+
         Raises:
             ApiError: it can't be written.
         """
-        assert access.credential is not None
-        credential = access.credential
-        if credential.cloud is not None:
-            credential = (await self._context.oci.login(credential.cloud)).credential
-        data = {KEY: _encode(docker_config(credential, spec.registry))}
+        name, data = (
+            seal.login_secret(job),
+            {KEY: _encode(docker_config(credential, spec.registry))},
+        )
+        body = self._body(entry, name, job, data)
+        what, remedy = (
+            f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as ",
+            (f"leave one entry, {spec.registry}, in the Secret of spec.auth"),
+        )
+        if expires is not None:
+            body["immutable"] = False
+            body["metadata"]["annotations"] = {names.ANN_LOGIN_EXPIRES: format_time(expires)}
+            what, remedy = "", "use spec.auth in place of spec.provider"
         try:
-            await self._replace(entry, seal.login_secret(job), job, data)
+            await self._replace(body)
         except Forbidden as error:
             raise Forbidden(
-                f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as a Job gets "
-                f"the credential of {spec.registry} alone, and the operator may not write a Secret "
-                f"with that: {error.message}. Set bundles.plans.enabled of the chart, or leave one "
-                f"entry, {spec.registry}, in the Secret of spec.auth",
+                f"{what}a Job gets the credential of {spec.registry} alone, and the operator may "
+                f"not write a Secret with that: {error.message}. Set bundles.plans.enabled of the "
+                f"chart, or {remedy}",
                 details=error.details,
             ) from None
 
@@ -178,7 +196,7 @@ class SealStore:
         }
         try:
             if owner is None:
-                await self._replace(entry, name, job, data)
+                await self._replace(self._body(entry, name, job, data))
             else:
                 labels = SealLabels(entry.key.name, job, SealKind.VALUES)
                 await self._create(entry, name, labels, data, owner)
@@ -249,14 +267,19 @@ class SealStore:
         """Delete the copies of values that were written for a Job."""
         if job:
             await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
+            self._context.memories[entry.key].login.written.pop(job, None)
 
     async def remove_job(self, entry: BundleEntry, job: str) -> None:
         """Delete all Secrets of a Job."""
         await self._remove(entry, seal.of_job(entry.key.name, job))
+        self._context.memories[entry.key].login.written.pop(job, None)
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
         """Delete the Secrets of all the Bundle's Jobs except these."""
-        await self._remove(entry, seal.others(entry.key.name, (job for job in kept if job)))
+        names_kept = {job for job in kept if job}
+        await self._remove(entry, seal.others(entry.key.name, names_kept))
+        memory = self._context.memories[entry.key].login
+        memory.written = {job: one for job, one in memory.written.items() if job in names_kept}
 
     async def _remove(self, entry: BundleEntry, selector: str) -> None:
         """Delete Secrets; on an error they are deleted with the Bundle, their owner."""
@@ -266,19 +289,22 @@ class SealStore:
         except (NotFound, Forbidden) as error:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
 
-    async def _replace(
-        self, entry: BundleEntry, name: str, job: str, data: Mapping[str, str]
-    ) -> None:
-        """Write a Secret of a Job, which may have another content than one that is there."""
-        labels, client = SealLabels(entry.key.name, job, SealKind.VALUES), self._context.client
+    @staticmethod
+    def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
+        """A Secret of a Job that the Bundle owns."""
+        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
         owner = owner_reference(entry.key.name, entry.uid)
-        body = seal.secret(owner, entry.key.namespace, name, labels, data)
+        return seal.secret(owner, entry.key.namespace, name, labels, data)
+
+    async def _replace(self, body: Mapping[str, Any]) -> None:
+        """Write a Secret of a Job, which may have another content than one that is there."""
+        client, metadata = self._context.client, body["metadata"]
         try:
-            await client.create(SECRETS, entry.key.namespace, body)
+            await client.create(SECRETS, metadata["namespace"], body)
         except AlreadyExists:
             with suppress(NotFound):
-                await client.delete(SECRETS, entry.key.namespace, name)
-            await client.create(SECRETS, entry.key.namespace, body)
+                await client.delete(SECRETS, metadata["namespace"], metadata["name"])
+            await client.create(SECRETS, metadata["namespace"], body)
 
     async def _create(
         self,

@@ -1,0 +1,256 @@
+"""Logins of clouds for Jobs: each Job of a Bundle with ``spec.provider`` has a Secret of its own.
+
+It has a token for the registry, and is written before the Job is created. While the Job's pod
+hasn't started, it is written anew at two thirds of the token's life; a pod that runs keeps what it
+has. It is deleted with the Job's outcome (plan/sealed.py).
+
+No reconcile waits for a cloud: a task asks for the login, and the Bundle is requeued at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import format_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy.job import DeployOrder, Login
+from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.outcome import Blocked, JobRecord, has_started
+from copyrator.bundles.deploy.redaction import WithheldError
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.memory import LoginMemory, WrittenLogin
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.step import Change
+from copyrator.kube.resources import JOBS
+from copyrator.oci.auth import CloudIdentity, CloudLogin
+from copyrator.oci.errors import RegistryError
+
+log = logging.getLogger(__name__)
+
+RETRY: Final = 30.0
+"""Seconds between two tries to renew a Job's login, at least."""
+_AT_ONCE: Final = 0.05
+"""Seconds in which a login that is known already is there."""
+_KEPT: Final = 60.0
+"""Seconds for which a login that was waited for is used."""
+
+
+class PendingLoginError(Exception):
+    """A cloud hasn't given a login yet; the Bundle is requeued when it has, or has refused it."""
+
+
+class JobLogins:
+    """The logins of all Bundles' Jobs."""
+
+    def __init__(
+        self, context: Context, jobs: JobClient, references: ReferenceReader, seals: SealStore
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._references = references
+        self._seals = seals
+        context.memories.on_drop(lambda _, memory: _cancel(memory.login))
+
+    async def close(self) -> None:
+        """End all requests for logins."""
+        memories = self._context.memories.values()
+        await cancel_all([one.login.task for one in memories if one.login.task is not None])
+
+    async def require(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Make sure that there is a login, before an attempt or a plan is recorded.
+
+        Raises:
+            PendingLoginError: it was asked for.
+            RegistryError: there is none.
+        """
+        if (identity := self._context.cloud_identity(spec)) is not None:
+            await self._get(entry.key, identity)
+
+    async def provide(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order with its login, whose Secret is written where the Job needs one of its own.
+
+        Raises:
+            MissingReferenceError: an object with credentials doesn't exist, or isn't valid.
+            PendingLoginError: the cloud's login was asked for.
+            RegistryError: there is none.
+            ApiError: the Secret can't be written.
+        """
+        access = await self._references.access(entry, spec)
+        order, credential = replace(order, login=access.login), access.credential
+        if access.login is not Login.SELECTED or credential is None:
+            return order
+        if credential.cloud is None:
+            await self._seals.write_login(entry, spec, job, credential)
+            return order
+        login = await self._get(entry.key, credential.cloud)
+        written = self._context.memories[entry.key].login.written
+        known = written.get(job) or WrittenLogin(login.expires, login.expires, is_whole=True)
+        await self._write(entry, spec, job, login, known)
+        return replace(order, login_expires=login.expires)
+
+    async def keep(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
+        """Renew the login of an unfinished Job where that is due; returns when it is due again.
+
+        None: its pod has started, or it has no login of a cloud, or the cloud was asked for one.
+
+        Raises:
+            ApiError: its pods can't be read, or its Secret can't be written now.
+        """
+        known, identity = self._find(entry.key, job), self._context.cloud_identity(spec)
+        if known is None or identity is None or job.started or job.given_up or job.deleting:
+            return None
+        if self._context.clock() < known.renew_at:
+            return known.renew_at
+        if has_started(await self._jobs.output.pods(job)):
+            self._jobs.record_start(job)
+            return None
+        try:
+            login = await self._get(entry.key, identity)
+        except PendingLoginError:
+            return None
+        except RegistryError as error:
+            self._record_error(known, spec, error)
+        else:
+            await self._renew(entry, spec, job, login)
+        return known.renew_at
+
+    async def _renew(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, login: CloudLogin
+    ) -> None:
+        known = self._context.memories[entry.key].login.written[job.name]
+        if login.credential in known.credentials:  # the cloud gives no other now
+            known.renew_at = self._renew_at(login)
+            return
+        if not job.is_login_renewed:  # on record before it is
+            marks = {"uid": job.uid, "annotations": {names.ANN_LOGIN_RENEWED: "true"}}
+            body = {"metadata": marks}
+            await self._context.client.patch(JOBS, job.namespace, job.name, body)
+        await self._write(entry, spec, job.name, login, known)
+        log.info("%s: the login of Job %s was renewed", entry.key, job.name)
+
+    def _record_error(self, known: WrittenLogin, spec: BundleSpec, error: RegistryError) -> None:
+        """Try again later; once the token has expired, that is why the Job makes no progress."""
+        now = self._context.clock()
+        known.renew_at = now + timedelta(seconds=max(error.retry_after or 0.0, RETRY))
+        if now >= known.expires:
+            text = (
+                f"its token for {spec.registry} expired at {format_time(known.expires)}, and there "
+                f"is no other: {error.message}"
+            )
+            known.fault = Blocked(BundleReason(error.reason), text)
+
+    def find_fault(self, key: BundleKey, job: JobRecord) -> Blocked | None:
+        """Why a Job that waits has no token that can be used; None where it has one."""
+        known = self._written(key, job)
+        return known.fault if known is not None else None
+
+    def expires(self, key: BundleKey, job: JobRecord) -> datetime | None:
+        """When a Job's token expires; None where it has none, or that isn't known."""
+        known = self._written(key, job)
+        if known is not None and known.credentials:
+            return known.expires
+        return None if job.is_login_renewed else job.login_expires
+
+    def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:
+        """What a Job's pod may have as its login, whatever its Secret has now: for redactions.
+
+        Raises:
+            WithheldError: it isn't known.
+        """
+        known = self._written(key, job)
+        name, was_renewed = seal.login_secret(job.name), job.is_login_renewed
+        if known is not None:
+            was_renewed = not known.is_whole and (was_renewed or bool(known.credentials))
+        if was_renewed:
+            raise WithheldError(
+                f"the token in Secret {name}, which the log may contain, was renewed, and the "
+                "operator has been restarted since"
+            )
+        if known is None:
+            return {}
+        texts = (list(filter(None, one.secrets)) for one in known.credentials)
+        return {name: [json.dumps(one).encode() for one in texts]}
+
+    async def _get(self, key: BundleKey, identity: CloudIdentity) -> CloudLogin:
+        """The present login of an identity.
+
+        Raises:
+            PendingLoginError: it was asked for.
+            RegistryError: there is none.
+        """
+        memory = self._context.memories[key].login
+        is_late = self._context.monotonic() > memory.ended_at + _KEPT
+        if memory.task is None or memory.identity != identity or (memory.task.done() and is_late):
+            _cancel(memory)
+            memory.identity = identity
+            memory.task = asyncio.create_task(
+                self._context.oci.login(identity), name=f"login for {key}"
+            )
+            await asyncio.wait((memory.task,), timeout=_AT_ONCE)
+            if not memory.task.done():
+                memory.task.add_done_callback(partial(self._handle_end, key))
+        if not memory.task.done():
+            raise PendingLoginError
+        task, memory.task = memory.task, None
+        return task.result()
+
+    def _handle_end(self, key: BundleKey, task: asyncio.Task[CloudLogin]) -> None:
+        memory = self._context.memories.get(key)
+        if task.cancelled() or memory is None:
+            return
+        task.exception()  # raised where the result is taken
+        memory.login.ended_at = self._context.monotonic()
+        self._context.schedule.changed(key, Change.LOGIN)
+
+    def _written(self, key: BundleKey, job: JobRecord) -> WrittenLogin | None:
+        memory = self._context.memories.get(key)
+        return memory.login.written.get(job.name) if memory is not None else None
+
+    def _find(self, key: BundleKey, job: JobRecord) -> WrittenLogin | None:
+        """What is known of a Job's login: after a restart by its annotations."""
+        written = self._context.memories[key].login.written
+        expires = job.login_expires
+        if job.name not in written and expires is not None:
+            now = self._context.clock()
+            created = job.created or now
+            at = now if job.is_login_renewed else created + (expires - created) * 2 / 3
+            written[job.name] = WrittenLogin(expires, at)
+        return written.get(job.name)
+
+    async def _write(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: str,
+        login: CloudLogin,
+        known: WrittenLogin,
+    ) -> None:
+        """Write a Job's Secret; what it may have had before stays known."""
+        known.credentials = (*known.credentials, login.credential)
+        self._context.memories[entry.key].login.written[job] = known
+        await self._seals.write_login(entry, spec, job, login.credential, login.expires)
+        known.expires, known.renew_at, known.fault = login.expires, self._renew_at(login), None
+
+    def _renew_at(self, login: CloudLogin) -> datetime:
+        return self._context.clock() + timedelta(seconds=max(login.fresh_for, RETRY))
+
+
+def _cancel(memory: LoginMemory) -> None:
+    if memory.task is not None:
+        memory.task.cancel()
+        memory.task = None

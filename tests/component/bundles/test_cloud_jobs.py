@@ -1,0 +1,522 @@
+"""What Jobs of a Bundle with spec.provider get of its cloud, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, secrets, waits
+from tests.component.bundles.cloud import HOST, Cloud, config, login_of
+from tests.component.bundles.crashing import Stage, die_after
+from tests.component.bundles.drifting import DETECT, Release
+from tests.component.bundles.fake_cluster import WAITING, BundleCluster, path_of, succeed
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.times import format_time
+from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
+
+NOT_ALLOWED = (
+    'secrets is forbidden: User "me" cannot create resource "secrets" in API group "" '
+    'in the namespace "team"'
+)
+EXPIRES = "operator.werf.dev/login-expires"
+
+
+@pytest.fixture
+def cloud(registry: FakeRegistry) -> Cloud:
+    return Cloud(registry)
+
+
+@pytest.fixture
+def begin(cloud: Cloud, run: Run, bundle: Make) -> Callable[..., Any]:
+    """Starts an operator, and makes a Bundle; with ``settings`` of the operator."""
+
+    async def start(settings: dict[str, Any] | None = None, **spec: Any) -> Any:
+        operator = await run(prepare=cloud.prepare, **(settings or {}))
+        bundle(registry=HOST, insecure=None, provider="aws", **spec)
+        return operator
+
+    return start
+
+
+def rests(operator: Any) -> bool:
+    return not (len(operator.queue) or operator.queue.working)
+
+
+def logins(cluster: BundleCluster) -> set[str]:
+    return {name for name in secrets(cluster) if name.endswith("-login")}
+
+
+async def test_a_deploy_has_a_login_of_its_own_from_before_its_job_until_its_end(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    found: list[Any] = []
+
+    def ends(job: dict[str, Any]) -> tuple[int, str]:
+        name = job["metadata"]["name"]
+        found.append((login_of(cluster, name), job))
+        return succeed(job)
+
+    cluster.ends = ends
+    await begin()
+    await deployed(cluster)
+
+    ((login, job),) = found
+    assert login == config(cloud.tokens[0])
+    pod = job["spec"]["template"]["spec"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == "docker"]
+    assert volume["secret"]["secretName"] == f"{job['metadata']['name']}-login"
+    assert "initContainers" not in pod
+    assert job["metadata"]["annotations"][EXPIRES] == format_time(cloud.expires)
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+    assert {one for one, _ in cloud.asked} == {"ServiceAccount team/werf"}
+
+
+async def test_its_secret_is_the_bundles_and_says_when_it_expires(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    cluster.ends = None
+    await begin()
+    (name,) = await eventually(lambda: cluster.runs)
+    body = cluster.look("secrets", f"{name}-login") or {}
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
+    assert body["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
+    assert body["immutable"] is False, "a kubelet reads an immutable one once"
+
+
+async def test_plans_their_deploys_and_previews_have_one_each(
+    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf, cloud: Cloud
+) -> None:
+    run, kinds = cluster.ends, []
+
+    def ends(job: dict[str, Any]) -> tuple[int, str] | None:
+        kinds.append(job["metadata"]["labels"]["operator.werf.dev/job"])
+        assert login_of(cluster, job["metadata"]["name"]) == config(cloud.tokens[-1])
+        assert run is not None
+        return run(job)
+
+    cluster.ends = ends
+    await begin(approval=ALWAYS)
+    waiting = await waits(cluster)
+    assert not logins(cluster)
+    cloud.rotate()  # it isn't part of what was approved
+    approve(cluster, waiting)
+    await deployed(cluster)
+    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    await eventually(lambda: not logins(cluster))
+    assert kinds == ["plan", "deploy", "plan"]
+
+
+async def test_checks_for_drift_have_one(
+    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
+) -> None:
+    release, found = Release(cluster, werf), []
+    run = cluster.ends
+
+    def ends(job: dict[str, Any]) -> tuple[int, str] | None:
+        found.append((job["metadata"]["labels"]["operator.werf.dev/job"], bool(logins(cluster))))
+        assert run is not None
+        return run(job)
+
+    cluster.ends = ends
+    await begin(drift=DETECT)
+    await release.in_sync()
+    assert found == [("deploy", True), ("drift", True)]
+    await eventually(lambda: not logins(cluster))
+
+
+async def test_an_uninstall_has_none(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    await begin()
+    await deployed(cluster)
+    cloud.error = IdentityRefused("no")
+    found: list[set[str]] = []
+    cluster.ends = lambda job: (found.append(logins(cluster)), succeed(job))[1]
+    cluster.drop(path_of("bundles", "shop"))
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    assert found == [set()]
+
+
+async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    operator.let_pass(timedelta(minutes=19))
+    await eventually(lambda: rests(operator))
+    assert login_of(cluster, name) == config(cloud.tokens[0])
+    cloud.rotate()
+    operator.let_pass(timedelta(minutes=2))
+    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    (job,) = cluster.jobs()
+    assert "given-up" not in str(job["metadata"]["annotations"])
+    there = cluster.look("secrets", f"{name}-login") or {}
+    assert there["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
+
+    cluster.end_job(name)
+    await deployed(cluster)
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+    assert len(cluster.jobs()) == 1
+
+
+async def test_while_the_pod_runs_it_is_left_as_it_is(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    cluster.ends = None
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    cloud.rotate()
+    for _ in range(4):
+        operator.let_pass(timedelta(minutes=10))
+        await eventually(lambda: rests(operator))
+    assert login_of(cluster, name) == config(cloud.tokens[0])
+
+
+async def test_after_a_restart_it_is_renewed_all_the_same(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    await operator.stop()
+    operator = await run(prepare=cloud.prepare, ahead=timedelta(minutes=19))
+    await eventually(lambda: operator.reconciled and rests(operator))
+    assert login_of(cluster, name) == config(cloud.tokens[0])
+    cloud.rotate()
+    operator.let_pass(timedelta(minutes=2))
+    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+
+
+async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    cloud.error = IdentityUnavailable("sts.example.com doesn't answer")
+    for _ in range(3):
+        operator.let_pass(timedelta(minutes=11))
+        await eventually(lambda: rests(operator))
+    await eventually(lambda: cluster.reason() == "IdentityUnavailable", cluster.message())
+    assert "there is no other: sts.example.com doesn't answer" in cluster.message()
+    cloud.error = None
+    cloud.rotate()
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    await eventually(lambda: cluster.reason() == "Deploying")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_a_death_at_any_write_of_a_renewal_leaves_a_job_that_is_deployed(
+    stage: Stage, cloud: Cloud, number: int
+) -> None:
+    """The Job's mark, a create that is refused, a delete, a create."""
+    cluster = stage.cluster
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    stage.start = partial(stage.start, prepare=cloud.prepare)
+    operator = await stage.run()
+    stage.bundle(registry=HOST, insecure=None, provider="aws", timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    await operator.stop()
+    cloud.rotate()
+    stage.ahead = timedelta(minutes=21)
+    await die_after(cluster, stage.run, number)
+    await stage.run()
+
+    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    assert "given-up" not in str(cluster.jobs()[0]["metadata"]["annotations"])
+    cluster.end_job(name)
+    await deployed(cluster)
+    await eventually(lambda: not secrets(cluster), "its Secret is deleted")
+    assert len(cluster.runs) == 1
+
+
+async def test_what_a_process_leaves_is_deleted_by_the_next_one_however_late(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run
+) -> None:
+    refusals = cluster.refuse("delete", "/secrets", 500)
+    operator = await begin()
+    await deployed(cluster)
+    await operator.stop()
+    refusals.clear()
+    assert logins(cluster)
+    await run(prepare=cloud.prepare, ahead=timedelta(days=3))
+    await eventually(lambda: not logins(cluster))
+
+
+async def test_a_rotation_costs_no_request(
+    cluster: BundleCluster, registry: FakeRegistry, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    operator = await begin()
+    await deployed(cluster)
+    await eventually(lambda: not secrets(cluster) and rests(operator))
+    asked, seen = len(registry.asked), cluster.writes_seen
+    reconciled, before = len(operator.reconciled), cluster.look("bundles", "shop")
+    cloud.rotate()
+    operator.let_pass(timedelta(minutes=1))
+    annotate(cluster, note="a reconcile")
+    await eventually(lambda: len(operator.reconciled) > reconciled and rests(operator))
+    assert (len(registry.asked), cluster.writes_seen) == (asked, seen)
+    after = cluster.look("bundles", "shop")
+    assert before is not None
+    assert after is not None
+    assert after["status"] == before["status"]
+
+
+@pytest.mark.parametrize("is_plan", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [IdentityRefused("the role isn't assumable"), RateLimited("sts throttles", 90.0)],
+    ids=["refused", "throttled"],
+)
+async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    cloud: Cloud,
+    begin: Callable[..., Any],
+    error: RegistryError,
+    is_plan: bool,
+    werf: Werf,
+) -> None:
+    """The registry is asked with a header from before."""
+    spec = {"approval": ALWAYS} if is_plan else {}
+    operator = await begin(**spec)
+    if is_plan:
+        approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    before = cluster.status()
+    cloud.error = error
+    registry.put("app", "1.0.0", "two")
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: cluster.reason() == error.reason, cluster.message())
+    assert cluster.message().startswith(error.message)
+    jobs = len(cluster.runs)
+    asked = len(cloud.asked)
+    operator.let_pass(timedelta(seconds=300))
+    await eventually(lambda: len(cloud.asked) > asked and rests(operator))
+    status = cluster.status()
+    assert len(cluster.runs) == jobs
+    assert (status["attempted"], status["history"]) == (before["attempted"], before["history"])
+    cloud.error = None
+    for _ in range(3):
+        operator.let_pass(timedelta(seconds=300))
+    if is_plan:
+        approve(cluster, await waits(cluster))
+    await eventually(lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
+
+
+async def test_a_cloud_that_takes_its_time_holds_no_reconcile(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], registry: FakeRegistry
+) -> None:
+    operator = await begin()
+    await deployed(cluster)
+    cloud.gate = asyncio.Event()
+    registry.put("app", "1.0.0", "two")
+    annotate(cluster, requestedAt="now")
+    asked = len(cloud.asked)
+    await eventually(lambda: len(cloud.asked) > asked and not operator.queue.working)
+    assert len(cluster.runs) == 1
+    cloud.gate.set()
+    await eventually(lambda: len(cluster.runs) == 2)
+    await deployed(cluster)
+
+
+def forms(token: str) -> tuple[str, ...]:
+    pair = base64.b64encode(f"AWS:{token}".encode()).decode()
+    encoded = base64.b64encode(token.encode()).decode()
+    return token, pair, encoded, quote(token, safe=""), quote(token)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.parametrize("renewed", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_know(
+    cluster: BundleCluster,
+    cloud: Cloud,
+    begin: Callable[..., Any],
+    run: Run,
+    readable: bool,
+    renewed: bool,
+    restarted: bool,
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h", retry={"limit": 0})
+    (name,) = await eventually(lambda: cluster.runs)
+    ahead = timedelta()
+    if renewed:
+        cloud.rotate()
+        ahead = timedelta(minutes=21)
+        operator.let_pass(ahead)
+        await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    if not readable:
+        cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+    if restarted:
+        cluster.put_pod(cluster.jobs()[0], {"running": {}})
+        cluster.change("jobs", name, status={"ready": 1})
+        await operator.stop()
+        operator = await run(prepare=cloud.prepare, ahead=ahead)
+    texts = " ".join(form for token in cloud.tokens for form in forms(token))
+    cluster.end_job(name, 1, f"Error: release install: it says {texts} here")
+
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+    message = cluster.status()["attempted"]["message"]
+    known = not restarted or (readable and not renewed)
+    assert ("<redacted>" in message) is known
+    assert message.startswith("<withheld") is not known
+    shown = str([one for path, one in cluster.objects.items() if "/secrets/" not in path])
+    for token in cloud.tokens:
+        assert not [form for form in forms(token) if form in shown.replace(texts, "")]
+
+
+async def test_a_plans_fault_has_no_token(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
+) -> None:
+    text = " ".join(forms(cloud.tokens[0]))
+    cluster.refuse("get", "-login", 403, NOT_ALLOWED)
+    werf.says = lambda job, nonce: (1, f"Error: release plan install: it says {text} here\n")
+    await begin(approval=ALWAYS, retry={"limit": 0})
+    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
+    message = cluster.status()["plan"]["message"]
+    assert "it says <redacted> <redacted> <redacted>" in message
+
+
+REFUSED = (
+    f"Error: pull bundle: failed to get manifest: GET https://{HOST}/v2/app/manifests/1.0.0: "
+    "unexpected status code 401 Unauthorized"
+)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], late: bool
+) -> None:
+    cluster.ends = None
+    cloud.life = timedelta(seconds=-1) if late else timedelta(minutes=30)
+    await begin(retry={"limit": 0})
+    (name,) = await eventually(lambda: cluster.runs)
+    report = '{"status": "failed", "revision": 1, "failedOperations": ["create: Pod/bad"]}'
+    cluster.logs[f"{name}-pod"] = f"{REFUSED}\n"
+    cluster.end_job(name, 1, report if late else REFUSED)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Interrupted")
+    attempted = cluster.status()["attempted"]
+    assert attempted["reason"] == ("TokenExpired" if late else "AuthenticationFailed")
+    expiry = f"the token in the Job's Secret had expired at {format_time(cloud.expires)}"
+    assert (expiry in attempted["message"]) is late
+    assert attempted["failures"] == 0
+
+
+async def test_a_plan_whose_token_expired_is_made_again_without_limit(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
+) -> None:
+    cloud.life = timedelta(seconds=-1)
+    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
+    await begin(approval=ALWAYS, retry={"limit": 0})
+    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
+    plan = cluster.status()["plan"]
+    assert plan["reason"] == "TokenExpired"
+    assert plan["nextRetryAt"]
+    assert "the next Job gets a new one" in plan["message"]
+
+
+async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(
+    cluster: BundleCluster, begin: Callable[..., Any]
+) -> None:
+    refusals = cluster.refuse("create", "/secrets", 403, NOT_ALLOWED)
+    await begin()
+    await eventually(lambda: cluster.reason() == "Forbidden", cluster.message())
+    assert cluster.message() == (
+        f"a Job gets the credential of {HOST} alone, and the operator may not write a Secret with "
+        f"that: {NOT_ALLOWED}. Set bundles.plans.enabled of the chart, or use spec.auth in place "
+        "of spec.provider"
+    )
+    assert not cluster.runs
+    refusals.clear()
+    await deployed(cluster)
+
+
+def replaced_by_mallory(cluster: BundleCluster, name: str) -> None:
+    mallory = json.dumps({"auths": {HOST: {"auth": "bWFsbG9yeTp4"}}})
+    body = {".dockerconfigjson": base64.b64encode(mallory.encode()).decode()}
+    cluster.put_object("secrets", name, data=body)
+
+
+async def test_a_secret_of_somebody_else_under_its_name_is_replaced_before_the_job(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    refusals = cluster.refuse("create", "/jobs", 500)
+    await begin()
+    (name,) = await eventually(lambda: logins(cluster))
+    replaced_by_mallory(cluster, name)
+    job = name.removesuffix("-login")
+    await eventually(lambda: login_of(cluster, job) == config(cloud.tokens[0]))
+    refusals.clear()
+    await deployed(cluster)
+    await eventually(lambda: not logins(cluster))
+
+
+async def test_that_its_secret_was_replaced_reveals_no_token(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    cluster.ends = None
+    await begin(retry={"limit": 0})
+    (job,) = await eventually(lambda: cluster.runs)
+    replaced_by_mallory(cluster, f"{job}-login")
+    cluster.end_job(job, 1, f"Error: release install: it says {cloud.tokens[0]} here")
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+    assert "it says <redacted> here" in cluster.status()["attempted"]["message"]
+    await eventually(lambda: not logins(cluster))
+
+
+async def test_a_quota_without_secrets_is_named(
+    cluster: BundleCluster, begin: Callable[..., Any]
+) -> None:
+    text = 'secrets "shop" is forbidden: exceeded quota: none, requested: count/secrets=1'
+    refusals = cluster.refuse("create", "/secrets", 403, text)
+    await begin(retry={"limit": 0, "backoff": "1s"})
+    await eventually(lambda: "exceeded quota: none" in cluster.message(), cluster.message())
+    assert "bundles.plans.enabled" not in cluster.message()
+    attempted = cluster.status()["attempted"]
+    assert (attempted["outcome"], attempted["failures"]) == ("Interrupted", 0)
+    assert not cluster.runs
+    refusals.clear()
+    await deployed(cluster)
+
+
+async def test_a_deleted_one_ends_the_job_and_the_next_attempt_has_its_own(
+    cluster: BundleCluster, begin: Callable[..., Any]
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    operator = await begin(retry={"limit": 3, "backoff": "1s"})
+    (name,) = await eventually(lambda: cluster.runs)
+    cluster.drop(path_of("secrets", f"{name}-login"))
+
+    def given_up() -> Any:
+        operator.let_pass(timedelta(seconds=30))
+        body = cluster.look("jobs", name) or {}
+        return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
+
+    assert await eventually(given_up) == "PlanChanged"
+    cluster.ends = succeed
+    cluster.end_without_pod(name)
+    await eventually(lambda: len(cluster.runs) == 2)
+    await deployed(cluster)
