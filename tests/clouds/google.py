@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import jwt
-from tests.clouds.guards import AccountTokens, BearerGuard
+from tests.clouds.guards import AccountTokens, BearerGuard, refused
 from tests.clouds.stage import Answer, Asked, Handler, Stage
 
 STS, IAM = "sts.googleapis.com", "iamcredentials.googleapis.com"
@@ -64,6 +65,7 @@ class Google:
         scopes: that are known.
         lifetime: seconds of an access token.
         faults: by host, each answers one request in place of all else, the first first.
+        denials: by repository, how many of the next requests are refused.
     """
 
     stage: Stage
@@ -76,6 +78,7 @@ class Google:
     scopes: set[str] = field(default_factory=lambda: set(KNOWN))
     lifetime: int = 3600
     faults: dict[str, list[Answer]] = field(default_factory=dict)
+    denials: Counter[str] = field(default_factory=Counter)
     metadata: dict[str, str] = field(default_factory=dict)
     issued: dict[str, Identity] = field(default_factory=dict)
 
@@ -90,7 +93,7 @@ class Google:
             "instance/attributes/cluster-name": "main",
         }
         self.registry = BearerGuard(self.stage, PKG, "/v2/token")
-        self.stage.serve(PKG, self.registry, self.stage.pass_on)
+        self.stage.serve(PKG, self._deny, self.registry, self.stage.pass_on)
         self.stage.serve(STS, self._faulty(STS), self._token)
         self.stage.serve(IAM, self._faulty(IAM), self._impersonate)
         self.stage.serve(METADATA, self._faulty(METADATA), self._metadata, scheme="http")
@@ -130,7 +133,8 @@ class Google:
         target = form.get("audience", "")
         if target not in self.providers:
             return _oauth_error("invalid_target", NO_TARGET)
-        audience = self.providers[target]
+        audience, signature = self.providers[target], form["subject_token"].rpartition(".")[2]
+        self.stage.sentinels.watch("an account's token", signature)
         try:
             subject = self.tokens.verify(form["subject_token"], audience)
         except jwt.InvalidTokenError as error:
@@ -212,6 +216,13 @@ class Google:
         )
 
     # --- Artifact Registry ---
+
+    def _deny(self, asked: Asked) -> Answer | None:
+        if not asked.bearer or self.denials[asked.repo] <= 0:
+            return None
+        self.denials[asked.repo] -= 1
+        words = 'Permission "artifactregistry.repositories.downloadArtifacts" denied on resource'
+        return refused(403, "DENIED", words)
 
     def _issue(self, identity: Identity, name: str) -> str:
         """A token, which opens what its identity may read, by a scope for that."""

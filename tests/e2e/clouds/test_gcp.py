@@ -1,0 +1,204 @@
+"""Bundles from Artifact Registry by the identity of their service account, with real Jobs."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.clouds.google import GKE, METADATA, NODE, PKG, POOL, PROVIDER, STS, Google
+from tests.clouds.guards import ClusterTokens, refused
+from tests.clouds.stage import Stage
+from tests.e2e.bundles.conftest import Team, make_team, stays
+from tests.e2e.clouds.conftest import INTERVAL, operating
+from tests.e2e.installation import Operator
+from tests.e2e.operator_process import until
+from tests.e2e.secrecy import traces
+
+from copyrator.api.clouds import ANN_GCP_ACCOUNT, ANN_GCP_PROVIDER
+from localcluster import Api, Cluster
+
+DEPLOYER = "deployer@acme-prod.iam.gserviceaccount.com"
+TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
+
+
+@pytest.fixture(scope="module")
+def google(cloud_stage: Stage, account_tokens: ClusterTokens) -> Google:
+    return Google(cloud_stage, account_tokens)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operator(
+    cluster: Cluster, cloud_stage: Stage, google: Google, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """The operator, in whose own name only namespaces ops-* may ask."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    values = {
+        "bundles.workloadIdentity.enabled": True,
+        "bundles.operatorIdentity.namespaces": ["ops-*"],
+    }
+    settings = {"COPYRATOR_OPERATOR_IDENTITY_NAMESPACES": "ops-*"}
+    with operating(cluster, cloud_stage, log, settings, values) as operator:
+        yield operator
+        assert operator.process is not None
+        cloud_stage.assert_secret(traces.process(operator.process))
+        cloud_stage.assert_secret(traces.objects(cluster.api()))
+        assert METADATA in cloud_stage.lookups  # what was looked for could be found
+
+
+@pytest.fixture
+def other(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
+    """Another tenant."""
+    return make_team(cluster, api, namespace("other"), tmp_path)
+
+
+def shop(team: Team, name: str = "shop", **spec: object) -> None:
+    """A Bundle of Artifact Registry."""
+    team.bundle(name, **{"registry": PKG, "provider": "gcp", "insecure": None, **spec})
+
+
+def told(google: Google, team: Team) -> list[str]:
+    """The scopes of access tokens that were issued for a team's account itself."""
+    mine = google.principal(team.namespace)
+    return [" ".join(one.scopes) for one in google.issued.values() if one.principal == mine]
+
+
+def test_a_bundle_deploys_by_its_accounts_identity_and_anothers_is_refused(
+    team: Team, other: Team, google: Google
+) -> None:
+    google.readers[google.principal(team.namespace)] = (team.repo,)
+    digest = team.publish("1.0.0", "first")
+    shop(team)
+    shop(other, repo=team.repo)
+
+    team.wait_deployed("shop", digest)
+    assert (team.release("shop") or {})["text"] == "first"
+    until(lambda: "Ready" in str(other.status("shop")), "the other one is judged")
+    until(
+        lambda: "roles/artifactregistry.reader" in str(other.condition("shop").get("message")),
+        lambda: str(other.status("shop")),
+    )
+    ready = other.condition("shop")
+    assert ready["status"] == "False"
+    assert ready["reason"] == "AuthenticationFailed"
+    assert f"give ServiceAccount {other.namespace}/werf roles/" in ready["message"]
+    assert not other.jobs("shop")
+
+    # The operator reads manifests by HEAD, the Job's werf by GET: each with a token for reading.
+    stage = google.stage
+    assert [one for one in stage.asked(PKG, "*/manifests/*", "GET") if one.status == 200]
+    assert told(google, team)
+    assert not any("/cloud-platform " in f"{scopes} " for scopes in told(google, team))
+    for token, identity in google.issued.items():
+        assert stage.hosts_told(token) <= {PKG}, identity
+    for asked in stage.asked(STS):
+        assert stage.hosts_told(asked.form["subject_token"]) == {STS}
+        assert asked.form["audience"] == GKE
+    assert not stage.asked(METADATA, TOKEN_PATH)
+
+
+def test_an_annotation_lets_the_account_use_a_service_account_once_that_one_agrees(
+    team: Team, google: Google
+) -> None:
+    google.readers[DEPLOYER] = (team.repo,)
+    google.users[DEPLOYER] = set()
+    digest = team.publish("1.0.0", "first")
+    team.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_ACCOUNT: DEPLOYER}})
+    shop(team)
+
+    message = team.wait_reason("shop", "IdentityRefused")["message"]
+    member = f"serviceAccount:{POOL}[{team.namespace}/werf]"
+    assert f"grant roles/iam.workloadIdentityUser on it to {member}" in message
+    google.users[DEPLOYER] = {member}  # as the message says
+    team.wait_deployed("shop", digest)
+
+
+def test_an_account_elsewhere_names_its_provider(team: Team, google: Google) -> None:
+    google.readers[google.principal(team.namespace)] = (team.repo,)
+    digest = team.publish("1.0.0", "first")
+    wrong = PROVIDER.replace("onprem", "closed")
+    team.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_PROVIDER: wrong}})
+    shop(team)
+
+    message = team.wait_reason("shop", "IdentityMissing")["message"]
+    assert f"doesn't know the provider {wrong}" in message
+    team.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_PROVIDER: PROVIDER}})
+    team.wait_deployed("shop", digest)
+
+
+def test_a_refused_login_is_renewed_once(team: Team, google: Google) -> None:
+    google.readers[google.principal(team.namespace)] = (team.repo,)
+    digest = team.publish("1.0.0", "first")
+    shop(team)
+    team.wait_deployed("shop", digest)
+    assert len(told(google, team)) == 1  # polls and Jobs share it
+
+    google.denials[team.repo] = 1
+    until(lambda: len(told(google, team)) == 2, "a login that is refused is renewed")
+    google.denials[team.repo] = 1
+    until(lambda: not google.denials[team.repo], "the new one is refused, too")
+    stays(3 * INTERVAL, lambda: len(told(google, team)) == 2, "it isn't renewed again")
+    team.wait_reason("shop", "Deployed")
+
+
+def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, google: Google) -> None:
+    google.readers[google.principal(team.namespace)] = (team.repo,)
+    digest = team.publish("1.0.0", "first")
+    google.lifetime = 60  # the shortest life that is believed
+    try:
+        shop(team)
+        until(lambda: told(google, team), "a login")
+        began = time.monotonic()
+        team.wait_deployed("shop", digest)
+        until(lambda: len(told(google, team)) > 1, "another login")
+    finally:
+        google.lifetime = 3600
+    assert time.monotonic() - began > 30
+    team.wait_reason("shop", "Deployed")
+
+
+def test_only_named_namespaces_use_the_operators_own_identity(
+    cluster: Cluster,
+    api: Api,
+    team: Team,
+    namespace: Callable[..., str],
+    google: Google,
+    tmp_path: Path,
+) -> None:
+    ops = make_team(cluster, api, namespace("ops"), tmp_path)
+    google.users[NODE] = set()
+    google.readers[NODE] = (ops.repo, team.repo)
+    digest = ops.publish("1.0.0", "first")
+    team.publish("1.0.0", "first")
+    shop(team)
+    team.wait_condition("shop", "Ready", "AuthenticationFailed")  # the operator could read it
+    before = len(google.stage.asked(METADATA, TOKEN_PATH))
+    assert before == 0
+    shop(ops)
+
+    ops.wait_deployed("shop", digest)
+    (asked,) = google.stage.asked(METADATA, TOKEN_PATH)
+    assert "read" in asked.query["scopes"]
+    assert not told(google, ops)
+    assert not team.jobs("shop")
+
+
+def test_nothing_that_a_tenant_names_goes_to_the_metadata_server(
+    team: Team, google: Google
+) -> None:
+    google.stage.serve("169.254.169.254", lambda _: refused(500, "HERE", "here"), scheme="http")
+    for name, registry in {"a": "169.254.169.254", "b": "169.254.169.254:80"}.items():
+        team.bundle(name, registry=registry, insecure=True)
+        until(
+            lambda name=name: (
+                "no request is sent to 169.254.169.254"  # type: ignore[misc]
+                in str(team.condition(name).get("message"))
+            ),
+            lambda name=name: str(team.status(name)),  # type: ignore[misc]
+        )
+    shop(team, "c", registry="metadata.google.internal")
+    message = team.wait_reason("c", "InvalidSpec")["message"]
+    assert "isn't a registry of gcp" in message
+    assert not google.stage.asked("169.254.169.254")
+    names = {one.path for one in google.stage.asked(METADATA)}
+    assert all(path.startswith("/computeMetadata/v1/") for path in names)
+    assert "v2" not in str(names)
