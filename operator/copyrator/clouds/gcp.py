@@ -81,7 +81,7 @@ _OWN: Final = "the operator's own identity"
 
 _EMAIL: Final = re.compile(r"[a-z0-9-]{1,63}@[a-z0-9.-]{1,128}\.gserviceaccount\.com")
 _PROVIDER: Final = re.compile(
-    r"(?P<pool>projects/\d{1,30}/locations/global/workloadIdentityPools/[a-z0-9.-]{1,100})"
+    r"(?P<pool>projects/[0-9]{1,30}/locations/global/workloadIdentityPools/[a-z0-9.-]{1,100})"
     r"/providers/[a-z0-9-]{1,100}"
 )
 _PROVIDER_FORM: Final = (
@@ -110,6 +110,14 @@ class _Federation:
     target: str
     member: str
     remedy: str
+
+
+class _Cluster(NamedTuple):
+    """A cluster of GKE."""
+
+    project: str
+    location: str
+    name: str
 
 
 class _Answer(NamedTuple):
@@ -150,33 +158,41 @@ class _RefusedError(Exception):
         return self.code == "invalid_scope" or is_invalid
 
 
-async def issue(
-    calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
-) -> Issued:
-    """A login; an ``Issue``. It is for all registries that the identity may read."""
-    del registry
-    scopes = WRITE_SCOPES if writes else READ_SCOPES
-    if account is None:
-        return await _issue_own(calls, scopes)
-    email = account.annotations.get(ANN_GCP_ACCOUNT, "").strip()
-    if email and not _EMAIL.fullmatch(email):
-        raise IdentityMissing(
-            f"{account}: the annotation {ANN_GCP_ACCOUNT} isn't the address of a service account "
-            "of Google Cloud; set it to NAME@PROJECT.iam.gserviceaccount.com, or remove it"
-        )
-    federation = _named_federation(account) or await _gke_federation(account)
-    subject = await account.token(federation.audience)
-    try:
-        return await _exchange(calls, federation, email, subject, scopes)
-    except _RefusedError as refusal:
-        if refusal.refuses_scope and not writes:  # better than no login: rights are the account's
-            scopes = WRITE_SCOPES
-        else:
+class Google:
+    """Asks Google for logins. The names of the operator's own GKE cluster are asked for once."""
+
+    def __init__(self) -> None:
+        self._cluster: _Cluster | None = None
+
+    async def issue(
+        self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
+    ) -> Issued:
+        """A login; an ``Issue``. It is for all registries that the identity may read."""
+        del registry
+        scopes = WRITE_SCOPES if writes else READ_SCOPES
+        if account is None:
+            return await _issue_own(calls, scopes)
+        email = account.annotations.get(ANN_GCP_ACCOUNT, "").strip()
+        if email and not _EMAIL.fullmatch(email):
+            raise IdentityMissing(
+                f"{account}: the annotation {ANN_GCP_ACCOUNT} isn't the address of a service "
+                "account of Google Cloud; set it to NAME@PROJECT.iam.gserviceaccount.com, or "
+                "remove it"
+            )
+        federation = _named_federation(account)
+        if federation is None:
+            self._cluster = self._cluster or await _find_cluster(account)
+            federation = _gke_federation(account, self._cluster)
+        subject = await account.token(federation.audience)
+        try:
+            return await _exchange(calls, federation, email, subject, scopes)
+        except _RefusedError as refusal:
+            if writes or not refusal.refuses_scope:
+                raise _explain(refusal, account, federation, email) from None
+        try:  # what it opens is said by the account's rights all the same
+            return await _exchange(calls, federation, email, subject, WRITE_SCOPES)
+        except _RefusedError as refusal:
             raise _explain(refusal, account, federation, email) from None
-    try:
-        return await _exchange(calls, federation, email, subject, scopes)
-    except _RefusedError as refusal:
-        raise _explain(refusal, account, federation, email) from None
 
 
 # --- a service account's identity ----------------------------------------------------------------
@@ -204,8 +220,8 @@ def _named_federation(account: Account) -> _Federation | None:
     return None
 
 
-async def _gke_federation(account: Account) -> _Federation:
-    """The provider of the GKE cluster that the operator runs in.
+async def _find_cluster(account: Account) -> _Cluster:
+    """The GKE cluster that the operator runs in.
 
     Raises:
         IdentityMissing: it isn't one of GKE.
@@ -213,10 +229,10 @@ async def _gke_federation(account: Account) -> _Federation:
     """
     elsewhere = f"outside of GKE set the annotation {ANN_GCP_PROVIDER} of {account} to "
     elsewhere += _PROVIDER_FORM
+    attributes = "instance/attributes/cluster-"
+    paths = ("project/project-id", f"{attributes}location", f"{attributes}name")
     try:
-        paths = ("project/project-id", "instance/attributes/cluster-location")
-        project, location = [await _read_name(path) for path in paths]
-        cluster = await _read_name("instance/attributes/cluster-name")
+        return _Cluster(*[await _read_name(path) for path in paths])
     except (_RefusedError, IdentityMissing) as error:
         why = error.message if isinstance(error, IdentityMissing) else "it is no node of GKE"
         raise IdentityMissing(
@@ -224,8 +240,12 @@ async def _gke_federation(account: Account) -> _Federation:
         ) from None
     except IdentityUnavailable as error:
         raise IdentityUnavailable(f"{error.message}; {elsewhere}") from None
-    pool = f"{project}.svc.id.goog"
-    place = f"projects/{project}/locations/{location}/clusters/{cluster}"
+
+
+def _gke_federation(account: Account, cluster: _Cluster) -> _Federation:
+    """The provider that each GKE cluster with workload identity has."""
+    pool = f"{cluster.project}.svc.id.goog"
+    place = f"projects/{cluster.project}/locations/{cluster.location}/clusters/{cluster.name}"
     return _Federation(
         name=f"the workload identity pool {pool}, with {place},",
         audience=pool,

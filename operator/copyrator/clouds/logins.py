@@ -51,12 +51,6 @@ SHORTEST: Final = timedelta(minutes=1)
 LONGEST: Final = timedelta(hours=12)
 """Of a life that a cloud names; clocks may differ."""
 
-ISSUES: Final[Mapping[Provider, Issue]] = {
-    Provider.AWS: aws.issue,
-    Provider.GCP: gcp.issue,
-    Provider.AZURE: azure.issue,
-}
-
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -97,7 +91,7 @@ class SharedLogins:
         metrics: counts what was issued.
         clock: the time.
         monotonic: seconds.
-        issues: what asks each cloud.
+        issues: what asks each cloud, if not the clouds' own modules.
     """
 
     def __init__(
@@ -108,14 +102,18 @@ class SharedLogins:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
-        issues: Mapping[Provider, Issue] = ISSUES,
+        issues: Mapping[Provider, Issue] | None = None,
     ) -> None:
         self._calls = Calls(transport, clock)
         self._client = client
         self._metrics = metrics
         self._clock = clock
         self._monotonic = monotonic
-        self._issues = issues
+        self._issues = issues or {
+            Provider.AWS: aws.issue,
+            Provider.GCP: gcp.Google().issue,
+            Provider.AZURE: azure.issue,
+        }
         self._entries: OrderedDict[_LoginKey, _SharedLogin] = OrderedDict()
         """The least recently used one comes first."""
 

@@ -7,12 +7,16 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.clouds import google
 from tests.clouds.google import GKE, IAM, METADATA, NODE, PKG, POOL, PROVIDER, STS, Google
 from tests.clouds.guards import OwnTokens
-from tests.clouds.stage import Answer, Stage
+from tests.clouds.stage import Answer, Asked, Stage
 from tests.component.oci.fake_registry import LOOPBACK
 
 from copyrator.api.clouds import (
@@ -43,6 +47,8 @@ MAY_NOT = (
     r"team-a/werf may not use deployer@.* \(403\) \(PERMISSION_DENIED: .*"
     rf"roles/iam.workloadIdentityUser on it to serviceAccount:{POOL}\[team-a/werf\]"
 )
+BEARER = {"token_type": "Bearer", "expires_in": 3600}
+OAUTH = "oauth2.googleapis.com"
 REGISTRY = read_registry(Provider.GCP, PKG)
 
 
@@ -75,7 +81,7 @@ def account(account_tokens: OwnTokens) -> Callable[..., Account]:
 
 
 async def issue(calls: Calls, account: Account | None, *, writes: bool = False) -> Issued:
-    return await gcp.issue(calls, REGISTRY, account, writes=writes)
+    return await gcp.Google().issue(calls, REGISTRY, account, writes=writes)
 
 
 async def fail(calls: Calls, account: Account | None) -> RegistryError:
@@ -120,6 +126,16 @@ async def test_an_annotated_account_gets_a_token_of_its_service_account(
     assert cloud.stage.hosts_told(asked.bearer) == {IAM}
     assert not cloud.stage.hosts_told(issued.password)
     assert issued.expires - datetime.now(UTC) > timedelta(minutes=55)
+
+
+async def test_the_clusters_names_are_asked_for_once(
+    cloud: Google, calls: Calls, account: Callable[..., Account]
+) -> None:
+    google = gcp.Google()
+    await google.issue(calls, REGISTRY, account(), writes=False)
+    cloud.leave()
+    await google.issue(calls, REGISTRY, account(), writes=False)
+    assert len(cloud.stage.asked(METADATA)) == 3
 
 
 @pytest.mark.parametrize("annotation", [ANN_GCP_PROVIDER, ANN_GCP_PROVIDER_OF_FLUX])
@@ -184,6 +200,7 @@ async def test_no_variable_leads_a_token_elsewhere(
         "CLOUDSDK_CONFIG": str(tmp_path),
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "NETRC": str(tmp_path / "netrc"),
+        "HTTP_PROXY": "http://proxy.example:1",  # the metadata server is near
     }.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "netrc").write_text("default login a password b\n")
@@ -221,6 +238,33 @@ async def test_the_operators_file_is_a_key_or_a_federation(
     path.write_text(json.dumps(federation))
     issued = await issue(calls, None)
     assert cloud.issued[issued.password].principal == "ns/home/sa/copyrator"
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    text = key.private_bytes(pem, form, serialization.NoEncryption()).decode()
+    claims: dict[str, Any] = {}
+
+    def grant(asked: Asked) -> Answer:
+        claims.update(
+            jwt.decode(
+                asked.form["assertion"],
+                key.public_key(),
+                ["RS256"],
+                audience=f"https://{OAUTH}/token",
+            )
+        )
+        return Answer(200, {"access_token": "of-the-key", "expires_in": 60})
+
+    cloud.stage.serve(OAUTH, grant)
+    named = {"client_email": NODE, "private_key": text, "token_uri": f"https://{OAUTH}/token"}
+    path.write_text(json.dumps({"type": "service_account", **named}))
+    assert (await issue(calls, None)).password == "of-the-key"
+    assert claims["iss"] == NODE
+    assert set(claims["scope"].split()) == google.READS
+    cloud.stage.serve(OAUTH, lambda asked: Answer(400, {"error": "invalid_grant"}))
+    error = await fail(calls, None)
+    assert isinstance(error, IdentityRefused)
+    assert f"refused by {OAUTH} (400) (invalid_grant)" in error.message
 
     program = {"executable": {"command": f"touch {tmp_path}/called"}}
     monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
@@ -375,6 +419,27 @@ async def test_a_token_that_google_refuses_is_explained_without_the_token(
         assert part not in error.message
 
 
+@pytest.mark.parametrize("length", [0, 6000])
+async def test_an_answer_that_quotes_the_token_of_a_request_isnt_repeated(
+    cloud: Google, calls: Calls, account: Callable[..., Account], length: int
+) -> None:
+    seen = []
+
+    def quote(asked: Asked) -> Answer:
+        seen.append(asked.bearer)
+        about = {"code": 403, "status": "PERMISSION_DENIED", "message": f"not {asked.bearer}"}
+        return Answer(403, {"error": about})
+
+    cloud.stage.serve(IAM, quote)
+    token = f"{cloud.stage.issue('federated')}{'x' * length}"
+    cloud.faults[STS] = [Answer(200, {"access_token": token, **BEARER})]
+    error = await fail(calls, account(email=DEPLOYER))
+    assert seen == [token]
+    assert not cloud.stage.sentinels.leaks(error.message)
+    assert "S3ntinel" not in error.message
+    assert "roles/iam.workloadIdentityUser" in error.message
+
+
 @pytest.mark.parametrize("seconds", [-7200, 7200])
 async def test_a_clock_that_differs_is_told(
     cloud: Google, calls: Calls, account: Callable[..., Account], seconds: int
@@ -412,7 +477,6 @@ async def test_throttling_is_a_pause(
 
 
 DEEP = b'{"access_token": ' + b"[" * 20_000
-BEARER = {"token_type": "Bearer", "expires_in": 3600}
 
 
 @pytest.mark.parametrize(
