@@ -213,11 +213,13 @@ class WrittenLogin:
     renew_at: datetime
     """When it is renewed, if the Job's pod hasn't started by then."""
     is_whole: bool = False
-    """Whether this process wrote the first one, so that all are in ``credentials``."""
-    credentials: tuple[Credential, ...] = field(default=(), repr=False)
-    """Those that this process has written."""
+    """Whether this process wrote the first one, so that all are in ``contents``."""
+    contents: tuple[bytes, ...] = field(default=(), repr=False)
+    """What this process has written into its Secret, or has tried to, the last one at the end."""
+    present: Credential | None = None
+    """What it has written last; None: that isn't known."""
     fault: Blocked | None = None
-    """Why it has expired and there is no other."""
+    """Why there is no other although it has expired, or its Secret can't be written."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.component.bundles.approvals import (
     plan,
     secrets,
 )
+from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, hash_of
@@ -135,8 +137,15 @@ def reviewed(stage: Stage, werf: Werf) -> None:
     first(stage, werf)
 
 
+def with_a_clouds_login(stage: Stage, werf: Werf) -> None:
+    stage.start = partial(stage.start, prepare=Cloud(stage.registry).prepare)
+    stage.bundle(approval=ALWAYS, retry=RETRIED, registry=HOST, insecure=None, provider="aws")
+
+
 JOURNEYS = {
     "a first deploy": Journey(18, first, (OK,)),
+    # Its login, its Job; the attempt, its login, its Job.
+    "a first deploy with a cloud's login": Journey(18, with_a_clouds_login, (OK,), (3, 5, 10, 12)),
     # It is planned; it is reviewed.
     "a first deploy that is reviewed": Journey(19, reviewed, (OK,), (10, 11)),
     # The first attempt fails, its Job's TTL; the second plan, its Job, operations; the second

@@ -17,6 +17,7 @@ from tests.component.bundles.attesting import (
     promoted_by,
     trust,
 )
+from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
@@ -83,6 +84,22 @@ async def test_what_is_deployed_is_attested_and_promoted_elsewhere(
     await eventually(lambda: len(operator.reconciled) > reconciled + 4, "it is polled")
     assert registry.pushes == [found["manifest"]]
     assert len(cluster.statuses["staging"]) == writes
+
+
+async def test_with_a_provider_the_same_identity_pushes_by_a_login_of_its_own(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """A login for pulls doesn't push."""
+    cloud = Cloud(registry)
+    attest_key(cluster)
+    registry.put("app", "1.0.0", "one")
+    bundle("staging", attest=ATTEST, registry=HOST, insecure=None, provider="aws")
+    await run(prepare=cloud.prepare)
+    await said(cluster, "Attested")
+    assert set(cloud.asked) == {
+        ("ServiceAccount team/werf", False),
+        ("ServiceAccount team/werf", True),
+    }
 
 
 async def test_it_is_attested_once_it_has_stood_and_renewed_by_one_that_replaces_it(

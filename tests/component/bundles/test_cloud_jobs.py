@@ -53,6 +53,16 @@ def rests(operator: Any) -> bool:
     return not (len(operator.queue) or operator.queue.working)
 
 
+async def after(operator: Any, look: Callable[[], Any]) -> Any:
+    """Let time pass until something is true: the operator may set a date only now."""
+
+    def passed() -> Any:
+        operator.let_pass(timedelta(seconds=20))
+        return look()
+
+    return await eventually(passed)
+
+
 def logins(cluster: BundleCluster) -> set[str]:
     return {name for name in secrets(cluster) if name.endswith("-login")}
 
@@ -161,8 +171,7 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     await eventually(lambda: rests(operator))
     assert login_of(cluster, name) == config(cloud.tokens[0])
     cloud.rotate()
-    operator.let_pass(timedelta(minutes=2))
-    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
     (job,) = cluster.jobs()
     assert "given-up" not in str(job["metadata"]["annotations"])
     there = cluster.look("secrets", f"{name}-login") or {}
@@ -200,8 +209,7 @@ async def test_after_a_restart_it_is_renewed_all_the_same(
     await eventually(lambda: operator.reconciled and rests(operator))
     assert login_of(cluster, name) == config(cloud.tokens[0])
     cloud.rotate()
-    operator.let_pass(timedelta(minutes=2))
-    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
 
 
 async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
@@ -212,16 +220,34 @@ async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
     operator = await begin(timeout="2h")
     (name,) = await eventually(lambda: cluster.runs)
     cloud.error = IdentityUnavailable("sts.example.com doesn't answer")
-    for _ in range(3):
-        operator.let_pass(timedelta(minutes=11))
-        await eventually(lambda: rests(operator))
-    await eventually(lambda: cluster.reason() == "IdentityUnavailable", cluster.message())
+    await after(operator, lambda: cluster.reason() == "IdentityUnavailable")
     assert "there is no other: sts.example.com doesn't answer" in cluster.message()
     cloud.error = None
     cloud.rotate()
-    operator.let_pass(timedelta(minutes=1))
-    await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
-    await eventually(lambda: cluster.reason() == "Deploying")
+    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    await after(operator, lambda: cluster.reason() == "Deploying")
+
+
+@pytest.mark.parametrize("status", [403, 409, 500])
+async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], status: int
+) -> None:
+    """A quota, or somebody's finalizer on it; it is deleted before it is created again."""
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    cloud.rotate()
+    refusals = cluster.refuse("create", "/secrets", status, "exceeded quota: none")
+    operator.let_pass(timedelta(minutes=21))
+    if status != 500:
+        await after(operator, lambda: "its login can't be renewed" in cluster.message())
+        assert bool(logins(cluster)) is (status == 409)
+    refusals.clear()
+    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+    await after(operator, lambda: cluster.reason() == "Deploying")
+    assert "given-up" not in str(cluster.jobs()[0]["metadata"]["annotations"])
+    assert len(cluster.runs) == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -311,17 +337,15 @@ async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
     assert cluster.message().startswith(error.message)
     jobs = len(cluster.runs)
     asked = len(cloud.asked)
-    operator.let_pass(timedelta(seconds=300))
-    await eventually(lambda: len(cloud.asked) > asked and rests(operator))
+    await after(operator, lambda: len(cloud.asked) > asked and rests(operator))
     status = cluster.status()
     assert len(cluster.runs) == jobs
     assert (status["attempted"], status["history"]) == (before["attempted"], before["history"])
     cloud.error = None
-    for _ in range(3):
-        operator.let_pass(timedelta(seconds=300))
     if is_plan:
+        await after(operator, lambda: cluster.reason() == "AwaitingApproval")
         approve(cluster, await waits(cluster))
-    await eventually(lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
+    await after(operator, lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
 
 
 async def test_a_cloud_that_takes_its_time_holds_no_reconcile(
@@ -343,7 +367,8 @@ async def test_a_cloud_that_takes_its_time_holds_no_reconcile(
 def forms(token: str) -> tuple[str, ...]:
     pair = base64.b64encode(f"AWS:{token}".encode()).decode()
     encoded = base64.b64encode(token.encode()).decode()
-    return token, pair, encoded, quote(token, safe=""), quote(token)
+    secret = base64.b64encode(json.dumps(config(token)).encode()).decode()
+    return token, pair, encoded, quote(token, safe=""), quote(token), secret
 
 
 @pytest.mark.parametrize("readable", [True, False])
@@ -367,7 +392,7 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
         cloud.rotate()
         ahead = timedelta(minutes=21)
         operator.let_pass(ahead)
-        await eventually(lambda: login_of(cluster, name) == config(cloud.tokens[1]))
+        await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
     if not readable:
         cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
     if restarted:

@@ -10,7 +10,6 @@ No reconcile waits for a cloud: a task asks for the login, and the Bundle is req
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +33,9 @@ from copyrator.bundles.memory import LoginMemory, WrittenLogin
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change
+from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import JOBS
-from copyrator.oci.auth import CloudIdentity, CloudLogin
+from copyrator.oci.auth import CloudIdentity, CloudLogin, docker_config
 from copyrator.oci.errors import RegistryError
 
 log = logging.getLogger(__name__)
@@ -109,10 +109,12 @@ class JobLogins:
         None: its pod has started, or it has no login of a cloud, or the cloud was asked for one.
 
         Raises:
-            ApiError: its pods can't be read, or its Secret can't be written now.
+            ApiError: its pods can't be read now, or the Job or its Secret can't be written.
         """
         known, identity = self._find(entry.key, job), self._context.cloud_identity(spec)
-        if known is None or identity is None or job.started or job.given_up or job.deleting:
+        if known is None or identity is None or entry.deleting:
+            return None
+        if job.started or job.given_up or job.deleting:
             return None
         if self._context.clock() < known.renew_at:
             return known.renew_at
@@ -133,15 +135,28 @@ class JobLogins:
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, login: CloudLogin
     ) -> None:
         known = self._context.memories[entry.key].login.written[job.name]
-        if login.credential in known.credentials:  # the cloud gives no other now
+        if login.credential == known.present:  # the cloud gives no other now
             known.renew_at = self._renew_at(login)
             return
         if not job.is_login_renewed:  # on record before it is
             marks = {"uid": job.uid, "annotations": {names.ANN_LOGIN_RENEWED: "true"}}
             body = {"metadata": marks}
             await self._context.client.patch(JOBS, job.namespace, job.name, body)
-        await self._write(entry, spec, job.name, login, known)
-        log.info("%s: the login of Job %s was renewed", entry.key, job.name)
+        try:
+            await self._write(entry, spec, job.name, login, known)
+        except ApiError as error:
+            if error.transient:
+                raise
+            self._record_write_error(known, error)
+        else:
+            log.info("%s: the login of Job %s was renewed", entry.key, job.name)
+
+    def _record_write_error(self, known: WrittenLogin, error: ApiError) -> None:
+        """Try again later; until then the Secret may not exist, which doesn't end the Job."""
+        known.renew_at = self._context.clock() + timedelta(seconds=RETRY)
+        is_forbidden = isinstance(error, Forbidden)
+        reason = BundleReason.FORBIDDEN if is_forbidden else BundleReason.JOB_UNSCHEDULABLE
+        known.fault = Blocked(reason, f"its login can't be renewed: {error.message}")
 
     def _record_error(self, known: WrittenLogin, spec: BundleSpec, error: RegistryError) -> None:
         """Try again later; once the token has expired, that is why the Job makes no progress."""
@@ -162,7 +177,7 @@ class JobLogins:
     def expires(self, key: BundleKey, job: JobRecord) -> datetime | None:
         """When a Job's token expires; None where it has none, or that isn't known."""
         known = self._written(key, job)
-        if known is not None and known.credentials:
+        if known is not None and known.present is not None:
             return known.expires
         return None if job.is_login_renewed else job.login_expires
 
@@ -175,16 +190,13 @@ class JobLogins:
         known = self._written(key, job)
         name, was_renewed = seal.login_secret(job.name), job.is_login_renewed
         if known is not None:
-            was_renewed = not known.is_whole and (was_renewed or bool(known.credentials))
+            was_renewed = not known.is_whole and (was_renewed or bool(known.contents))
         if was_renewed:
             raise WithheldError(
                 f"the token in Secret {name}, which the log may contain, was renewed, and the "
                 "operator has been restarted since"
             )
-        if known is None:
-            return {}
-        texts = (list(filter(None, one.secrets)) for one in known.credentials)
-        return {name: [json.dumps(one).encode() for one in texts]}
+        return {} if known is None else {name: known.contents}
 
     async def _get(self, key: BundleKey, identity: CloudIdentity) -> CloudLogin:
         """The present login of an identity.
@@ -241,10 +253,12 @@ class JobLogins:
         known: WrittenLogin,
     ) -> None:
         """Write a Job's Secret; what it may have had before stays known."""
-        known.credentials = (*known.credentials, login.credential)
-        self._context.memories[entry.key].login.written[job] = known
-        await self._seals.write_login(entry, spec, job, login.credential, login.expires)
-        known.expires, known.renew_at, known.fault = login.expires, self._renew_at(login), None
+        credential, content = login.credential, docker_config(login.credential, spec.registry)
+        known.contents = tuple(dict.fromkeys((*known.contents, content.encode())))
+        self._context.memories[entry.key].login.written[job], known.present = known, None
+        await self._seals.write_login(entry, spec, job, credential, login.expires)
+        known.expires, known.renew_at = login.expires, self._renew_at(login)
+        known.present, known.fault = credential, None
 
     def _renew_at(self, login: CloudLogin) -> datetime:
         return self._context.clock() + timedelta(seconds=max(login.fresh_for, RETRY))

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -341,6 +342,15 @@ class PlanJobClient:
             text = f"a Job {job} already exists and wasn't created for this Bundle; delete it"
             return PlanFault(text)
         return None
+
+    async def await_login(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Make sure that the cloud has given a login, or refused it, before a plan takes a slot.
+
+        Raises:
+            PendingLoginError: it was asked for.
+        """
+        with suppress(RegistryError):  # the plan reports it
+            await self._logins.require(entry, spec)
 
     async def _add_credentials(
         self, entry: BundleEntry, spec: BundleSpec, job: str, order: DeployOrder

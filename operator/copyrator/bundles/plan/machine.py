@@ -273,6 +273,7 @@ class PlanMachine:
             self._context.memories.decide_again(entry.key, task.spec.interval)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
+            await self._plan_jobs.await_login(entry, task.spec)
             return self._begin_check(task)
         self._plan_queue.forget(task.ticket)
         memory.missed_until = None
@@ -341,6 +342,7 @@ class PlanMachine:
             return unchanged
         target = await self._previews.resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
+            await self._plan_jobs.await_login(entry, spec)
             target = await self._plan_jobs.missing_account(spec) or target
         if target is None:
             return unchanged

@@ -34,7 +34,7 @@ from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, Source
 from copyrator.bundles.plan.operations import Plan, read_plan
 from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
 from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
-from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound
+from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
 from copyrator.settings import limits
@@ -301,7 +301,7 @@ class SealStore:
         client, metadata = self._context.client, body["metadata"]
         try:
             await client.create(SECRETS, metadata["namespace"], body)
-        except AlreadyExists:
+        except (AlreadyExists, QuotaExceeded):  # one that is there counts against a quota
             with suppress(NotFound):
                 await client.delete(SECRETS, metadata["namespace"], metadata["name"])
             await client.create(SECRETS, metadata["namespace"], body)
