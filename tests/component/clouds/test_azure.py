@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -28,6 +29,7 @@ from tests.clouds.azure import (
 from tests.clouds.guards import OwnTokens, refused
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.component.oci.fake_registry import LOOPBACK, registry_client
+from tests.component.oci.test_proxies import Tunnel
 
 from copyrator.api.clouds import ANN_AZURE_CLIENT, ANN_AZURE_TENANT, Provider, read_registry
 from copyrator.clouds import azure
@@ -320,6 +322,22 @@ async def test_what_openssl_trusts_by_default_is_trusted_and_nothing_else(
     subprocess.run(["openssl", "rehash", str(folder)], check=True)
     monkeypatch.setenv("SSL_CERT_DIR", str(folder))
     assert (await cloud.issue(cloud.account())).username == NOBODY
+
+
+async def test_entra_is_asked_through_the_operators_proxy(
+    cloud: Azure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tunnel = Tunnel(cloud.stage.address()[1])
+    async with await asyncio.start_server(tunnel.serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://alice:s3cret@{host}:{port}")
+        await cloud.issue(cloud.account())
+        assert tunnel.heads[0].startswith(f"CONNECT {LOGIN}:443 ")
+        assert LOGIN not in cloud.stage.lookups
+        tunnel.refusal = "407 Proxy Authentication Required"
+        message = await cloud.fault(IdentityUnavailable, cloud.account())
+    assert "can't be reached (ProxyError)" in message
+    assert "s3cret" not in message
 
 
 async def test_the_library_says_nothing_in_the_log(
