@@ -409,7 +409,6 @@ async def _exchange(
             form=form | ({"tenant": tenant} if tenant else {}),
             max_body=TOKEN_ANSWER_BYTES,
             named=True,
-            see_other=False,
             secrets=(token,),
         )
     )

@@ -105,6 +105,7 @@ class Azure:
         chained = caught.value.__context__ if not caught.value.__suppress_context__ else None
         text = f"{caught.value} {chained}"
         assert not self.stage.sentinels.leaks(text), text
+        assert "S3ntinel" not in text  # nor a part of a token
         assert not has_words_of_entra(text)
         return caught.value.message
 
@@ -284,6 +285,7 @@ BROKEN = [
     Answer(400, {"error": "x", "error_description": "no code"}),
     Answer(400, {"error": "x", "error_description": "AADSTS90033: later"}),
     Answer(200, b"x" * 10_000_000),
+    Answer(200, {"access_token": "x", "expires_in": 3599, "more": "x" * 100_000}),
     Answer(is_cut=True),
 ]
 
