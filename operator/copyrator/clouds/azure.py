@@ -151,6 +151,8 @@ def _application(account: Account, authority: str) -> _Application:
                 f"{account}: {name} isn't an ID of the form {USERNAME}; set it to the {what} ID"
             )
     where = f"the annotations of {account}"
+    if named == TENANT:
+        where += f", or the operator's variable {TENANT}"
     return _Application(str(account), where, tenant, client, authority)
 
 

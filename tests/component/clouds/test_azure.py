@@ -184,6 +184,9 @@ async def test_the_tenant_is_the_operators_where_the_account_names_none(
     assert "AZURE_TENANT_ID" in message
     monkeypatch.setenv("AZURE_TENANT_ID", "common")
     assert "AZURE_TENANT_ID isn't an ID" in await cloud.fault(IdentityMissing, account)
+    monkeypatch.setenv("AZURE_TENANT_ID", OTHER_TENANT)
+    message = await cloud.fault(IdentityRefused, account)
+    assert message.endswith("or the operator's variable AZURE_TENANT_ID")
     monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
     assert (await cloud.issue(account)).username == NOBODY
 
