@@ -328,8 +328,8 @@ def _explain(
     if abs(refusal.ahead) > CLOCK_SECONDS:
         side = "ahead of" if refusal.ahead > 0 else "behind"
         why = (
-            f"the operator's clock is {abs(refusal.ahead):.0f} s {side} Google's: set the clocks "
-            "of the cluster's machines"
+            f"the operator's clock is {abs(refusal.ahead) / 60:.0f} min {side} Google's: set the "
+            "clocks of the cluster's machines"
         )
     return IdentityRefused(f"{where} refuses {account} ({refusal.status}){said}; {why}")
 

@@ -102,7 +102,7 @@ _CODES: Final = ("code", "status", "error", "title")
 _MESSAGES: Final = ("message", "error_description", "details", "detail", "description", "msg")
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANGING: Final = re.compile(
-    r"(?<![\w:])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,256}"
+    r"(?<![\w:])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,256}|[12][0-9]{9}"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}Z?)(?!\w)",
     re.IGNORECASE,
 )
