@@ -151,10 +151,12 @@ class Amazon:
     # --- STS ---
 
     def sts(self, asked: Asked) -> Answer | None:
-        """AssumeRoleWithWebIdentity."""
+        """AssumeRoleWithWebIdentity, and GetCallerIdentity, which is moto's alone."""
         if (fault := self._fault("sts")) is not None:
             return fault
         form = asked.form
+        if form.get("Action") == "GetCallerIdentity":
+            return self._from_moto(asked)
         if form.get("Action") != "AssumeRoleWithWebIdentity" or "Authorization" in asked.headers:
             return sts_refused(400, "InvalidAction", "only web identities here")
         role = self.roles.get(form["RoleArn"])

@@ -29,6 +29,12 @@ ANN_GCP_PROVIDER: Final = "operator.werf.dev/gcp-workload-identity-provider"
 ANN_GCP_PROVIDER_OF_FLUX: Final = "gcp.auth.fluxcd.io/workload-identity-provider"
 ANN_AZURE_CLIENT: Final = "azure.workload.identity/client-id"
 ANN_AZURE_TENANT: Final = "azure.workload.identity/tenant-id"
+ANNOTATIONS: Final = {
+    Provider.AWS: (ANN_AWS_ROLE,),
+    Provider.GCP: (ANN_GCP_ACCOUNT, ANN_GCP_PROVIDER, ANN_GCP_PROVIDER_OF_FLUX),
+    Provider.AZURE: (ANN_AZURE_CLIENT, ANN_AZURE_TENANT),
+}
+"""Of a service account: what names its identity; for messages to people."""
 
 ECR_PUBLIC: Final = "public.ecr.aws"
 ECR_HOST: Final = re.compile(

@@ -128,7 +128,7 @@ async def issue(
         who = f"application {application.client} of tenant {application.tenant}"
         tenant = application.tenant
         token = await calls.run(Provider.AZURE, _federated_token, application, assertion)
-    return await _exchange(calls, registry, who, tenant, token)
+    return await exchange(calls, registry, who, tenant, token)
 
 
 # --- Microsoft Entra -----------------------------------------------------------------------------
@@ -350,8 +350,8 @@ def _refusal(
     code, status = answers.code, answers.status or 0
     if not 400 <= status < 500 or status == 429 or not code or code in _PASSES:
         return None
-    claims = _claims(assertion)
-    issuer, subject = _shown(claims.get("iss")), _shown(claims.get("sub"))
+    found = claims(assertion)
+    issuer, subject = _shown(found.get("iss")), _shown(found.get("sub"))
     tenant, client, where = application.tenant, application.client, application.where
     if code in _NO_TENANT:
         why = f"there is no tenant {tenant} at {application.authority}; correct {where}"
@@ -385,20 +385,20 @@ def _shown(claim: Any) -> str:
     return "".join(filter(str.isprintable, text))[:200] or "of the API server"
 
 
-def _claims(token: str) -> Mapping[str, Any]:
+def claims(token: str) -> Mapping[str, Any]:
     """The claims of a JWT, unverified; empty where it isn't one."""
     payload = [*token.split(".", 2), "", ""][1]
     try:
-        claims = read_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        found = read_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, binascii.Error):
         return {}
-    return claims if isinstance(claims, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 # --- the registry --------------------------------------------------------------------------------
 
 
-async def _exchange(
+async def exchange(
     calls: Calls, registry: CloudRegistry, who: str, tenant: str, token: str
 ) -> Issued:
     """The registry's refresh token for Entra's; it alone is asked, and no redirect is followed."""
@@ -439,7 +439,7 @@ def _end(registry: CloudRegistry, token: str, now: datetime) -> datetime:
     Raises:
         IdentityRefused: that is over.
     """
-    ends = _claims(token).get("exp")
+    ends = claims(token).get("exp")
     if isinstance(ends, bool) or not isinstance(ends, int | float) or not 0 < ends < 1e12:
         return now + UNKNOWN_LIFE
     left = min(timedelta(seconds=ends - now.timestamp()), LONGEST)

@@ -55,6 +55,15 @@ LONGEST: Final = timedelta(hours=12)
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
+def new_issues() -> dict[Provider, Issue]:
+    """What asks each cloud."""
+    return {
+        Provider.AWS: aws.issue,
+        Provider.GCP: gcp.Google().issue,
+        Provider.AZURE: azure.issue,
+    }
+
+
 class _LoginKey(NamedTuple):
     host: str
     namespace: str
@@ -109,11 +118,7 @@ class SharedLogins:
         self._metrics = metrics
         self._clock = clock
         self._monotonic = monotonic
-        self._issues = issues or {
-            Provider.AWS: aws.issue,
-            Provider.GCP: gcp.Google().issue,
-            Provider.AZURE: azure.issue,
-        }
+        self._issues = issues or new_issues()
         self._entries: OrderedDict[_LoginKey, _SharedLogin] = OrderedDict()
         """The least recently used one comes first."""
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "get copies -A": 56,
     f"why {HOME}/source": 116,
     f"why rule {HOME}/rule": 55,
-    f"why bundle {HOME}/app": 99,
+    f"why bundle {HOME}/app": 100,
     f"describe rule {HOME}/rule": 60,
     f"tree rule {HOME}/rule": 54,
     "events -A": 52,

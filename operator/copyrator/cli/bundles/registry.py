@@ -16,6 +16,7 @@ import click
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.verify import read_entries
@@ -23,6 +24,7 @@ from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signature import Asked
+from copyrator.cli.bundles.clouds import bundles_credential, own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import printable
@@ -57,6 +59,8 @@ _IN_PLACE = (
     ("check the Secret of spec.auth", "check --auth-file"),
     ("spec.auth names no Secret", "set --auth-file"),
     ("of spec.auth", "of --auth-file"),
+    ("the operator's own identity (spec.provider)", "your own identity (--provider)"),
+    ("the operator's own identity", "your own identity"),
     ("(spec.insecure: true; --insecure)", "(--insecure)"),
     ("caSecret: the key ca.crt", "--ca-file: the file"),
     ("see caSecret and skipTLSVerify", "see --ca-file and --skip-tls-verify"),
@@ -84,6 +88,11 @@ _OPTIONS = (
         "--auth-file",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         help="File with credentials, such as ~/.docker/config.json.",
+    ),
+    click.option(
+        "--provider",
+        type=click.Choice([str(one) for one in Provider]),
+        help="Log in to this cloud's registry with your own identity there.",
     ),
 )
 
@@ -125,12 +134,16 @@ def repository_of(text: str, options: Mapping[str, Any]) -> Repository:
 def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credential | None:
     """Of ``--auth-file``, which has the format of a dockerconfigjson Secret: the same parser.
 
-    A file ``.dockercfg`` has the older one.
+    A file ``.dockercfg`` has the older one. With ``--provider`` it is one's own identity.
 
     Raises:
         Fault: it has none for this registry, or can't be read.
     """
     path: Path | None = options["auth_file"]
+    if options.get("provider"):
+        if path is not None:
+            raise click.UsageError("--provider and --auth-file: only one is used")
+        return own_credential(Provider(options["provider"]), repository)
     if path is None:
         return None
     key = OLD_KEY if path.name == OLD_KEY else KEY
@@ -165,6 +178,9 @@ async def access_of(
         options,
     )
     credential = credential_of(repository, options)
+    if spec.cloud is not None and credential is None:
+        installation = await find_installation(client)
+        return repository, bundles_credential(spec, installation.settings)
     auth = None if credential is not None else spec.auth
     ca = None if repository.ca is not None else spec.ca_secret
     secrets = [name for name in (auth, ca) if name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.version.candidates import Choice, Criteria, Rejection, deployed_tag, explain
 from copyrator.cli.bundles import freeze
+from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
     asked_by,
@@ -146,20 +148,13 @@ class BundleGates:
         return gates.judge(readable, self.spec, candidate, facts, self.now)
 
 
-async def gates_of(target: Target, text: str) -> BundleGates:
-    """The gates of a Bundle, ``namespace/name`` or a name.
+async def _read(client: KubeClient, installation: Installation, key: BundleKey) -> BundleGates:
+    """The gates of a Bundle.
 
     Raises:
         Fault: there is none of that name, or its spec isn't valid.
         ApiError: it can't be read.
     """
-    namespace, name = target.locate(text)
-    async with target.connect() as client:
-        installation = await find_installation(client)
-        return await _read(client, installation, BundleKey(namespace, name))
-
-
-async def _read(client: KubeClient, installation: Installation, key: BundleKey) -> BundleGates:
     settings = installation.settings
     defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
     try:
@@ -285,12 +280,15 @@ class ResolvedTag:
     """The entry that accepts a signature; None where no signature is required."""
     gates: tuple[dict[str, Any], ...] = ()
     """Of the Bundle that is named."""
+    identity: str = ""
+    """Whose token a cloud's registry got; empty where none was asked for."""
 
     def document(self, *, signed: bool, gated: bool) -> dict[str, Any]:
         """As in -o json."""
         found = {"tag": self.tag, "digest": self.digest, "rejected": list(self.rejected)}
         found |= {"signedBy": self.signer} if signed else {}
         found |= {"gates": list(self.gates)} if gated else {}
+        found |= {"identity": self.identity} if self.identity else {}
         found |= {"message": None if self.tag else self.why} if signed or gated else {}
         return found
 
@@ -337,6 +335,10 @@ def resolve(
     - With --bundle also gates: [{name, state, reason, message, until}], where state is also
     NotJudged.
 
+    - With --provider, or the spec.provider of --bundle, also identity: whose token the cloud's
+    registry got. Of a Bundle it is that of its service account, for which you need the permission
+    to create tokens of it.
+
     Exit code: 0 a tag was selected; 1 none, or an error.
     """
     asked = asked_by(options)
@@ -360,6 +362,8 @@ def resolve(
 
 def _explain(answer: ResolvedTag) -> None:
     """By whom it is signed, and the tags that were rejected."""
+    if answer.identity:
+        prose([printable(f"Logged in as {answer.identity}.")])
     if answer.signer is not None:
         prose([f"Signed by {answer.signer}."])
     _explain_gates(answer)
@@ -391,26 +395,28 @@ def _explain_gates(answer: ResolvedTag) -> None:
 async def _resolve(
     target: Target, text: str, constraint: str, asked: Asked, options: dict[str, Any]
 ) -> ResolvedTag:
-    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
-    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
-    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
-
     repository = repository_of(text, options)
     credential = credential_of(repository, options)
     try:
         wanted = parse_version(constraint)
     except VersionError as error:
         raise Fault(in_options(str(error))) from None
-    bundle = await gates_of(target, options["bundle"]) if options["bundle"] else None
-    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
-    try:
-        judge = SignatureJudge(client, repository, credential, asked)
+    kube, bundle = None, None
+    async with AsyncExitStack() as stack:
+        if options["bundle"]:
+            key = BundleKey(*target.locate(options["bundle"]))
+            kube = await stack.enter_async_context(target.connect())
+            installation = await find_installation(kube)
+            bundle = await _read(kube, installation, key)
+            if credential is None and bundle.spec.registry == repository.registry:
+                credential = bundles_credential(bundle.spec, installation.settings)
+        reached = await stack.enter_async_context(registries(kube))
+        judge = SignatureJudge(reached.client, repository, credential, asked)
         if isinstance(wanted, ExactTag):
             found = await _exact(judge, wanted.tag, bundle)
         else:
             found = await _range(judge, wanted, options, bundle)
-    finally:
-        await client.close()
+    found = replace(found, identity="; ".join(reached.identities))
     if bundle is None:
         return found
     chosen = Candidate(found.tag, found.digest) if found.tag and found.digest else None

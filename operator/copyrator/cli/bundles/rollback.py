@@ -31,6 +31,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
+from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     access_of,
     in_options,
@@ -512,17 +513,11 @@ async def _digest_of(
     Raises:
         Fault: the registry doesn't have it, or can't be asked.
     """
-    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
-    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
-    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
-
     if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
         return version
     repository, credential = await access_of(client, spec, options)
-    registry = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
-        return await registry.digest(repository, version, credential)
+        async with registries(client) as asked:
+            return await asked.client.digest(repository, version, credential)
     except RegistryError as error:
         raise Fault(in_options(error.message)) from None
-    finally:
-        await registry.close()

@@ -14,6 +14,7 @@ from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
 from copyrator.bundles.gates.gate import Passed
 from copyrator.bundles.gates.signature import VERIFIED, Asked
+from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
     asked_by,
@@ -127,21 +128,14 @@ async def reached(reference: str, options: Mapping[str, Any]) -> AsyncIterator[R
         Fault: the reference isn't valid.
         RegistryError: the registry can't be reached, or doesn't have it.
     """
-    from copyrator.metrics import Metrics  # noqa: PLC0415 - not for --help
-    from copyrator.oci.client import RegistryClient  # noqa: PLC0415 - not for --help
-    from copyrator.oci.hosts import ANYWHERE  # noqa: PLC0415 - not for --help
-
     name, wanted = parse_reference(reference)
     repository = repository_of(name, options)
     credential = credential_of(repository, options)
-    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
-    try:
+    async with registries() as asked:
         digest = wanted
         if not DIGEST.fullmatch(wanted):
-            digest = await client.digest(repository, wanted, credential)
-        yield Reached(client, repository, credential, wanted, digest)
-    finally:
-        await client.close()
+            digest = await asked.client.digest(repository, wanted, credential)
+        yield Reached(asked.client, repository, credential, wanted, digest)
 
 
 def parse_reference(text: str) -> tuple[str, str]:

@@ -53,6 +53,8 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import freeze
     from copyrator.cli.core import notify
+    from copyrator.cli.doctor.clouds import WHAT as CLOUDS
+    from copyrator.cli.doctor.clouds import clouds
     from copyrator.cli.doctor.objects import (
         approval_policy,
         marks_policy,
@@ -95,6 +97,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found.append(await notify.check(client, installation))
             found.append(await kubeconfigs(client, installation, datetime.now(UTC)))
             found.append(await attestations(client, installation))
+            found += await readable(CLOUDS, clouds(client, installation))
             found += await readable("Registries", _registries(client))
     return found
 

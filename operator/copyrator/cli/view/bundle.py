@@ -48,6 +48,7 @@ from copyrator.cli.core.objects import annotations_of
 from copyrator.cli.core.output import Column, Detail, said
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
+from copyrator.settings.config import Settings
 
 MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 """Of a plan whose contents aren't bound."""
@@ -114,6 +115,16 @@ class BundleView:
     def name(self) -> ObjectName:
         """Namespace and name."""
         return name_of(self.body)
+
+    @property
+    def identity(self) -> str:
+        """Whose token of which cloud its registry gets; empty without ``spec.provider``."""
+        if isinstance(self.spec, InvalidSpec) or self.spec.cloud is None:
+            return ""
+        from copyrator.cli.bundles.clouds import identity_of  # noqa: PLC0415 - not for lists
+
+        known = self.installation.settings if self.installation else Settings()
+        return f"{identity_of(self.spec, known)}, of {self.spec.cloud.provider}"
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -270,6 +281,8 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
 def describe_source(view: BundleView) -> Iterator[Detail]:
     """The parts about where versions come from, and where the release is."""
     yield Detail("Source", _source(view))
+    if identity := view.identity:
+        yield Detail("Logs in as", identity)
     yield Detail("Version", _raw(view).get("version") or "latest")
     if tag_filter := _raw(view).get("tagFilter"):
         yield Detail("Tag filter", tag_filter)

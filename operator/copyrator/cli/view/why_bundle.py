@@ -168,6 +168,8 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
     yield from _attempt(view, spec)
+    if identity := view.identity:
+        yield f"{spec.registry} gets tokens of {identity}."
     yield from _poll(view, spec)
     yield from _polled(spec, polled)
 

@@ -725,3 +725,15 @@ def test_describe_says_which_tags_are_looked_at() -> None:
     assert not described(body, "Tag filter")
     body["spec"]["tagFilter"] = ".*-eu"
     assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
+
+
+@pytest.mark.parametrize(
+    ("own", "who"), [((), "ServiceAccount apps/werf"), (("app*",), "the operator's own identity")]
+)
+def test_describe_and_why_say_whose_token_the_registry_gets(own: tuple[str, ...], who: str) -> None:
+    body = bundle({"registry": "shop.azurecr.io", "provider": "azure"})
+    settings = Settings(operator_identity_namespaces=own)
+    view = BundleView(body, NOW, Installation(settings=settings, namespace="copyrator"))
+    assert f"Logs in as:    {who}, of azure" in detail_lines(describe_bundle(view))
+    assert f"shop.azurecr.io gets tokens of {who}, of azure." in list(explain_bundle(view))
+    assert view_of(bundle()).identity == ""

@@ -1,0 +1,219 @@
+"""Identities of clouds for commands: one's own, or that of a Bundle's service account.
+
+One's own is what the cloud's library finds on this machine: variables, files, its command line, or
+the metadata server of a machine in that cloud.
+"""
+
+# ruff: noqa: PLC0415 - the clouds' libraries are imported late: not for --help
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
+
+from copyrator.api.clouds import ANNOTATIONS, CloudRegistry, Provider, read_registry
+from copyrator.api.globs import Globs
+from copyrator.cli.core.faults import Fault
+from copyrator.oci.auth import CloudIdentity, Credential
+from copyrator.oci.errors import IdentityMissing, IdentityRefused, IdentityUnavailable
+
+if TYPE_CHECKING:
+    from copyrator.api.bundle_spec import BundleSpec
+    from copyrator.clouds.calls import Account, Calls, Issue, Issued
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.oci.client import RegistryClient
+    from copyrator.oci.reference import Repository
+    from copyrator.settings.config import Settings
+
+LOG_IN: Final = {
+    Provider.AWS: "run aws sso login, or set AWS_PROFILE",
+    Provider.GCP: "run gcloud auth application-default login",
+    Provider.AZURE: "run az login",
+}
+
+
+def own_credential(provider: Provider, repository: Repository) -> Credential:
+    """The credential of one's own identity.
+
+    Raises:
+        Fault: the registry isn't one of this cloud.
+    """
+    try:
+        registry = read_registry(provider, repository.registry)
+    except ValueError as error:
+        raise Fault(f"--provider {provider}: {error}") from None
+    if repository.plain_http or not repository.verify or repository.ca is not None:
+        raise Fault("--provider is for verified registries: remove the other options of TLS")
+    return Credential(cloud=CloudIdentity(registry, ""))
+
+
+def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
+    """Whose token the operator's requests for a Bundle have; None without ``spec.provider``."""
+    if spec.cloud is None:
+        return None
+    is_own = Globs(settings.operator_identity_namespaces).matches(spec.namespace)
+    return CloudIdentity(spec.cloud, spec.namespace, "" if is_own else spec.service_account)
+
+
+def bundles_credential(spec: BundleSpec, settings: Settings) -> Credential | None:
+    """The credential of a Bundle's account; None without ``spec.provider``.
+
+    Raises:
+        Fault: it uses the operator's own identity, which nobody else has.
+    """
+    identity = identity_of(spec, settings)
+    if identity is None:
+        return None
+    if not identity.account:
+        raise Fault(
+            f"Bundles of the namespace {spec.namespace} use the operator's own identity, which "
+            f"commands don't have: set --provider {identity.registry.provider} to use yours"
+        )
+    return Credential(cloud=identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """A client for registries, and whose identity a cloud gave it a login for."""
+
+    client: RegistryClient
+    identities: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def registries(kube: KubeClient | None = None) -> AsyncIterator[Registries]:
+    """A client for registries, which is closed afterwards.
+
+    Args:
+        kube: asks for tokens of Bundles' accounts, by the user's rights.
+    """
+    from copyrator.clouds.logins import SharedLogins, new_issues
+    from copyrator.metrics import Metrics
+    from copyrator.oci.client import RegistryClient
+    from copyrator.oci.hosts import ANYWHERE
+
+    metrics = Metrics()
+    found = Registries(RegistryClient(metrics=metrics, allowed=ANYWHERE))
+    issues = {one: _Noting(one, issue, found.identities) for one, issue in new_issues().items()}
+    found.client.use_logins(lambda transport: SharedLogins(transport, kube, metrics, issues=issues))
+    try:
+        yield found
+    finally:
+        await found.client.close()
+
+
+class _Noting:
+    """Asks a cloud, with one's own identity as its library finds it; notes whose it is."""
+
+    def __init__(self, provider: Provider, issue: Issue, identities: list[str]) -> None:
+        self._provider, self._issue, self._identities = provider, issue, identities
+
+    async def __call__(
+        self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
+    ) -> Issued:
+        """As ``Issue``."""
+        if account is not None:
+            issued = await self._issue(calls, registry, account, writes=writes)
+            who = f"{account}{shown_annotations(self._provider, account.annotations)}"
+        else:
+            issued, named = await _OWN[self._provider](calls, registry)
+            who = f"your own identity of {self._provider}{named and f': {named}'}"
+        if who not in self._identities:
+            self._identities.append(who)
+        return issued
+
+
+def shown_annotations(provider: Provider, annotations: Mapping[str, str]) -> str:
+    """What an account is in the cloud, by its annotations."""
+    found = [annotations[one].strip() for one in ANNOTATIONS[provider] if annotations.get(one)]
+    return f" ({', '.join(found)})" if found else ""
+
+
+async def _own_aws(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str]:
+    from copyrator.clouds import aws
+
+    def look() -> None:
+        from botocore.session import Session
+
+        if Session().get_credentials() is None:
+            raise _missing(Provider.AWS)
+
+    def ask() -> str:
+        from botocore.session import Session
+
+        try:
+            client = Session().create_client("sts", registry.region or "us-east-1")
+            return str(client.get_caller_identity()["Arn"])
+        except Exception:  # the login is there; whose it is, is of use to people only
+            return ""
+
+    await calls.run(Provider.AWS, look)
+    issued = await aws.issue(calls, registry, None, writes=False)
+    return issued, await calls.run(Provider.AWS, ask)
+
+
+async def _own_gcp(calls: Calls, _: CloudRegistry) -> tuple[Issued, str]:
+    from copyrator.clouds.calls import Issued
+    from copyrator.clouds.gcp import READ_SCOPES, USERNAME
+
+    def ask() -> Any:
+        from google.auth import default, exceptions
+        from google.auth.transport.requests import Request
+
+        try:
+            credentials, _ = default(scopes=READ_SCOPES)
+            credentials.refresh(Request())
+        except exceptions.DefaultCredentialsError:
+            raise _missing(Provider.GCP) from None
+        except exceptions.TransportError:
+            raise IdentityUnavailable("Google's token server can't be reached") from None
+        except exceptions.GoogleAuthError:
+            raise _refused(Provider.GCP) from None
+        return credentials
+
+    found = await calls.run(Provider.GCP, ask)
+    who = getattr(found, "service_account_email", "") or getattr(found, "account", "")
+    return Issued(USERNAME, found.token, found.expiry.replace(tzinfo=UTC)), str(who)
+
+
+async def _own_azure(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str]:
+    from copyrator.clouds import azure
+
+    def ask() -> str:
+        from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+        from azure.identity import CredentialUnavailableError, DefaultAzureCredential
+
+        authority = azure.AUTHORITIES[registry.domain]
+        try:
+            with DefaultAzureCredential(authority=authority) as credential:
+                return credential.get_token(azure.SCOPE).token
+        except CredentialUnavailableError:
+            raise _missing(Provider.AZURE) from None
+        except ServiceRequestError:
+            raise IdentityUnavailable(f"{authority} can't be reached") from None
+        except ClientAuthenticationError:
+            raise _refused(Provider.AZURE) from None
+
+    token = await calls.run(Provider.AZURE, ask)
+    claims = azure.claims(token)
+    who = next((str(claims[one]) for one in ("upn", "appid", "oid") if claims.get(one)), "")
+    tenant = str(claims.get("tid", ""))
+    return await azure.exchange(calls, registry, "your own identity", tenant, token), who
+
+
+_OWN: Final = {
+    Provider.AWS: _own_aws,
+    Provider.GCP: _own_gcp,
+    Provider.AZURE: _own_azure,
+}
+
+
+def _missing(provider: Provider) -> IdentityMissing:
+    return IdentityMissing(f"you have no identity of {provider} here; {LOG_IN[provider]}")
+
+
+def _refused(provider: Provider) -> IdentityRefused:
+    return IdentityRefused(f"{provider} refuses your own identity; {LOG_IN[provider]}")
