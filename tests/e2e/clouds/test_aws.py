@@ -1,0 +1,251 @@
+"""Bundles from Amazon ECR by the roles of their accounts, with a real operator and real Jobs."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tests.clouds.amazon import HOST, STS, Amazon, sts_refused
+from tests.clouds.guards import BasicGuard, ClusterTokens
+from tests.clouds.stage import Answer, Asked, Stage
+from tests.e2e.bundles.conftest import Team, make_team, stays
+from tests.e2e.clouds.conftest import operating
+from tests.e2e.installation import Operator
+from tests.e2e.operator_process import until
+from tests.e2e.secrecy import traces
+
+from localcluster import Api, Cluster
+
+OWN = "own-*"
+"""Namespaces of the operator's own identity."""
+ROLE = "eks.amazonaws.com/role-arn"
+LIFE = 60.0
+"""Seconds of a token where a test waits for its renewal; less is taken for as much."""
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, api: Api, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """With EKS's variables of a pod whose account has a role; the file has its token later."""
+    folder = tmp_path_factory.mktemp("operator")
+    own = {
+        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/operator",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "token"),
+        "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES": OWN,
+    }
+    values = {"bundles.workloadIdentity.enabled": True}
+    log = folder / "operator.log"
+    with operating(cluster, cloud_stage, log, own, values) as operator:
+        path = f"/api/v1/namespaces/{operator.namespace}/serviceaccounts/copyrator/token"
+        body = {"spec": {"audiences": ["sts.amazonaws.com"], "expirationSeconds": 7200}}
+        (folder / "token").write_text(api.create(path, body)["status"]["token"])
+        yield operator
+
+
+@pytest.fixture
+def amazon(operator: Operator, cloud_stage: Stage, account_tokens: ClusterTokens) -> Amazon:
+    cloud_stage.forget()
+    return Amazon(cloud_stage, account_tokens)
+
+
+ENDED = "Your authorization token has expired. Reauthenticate and try again."
+DENIED = {"errors": [{"code": "DENIED", "message": ENDED}]}
+
+
+@dataclass
+class Slow:
+    """Takes a token's life for the two things that werf asks for first, by GET."""
+
+    guard: BasicGuard
+    count: int = 0
+
+    def __call__(self, asked: Asked) -> Answer | None:
+        held = self.guard.passes.get(asked.login[1])
+        if self.count == 2 or held is None or asked.method != "GET" or is_ours(asked):
+            return None
+        self.count += 1
+        left = held.until - time.time()
+        if self.count == 1:
+            time.sleep(left / 2)  # a client waits no longer
+            return None
+        time.sleep(max(left, 0) + 1)
+        return Answer(403, DENIED)
+
+
+def is_ours(asked: Asked) -> bool:
+    return (asked.headers["User-Agent"] or "").startswith("copyrator")
+
+
+def shop(team: Team, amazon: Amazon, *names: str, **more: object) -> str:
+    """Give the team's account a role, publish, and apply Bundles; returns the role's ARN."""
+    repos = {HOST: (f"{team.namespace}/*",)}
+    role = amazon.add_role(team.namespace, f"{team.namespace}/werf", repos=repos)
+    take(team, role)
+    for name in names:
+        bundle(team, name, **more)
+    return role
+
+
+def take(team: Team, role: str | None) -> None:
+    team.patch("serviceaccounts", "werf", metadata={"annotations": {ROLE: role}})
+
+
+def bundle(team: Team, name: str, **more: object) -> None:
+    team.bundle(name, registry=HOST, provider="aws", insecure=None, **more)
+
+
+def test_bundles_deploy_by_one_login_of_their_account(
+    team: Team, amazon: Amazon, operator: Operator, api: Api
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    names = [f"shop-{number}" for number in range(4)]
+    shop(team, amazon, *names)
+    for name in names:
+        team.wait_deployed(name, digest)
+        assert team.release(name) == {"text": "first", "greeting": "none"}
+    assert amazon.counts() == (1, 1)
+    assert amazon.sessions == [f"copyrator.{team.namespace}.werf"]
+    # Of the Jobs' werf; the operator asks by HEAD.
+    assert amazon.stage.asked(HOST, f"/v2/{team.repo}/manifests/*", "GET")
+    assert not any(found.writes for found in amazon.guards[HOST].passes.values())
+    (password,) = amazon.guards[HOST].passes
+    assert amazon.stage.hosts_told(password) == {HOST}
+    (token,) = {one.form["WebIdentityToken"] for one in amazon.stage.asked(STS)}
+    assert amazon.stage.hosts_told(token) == {STS}
+    assert operator.process is not None
+    amazon.stage.assert_secret(traces.process(operator.process))
+    amazon.stage.assert_secret(traces.objects(api))
+
+
+def test_a_tenant_with_anothers_role_is_refused(
+    team: Team,
+    amazon: Amazon,
+    cluster: Cluster,
+    api: Api,
+    namespace: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    role = shop(team, amazon, "shop")
+    team.wait_deployed("shop", digest)
+    thief = make_team(cluster, api, namespace("thief"), tmp_path)
+    take(thief, role)
+    bundle(thief, "loot", repo=team.repo)
+
+    condition = thief.wait_reason("loot", "IdentityRefused")
+    for word in (
+        f"refuses the role {role} of ServiceAccount {thief.namespace}/werf (AccessDenied",
+        f":sub = system:serviceaccount:{thief.namespace}:werf",
+        ":aud = sts.amazonaws.com",
+    ):
+        assert word in condition["message"]
+    assert not thief.jobs("loot")
+
+    # A role of its own, for another repository: the registry itself refuses.
+    own = amazon.add_role("thief", f"{thief.namespace}/werf", repos={HOST: ("thief/*",)})
+    take(thief, own)
+    condition = thief.wait_reason("loot", "AuthenticationFailed")
+    for word in (team.repo, f"ServiceAccount {thief.namespace}/werf", "ecr:BatchGetImage"):
+        assert word in condition["message"]
+    assert not thief.jobs("loot")
+
+
+def test_a_missing_annotation_is_named(team: Team, amazon: Amazon) -> None:
+    digest = team.publish("1.0.0", "first")
+    bundle(team, "shop")
+    condition = team.wait_reason("shop", "IdentityMissing")
+    assert f"ServiceAccount {team.namespace}/werf has no annotation {ROLE}" in condition["message"]
+    assert amazon.counts() == (0, 0)
+    shop(team, amazon)
+    team.wait_deployed("shop", digest)
+
+
+def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, amazon: Amazon) -> None:
+    amazon.life = LIFE
+    digest = team.publish("1.0.0", "first")
+    shop(team, amazon, "shop", "other")
+    began = time.monotonic()
+    for name in ("shop", "other"):
+        team.wait_deployed(name, digest)
+    until(lambda: amazon.counts() == (2, 2), lambda: f"it is renewed; {amazon.counts()}", 3 * LIFE)
+    assert time.monotonic() - began > LIFE * 2 / 3 - 5
+    # Never by a request that was refused: it was renewed before its end.
+    assert {one.status for one in amazon.stage.asked(HOST, f"/v2/{team.namespace}/*")} <= {
+        200,
+        401,  # without any login, which is how the challenge is learned
+    }
+    for name in ("shop", "other"):
+        assert team.condition(name)["status"] == "True"
+
+
+def test_a_login_that_the_registry_refuses_is_renewed_once(team: Team, amazon: Amazon) -> None:
+    digest = team.publish("1.0.0", "first")
+    shop(team, amazon, "shop")
+    team.wait_deployed("shop", digest)
+    guard = amazon.guards[HOST]
+
+    def revoke() -> None:
+        guard.passes = {one: replace(held, until=0.0) for one, held in guard.passes.items()}
+
+    revoke()
+    until(lambda: amazon.counts() == (2, 2), lambda: f"it is renewed; {amazon.counts()}")
+    second = team.publish("1.0.0", "second")
+    team.wait_deployed("shop", second)
+
+    revoke()
+    team.wait_reason("shop", "AuthenticationFailed")
+    asked = len(amazon.stage.asked(HOST))
+    until(lambda: len(amazon.stage.asked(HOST)) > asked + 3, "the registry is polled on")
+    assert amazon.counts() == (2, 2)
+
+
+def test_throttling_is_a_pause(team: Team, amazon: Amazon) -> None:
+    digest = team.publish("1.0.0", "first")
+    busy = sts_refused(400, "Throttling", "Rate exceeded")
+    amazon.faults["sts"] = [replace(busy, headers={**busy.headers, "Retry-After": "8"})] * 2
+    shop(team, amazon, "shop")
+    condition = team.wait_reason("shop", "RateLimited")
+    assert "AWS STS in eu-central-1 takes no more requests for now" in condition["message"]
+    assert amazon.counts() == (2, 0)
+    stays(3, lambda: amazon.counts() == (2, 0), "nothing is asked in the pause")
+    team.wait_deployed("shop", digest)
+    assert amazon.counts() == (3, 1)
+
+
+def test_a_token_that_ends_in_a_job_doesnt_count_against_the_version(
+    team: Team, amazon: Amazon
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    amazon.life = LIFE
+    slow = Slow(amazon.guards[HOST])
+    amazon.stage.serve(HOST, slow, slow.guard, amazon.stage.pass_on)
+    shop(team, amazon, "shop")
+    until(lambda: slow.count == 2, "a Job's werf asks for the chart", LIFE)
+    condition = team.wait_reason("shop", "TokenExpired", 3 * LIFE)
+    assert "the token in the Job's Secret had expired at" in condition["message"]
+    assert not team.status("shop").get("attempted", {}).get("failures")
+    team.wait_deployed("shop", digest)
+    assert len(team.jobs("shop")) == 2
+
+
+def test_the_operators_own_identity_serves_named_namespaces_alone(
+    team: Team, amazon: Amazon, cluster: Cluster, api: Api, operator: Operator,
+    namespace: Callable[..., str], tmp_path: Path,
+) -> None:  # fmt: skip
+    own = make_team(cluster, api, namespace("own"), tmp_path)
+    repos = {HOST: (f"{own.namespace}/*", f"{team.namespace}/*")}
+    amazon.add_role("operator", f"{operator.namespace}/copyrator", repos=repos)
+    digest = own.publish("1.0.0", "first")
+    team.publish("1.0.0", "first")
+    bundle(own, "shop")
+    bundle(team, "shop")
+
+    own.wait_deployed("shop", digest)
+    team.wait_reason("shop", "IdentityMissing")
+    assert amazon.counts() == (1, 1)
+    assert not team.jobs("shop")
+    assert operator.process is not None
+    amazon.stage.assert_secret(traces.process(operator.process))
+    amazon.stage.assert_secret(traces.objects(api))
