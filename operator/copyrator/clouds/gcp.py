@@ -482,6 +482,7 @@ class _Sender:
             data=body,
             max_body=TOKEN_ANSWER_BYTES,
             secrets=(self._secret, sent),
+            any_status=True,  # no pause: Google's limits are by project, and so one tenant's own
         )
         return asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result()
 
@@ -496,8 +497,6 @@ class _Sender:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 answer = await self._calls.transport.send(request)
-        except RateLimited:
-            raise
         except TLSFailed:
             raise IdentityUnavailable(
                 f"{self.asked}: its certificate isn't trusted, or TLS fails; a proxy's CA has to "
@@ -510,9 +509,17 @@ class _Sender:
                 f"{self.asked} can't be used: {error.message}; check the operator's network "
                 "policies and proxies"
             ) from None
+        said = "" if answer.status == 200 else error_text(answer.body, request.secrets)
+        if answer.status == 429:
+            raise RateLimited(
+                f"{self.asked} responds with 429 (too many requests){said}",
+                retry_after(answer.headers),
+            )
+        if answer.status >= 500 or answer.status // 100 == 3:
+            raise IdentityUnavailable(f"{self.asked} responds with {answer.status}{said}")
         if answer.status != 200:
             ahead = _ahead(self._calls.clock(), answer.headers.get("Date", ""))
-            raise _RefusedError(server, answer.status, answer.said, ahead)
+            raise _RefusedError(server, answer.status, said, ahead)
         return _Answer(answer.status, answer.headers, answer.body)
 
 

@@ -1,0 +1,313 @@
+"""Tenants, registries and a cloud's servers that want a token, or the operator's time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.clouds.amazon import HOST, STS, Amazon
+from tests.clouds.guards import ClusterTokens
+from tests.clouds.stage import Answer, Asked, Stage
+from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.clouds.conftest import operating
+from tests.e2e.installation import Operator
+from tests.e2e.operator_process import until
+from tests.e2e.secrecy import traces
+
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+EVIL = "evil.example"
+ROLE = "eks.amazonaws.com/role-arn"
+AUDIENCE = "eks.amazonaws.com/audience"
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    values = {"bundles.workloadIdentity.enabled": True}
+    settings = {"COPYRATOR_LOG_LEVEL": "debug"}
+    with operating(cluster, cloud_stage, log, settings, values) as operator:
+        yield operator
+
+
+@pytest.fixture(scope="module")
+def amazon(cloud_stage: Stage, account_tokens: ClusterTokens) -> Amazon:
+    amazon = Amazon(cloud_stage, account_tokens)
+    serve(amazon)
+    return amazon
+
+
+def serve(amazon: Amazon, *first: Callable[[Asked], Answer | None]) -> None:
+    """Serve STS, by these handlers before its own; accounts' tokens are looked for, too."""
+
+    def watch(asked: Asked) -> None:
+        if token := asked.form.get("WebIdentityToken"):
+            amazon.stage.sentinels.watch("account's token", token)
+
+    amazon.stage.serve(STS, watch, *first, amazon.sts)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrecy(amazon: Amazon, cloud_stage: Stage, operator: Operator, api: Api) -> Iterator[None]:
+    """At the end no token that was issued is anywhere, and none went to the attacker."""
+    cloud_stage.serve(EVIL, lambda _: Answer(200, {"token": "x"}))
+    yield
+    assert operator.process is not None
+    cloud_stage.assert_secret(traces.process(operator.process))
+    cloud_stage.assert_secret(traces.objects(api))
+    assert not [one for one in cloud_stage.asked(EVIL) if one.kind or one.body]
+    for token in cloud_stage.sentinels.values.values():
+        assert EVIL not in cloud_stage.hosts_told(token)
+
+
+def annotate(team: Team, **annotations: str | None) -> None:
+    team.patch("serviceaccounts", "werf", metadata={"annotations": annotations})
+
+
+@pytest.fixture
+def shop(team: Team, amazon: Amazon) -> Team:
+    """A team whose account has a role that reads its repository."""
+    annotate(team, **{ROLE: role_of(team, amazon)})
+    return team
+
+
+def role_of(team: Team, amazon: Amazon) -> str:
+    name, repos = team.namespace, {HOST: (f"{team.namespace}/*",)}
+    return amazon.add_role(name, f"{name}/werf", repos=repos)
+
+
+def provided(team: Team, name: str = "shop", registry: str = HOST, **spec: object) -> None:
+    """Apply a Bundle that uses its account's identity."""
+    team.bundle(name, registry=registry, provider="aws", insecure=None, **spec)
+
+
+LOOK_ALIKES = (
+    f"{HOST}.{EVIL}",
+    f"{HOST}.{EVIL}:443",
+    f"{HOST}:443@{EVIL}",
+    f"{HOST}@{EVIL}",
+    f"{HOST}:8443",
+    f"{HOST}.",
+    f"x.{HOST}",
+    f"-{HOST}",
+    HOST.replace("1", "\uff11", 1),
+    HOST.replace("1", "\u0661", 1),
+    HOST.replace("k", "\u212a"),
+    HOST.replace(".ecr.", ".ecr.evil."),
+    HOST.replace("eu-central-1", f"eu-central-1.{EVIL}"),
+    HOST.replace("eu-central-1", "..%2f"),
+    HOST.replace("eu-central-1", "s3-eu-central-1"),
+    HOST.replace("amazonaws", "amazonaws-evil"),
+    f"{EVIL}#{HOST}",
+    f"{EVIL}?{HOST}",
+    f"{EVIL}\\{HOST}",
+    f"{HOST}\n.{EVIL}",
+    f"{HOST}%00.{EVIL}",
+    f"public.ecr.aws.{EVIL}",
+    "europe-docker.pkg.dev",
+    EVIL,
+    "127.0.0.1",
+    "169.254.169.254",
+)
+
+
+def test_no_look_alike_of_a_registry_is_asked(shop: Team, cloud_stage: Stage) -> None:
+    before, names = len(cloud_stage.asked()), cloud_stage.lookups
+    for number, host in enumerate(LOOK_ALIKES):
+        try:
+            provided(shop, f"b{number}", host)
+        except ApiStatusError as error:
+            if error.code != 422:
+                raise
+        else:
+            message = shop.wait_reason(f"b{number}", "InvalidSpec")["message"]
+            assert "spec.registry" in message, host
+    assert len(cloud_stage.asked()) == before
+    assert cloud_stage.lookups == names
+
+
+@pytest.mark.parametrize("host", [HOST.upper(), f"{HOST}:443"])
+def test_a_registry_in_another_spelling_deploys(shop: Team, host: str) -> None:
+    digest = shop.publish("1.0.0", "first")
+    provided(shop, registry=host)
+    shop.wait_deployed("shop", digest)
+
+
+def test_redirects_and_foreign_token_servers_get_no_token(
+    shop: Team, amazon: Amazon, cloud_stage: Stage
+) -> None:
+    shop.publish("1.0.0", "first")
+    guard, before = amazon.guards[HOST], len(cloud_stage.asked(EVIL))
+
+    def redirect(asked: Asked) -> Answer | None:
+        return Answer(307, headers={"Location": f"https://{EVIL}/v2/x"}) if asked.repo else None
+
+    cloud_stage.serve(HOST, guard, redirect)
+    try:
+        provided(shop)
+        until(lambda: len(cloud_stage.asked(EVIL)) > before, lambda: str(shop.status("shop")))
+        challenge = f'Bearer realm="https://{EVIL}/token",service="x",scope="repository:x:pull"'
+        cloud_stage.serve(HOST, lambda _: Answer(401, headers={"WWW-Authenticate": challenge}))
+        message = shop.wait_reason("shop", "AuthenticationFailed")["message"]
+        assert "token server on another host" in message
+        assert not cloud_stage.asked(EVIL, "/token*")
+    finally:
+        cloud_stage.serve(HOST, guard, cloud_stage.pass_on)
+
+
+@pytest.mark.parametrize("service", ["sts", "ecr"])
+def test_a_redirect_of_the_clouds_server_is_not_followed(
+    shop: Team, amazon: Amazon, cloud_stage: Stage, service: str
+) -> None:
+    digest, before = shop.publish("1.0.0", "first"), len(cloud_stage.asked(EVIL))
+    amazon.faults[service] += [Answer(307, headers={"Location": f"https://{EVIL}/"})] * 4
+    provided(shop)
+    shop.wait_reason("shop", "IdentityUnavailable")
+    assert len(cloud_stage.asked(EVIL)) == before
+    amazon.faults[service].clear()
+    shop.wait_deployed("shop", digest)
+
+
+def test_another_tenants_role_and_repository_are_refused(
+    shop: Team,
+    amazon: Amazon,
+    cluster: Cluster,
+    api: Api,
+    namespace: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    digest = shop.publish("1.0.0", "first")
+    other = make_team(cluster, api, namespace("other"), tmp_path / "other")
+    provided(other, repo=shop.repo)
+    refusal = other.wait_reason("shop", "IdentityMissing")["message"]
+    assert f"ServiceAccount {other.namespace}/werf has no annotation {ROLE}" in refusal
+
+    (role,) = [arn for arn in amazon.roles if arn.endswith(f"/{shop.namespace}")]
+    annotate(other, **{ROLE: role})
+    refusal = other.wait_reason("shop", "IdentityRefused")["message"]
+    assert f"system:serviceaccount:{other.namespace}:werf" in refusal
+
+    annotate(other, **{ROLE: role_of(other, amazon)})
+    refusal = other.wait_reason("shop", "AuthenticationFailed")["message"]
+    assert "ecr:BatchGetImage" in refusal
+    assert not other.jobs("shop")
+
+    provided(shop)
+    shop.wait_deployed("shop", digest)
+
+
+@pytest.mark.parametrize("end", ["\r\nHost: evil.example", "x" * 100_000], ids=["header", "long"])
+def test_annotations_put_nothing_into_requests(team: Team, cloud_stage: Stage, end: str) -> None:
+    before = len(cloud_stage.asked(STS))
+    annotate(team, **{ROLE: f"arn:aws:iam::123456789012:role/{end}", AUDIENCE: f"a{end}"})
+    provided(team)
+    message = team.wait_reason("shop", "IdentityMissing")["message"]
+    assert len(message) < 1000
+    assert message.isprintable()
+    assert len(cloud_stage.asked(STS)) == before
+
+
+def test_an_account_that_is_not_allowed_gets_no_token(shop: Team, cloud_stage: Stage) -> None:
+    role = shop.get("serviceaccounts", "werf")["metadata"]["annotations"]  # type: ignore[index]
+    shop.create("serviceaccounts", "admin", metadata={"annotations": role})
+    before = len(cloud_stage.asked(STS))
+    provided(shop, serviceAccountName="admin")
+    shop.wait_reason("shop", "InvalidSpec")
+    assert len(cloud_stage.asked(STS)) == before
+
+
+WRONG = {
+    "entities": ("sts", Answer(200, "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>")),
+    "depth": ("ecr", Answer(200, "[" * 50_000)),
+    "length": ("ecr", Answer(200, "x" * 5_000_000)),
+    "escapes": ("ecr", Answer(400, {"__type": "x" * 5000, "message": "\x1b[31m" + "y" * 5000})),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_answer_of_the_cloud_is_this_bundles_failure_and_ends_by_itself(
+    shop: Team, amazon: Amazon, kind: str
+) -> None:
+    digest, (service, answer) = shop.publish("1.0.0", "first"), WRONG[kind]
+    amazon.faults[service] += [answer] * 2
+    provided(shop)
+
+    def is_said() -> bool:
+        return str(shop.condition("shop").get("reason")).startswith("Identity")
+
+    until(is_said, lambda: json.dumps(shop.status("shop")))
+    message = shop.condition("shop")["message"]
+    assert len(message) < 1000
+    assert message.isprintable()
+    amazon.faults[service].clear()
+    shop.wait_deployed("shop", digest)
+
+
+def test_new_logins_do_not_wait_for_other_tenants_slow_ones(
+    shop: Team,
+    amazon: Amazon,
+    cluster: Cluster,
+    api: Api,
+    namespace: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    digest = shop.publish("1.0.0", "first")
+    release, held = threading.Event(), set()
+
+    def hold(asked: Asked) -> None:
+        role = asked.form.get("RoleArn", "")
+        if "/slow-" in role and not release.is_set():
+            held.add(role)
+            release.wait(60)
+
+    serve(amazon, hold)
+    try:
+        for number in range(3):
+            team = make_team(cluster, api, namespace("slow"), tmp_path / str(number))
+            annotate(team, **{ROLE: amazon.add_role(f"slow-{number}", f"{team.namespace}/werf")})
+            for one in range(5):
+                host = HOST.replace("123456789012", f"{one:012}")
+                amazon.add_registry(host)
+                provided(team, f"b{one}", host)
+        until(lambda: len(held) == 3, lambda: f"held: {held}")
+        provided(shop)
+        shop.wait_deployed("shop", digest)
+        # AWS's timeouts have ended none of them by then, or new ones wait.
+        assert not release.is_set()
+    finally:
+        release.set()
+        serve(amazon)
+
+
+def test_a_release_whose_identity_is_gone_is_uninstalled(shop: Team, operator: Operator) -> None:
+    digest = shop.publish("1.0.0", "first")
+    provided(shop)
+    shop.wait_deployed("shop", digest)
+    assert shop.release("shop")
+    assert operator.stop() == 0  # which forgets the login
+    annotate(shop, **{ROLE: None})
+    operator.start()
+    shop.delete("bundles", "shop")
+    shop.wait_gone("bundles", "shop")
+    assert shop.release("shop") is None
+
+
+def test_a_restarted_operator_asks_anew_and_goes_on(
+    shop: Team, amazon: Amazon, operator: Operator
+) -> None:
+    digest = shop.publish("1.0.0", "first")
+    provided(shop)
+    shop.wait_deployed("shop", digest)
+    logins = amazon.counts()
+    assert operator.stop() == 0
+    operator.start()
+    digest = shop.publish("1.0.1", "second")
+    shop.patch("bundles", "shop", spec={"version": "1.0.1"})
+    shop.wait_deployed("shop", digest)
+    assert amazon.counts() > logins
