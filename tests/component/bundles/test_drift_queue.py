@@ -18,6 +18,7 @@ from tests.component.bundles.approvals import (
     pending,
     waits,
 )
+from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
@@ -73,6 +74,27 @@ async def test_half_of_the_places_are_for_checks(
         await finish_checks(cluster, werf, NAMES)
     assert cluster.most_running("drift") <= checks
     assert len(cluster.jobs("drift")) == len(NAMES)
+
+
+async def test_checks_that_wait_for_a_clouds_login_take_no_place(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """Else all of them would begin at once when it is there."""
+    cloud = Cloud(registry)
+    werf.holds_deploys = werf.holds_checks = True
+    for name in NAMES:
+        bundle(name, drift=DETECT, registry=HOST, insecure=None, provider="aws")
+    await run(max_plan_jobs=2, prepare=cloud.prepare)
+    await eventually(lambda: len(running(cluster, "deploy")) == len(NAMES))
+    cloud.gate, asked = asyncio.Event(), len(cloud.asked)
+    for job in running(cluster, "deploy"):
+        werf.finish(job)
+    await eventually(lambda: len(cloud.asked) == asked + len(NAMES))
+    assert not cluster.jobs("drift")
+    cloud.gate.set()
+    async with asyncio.timeout(240):
+        await finish_checks(cluster, werf, NAMES)
+    assert cluster.most_running("drift") == 1
 
 
 async def test_plans_that_wait_go_first(
