@@ -212,6 +212,39 @@ async def test_after_a_restart_it_is_renewed_all_the_same(
     await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_left_as_it_is(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run, is_deleted: bool
+) -> None:
+    """That the pod runs may not be known from the Job."""
+    cluster.ends, cluster.pods = None, WAITING if is_deleted else {"running": {}}
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    await operator.stop()
+    cloud.rotate()
+    if is_deleted:
+        cluster.drop(path_of("bundles", "shop"))
+    operator = await run(prepare=cloud.prepare, ahead=timedelta(minutes=21))
+    await eventually(lambda: operator.reconciled and rests(operator))
+    operator.let_pass(timedelta(minutes=1))
+    await eventually(lambda: rests(operator))
+    assert login_of(cluster, name) == config(cloud.tokens[0])
+
+
+async def test_a_job_that_vanished_leaves_none(
+    cluster: BundleCluster, begin: Callable[..., Any]
+) -> None:
+    cluster.ends = None
+    await begin(retry={"limit": 2, "backoff": "1s"})
+    (name,) = await eventually(lambda: cluster.runs)
+    cluster.ends = succeed
+    cluster.drop(path_of("jobs", name))
+    await eventually(lambda: f"{name}-login" not in logins(cluster), "its Secret is deleted")
+    await deployed(cluster)
+    await eventually(lambda: not logins(cluster))
+
+
 async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
@@ -431,14 +464,23 @@ REFUSED = (
 )
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], late: bool
+    cluster: BundleCluster,
+    cloud: Cloud,
+    begin: Callable[..., Any],
+    run: Run,
+    late: bool,
+    restarted: bool,
 ) -> None:
     cluster.ends = None
     cloud.life = timedelta(seconds=-1) if late else timedelta(minutes=30)
-    await begin(retry={"limit": 0})
+    operator = await begin(retry={"limit": 0})
     (name,) = await eventually(lambda: cluster.runs)
+    if restarted:
+        await operator.stop()
+        await run(prepare=cloud.prepare)
     report = '{"status": "failed", "revision": 1, "failedOperations": ["create: Pod/bad"]}'
     cluster.logs[f"{name}-pod"] = f"{REFUSED}\n"
     cluster.end_job(name, 1, report if late else REFUSED)
