@@ -96,8 +96,8 @@ def test_a_bundle_deploys_by_its_accounts_identity_and_anothers_is_refused(
     assert not stage.asked(METADATA, TOKEN_PATH)
 
 
-def test_an_annotation_lets_the_account_use_a_service_account_once_that_one_agrees(
-    team: Team, google: Google
+def test_an_annotation_lets_only_the_account_use_a_service_account_that_it_agrees_to(
+    team: Team, other: Team, google: Google
 ) -> None:
     google.readers[DEPLOYER] = (team.repo,)
     google.users[DEPLOYER] = set()
@@ -110,6 +110,12 @@ def test_an_annotation_lets_the_account_use_a_service_account_once_that_one_agre
     assert f"grant roles/iam.workloadIdentityUser on it to {member}" in message
     google.users[DEPLOYER] = {member}  # as the message says
     team.wait_deployed("shop", digest)
+
+    other.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_ACCOUNT: DEPLOYER}})
+    shop(other, repo=team.repo)
+    message = other.wait_reason("shop", "IdentityRefused")["message"]
+    assert f"ServiceAccount {other.namespace}/werf may not use {DEPLOYER}" in message
+    assert not other.jobs("shop")
 
 
 def test_an_account_elsewhere_names_its_provider(team: Team, google: Google) -> None:
