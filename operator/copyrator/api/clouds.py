@@ -37,10 +37,22 @@ ANNOTATIONS: Final = {
 """Of a service account: what names its identity; for messages to people."""
 
 ECR_PUBLIC: Final = "public.ecr.aws"
+_PARTITIONS: Final = {
+    "aws-cn": ("cn-", ("amazonaws.com.cn", "on.amazonwebservices.com.cn")),
+    "aws-us-gov": ("us-gov-", ("amazonaws.com", "on.aws")),
+    "aws-iso": ("us-iso-", ("c2s.ic.gov",)),
+    "aws-iso-b": ("us-isob-", ("sc2s.sgov.gov",)),
+    "aws-iso-e": ("eu-isoe-", ("cloud.adc-e.uk",)),
+    "aws-iso-f": ("us-isof-", ("csp.hci.ic.gov",)),
+    "aws-eusc": ("eusc-", ("amazonaws.eu", "on.amazonwebservices.eu")),
+    "aws": ("", ("amazonaws.com", "on.aws")),
+}
+"""Of AWS: how their regions begin, and the ends of their registries' hosts."""
+_ENDS: Final = sorted({end for _, ends in _PARTITIONS.values() for end in ends})
 ECR_HOST: Final = re.compile(
-    r"(?P<account>\d{12})\.dkr[.-]ecr(?P<fips>-fips)?\.(?P<region>[a-z]{2,8}(?:-[a-z]{2,12}){1,3}-\d{1,2})\."
-    r"(?:amazonaws\.com(?:\.cn)?|amazonaws\.eu|on\.aws|on\.amazonwebservices\.(?:com\.cn|eu)"
-    r"|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov)"
+    r"(?P<account>[0-9]{12})\.dkr[.-]ecr(?P<fips>-fips)?\."
+    r"(?P<region>[a-z]{2,8}(?:-[a-z]{2,12}){1,3}-[0-9]{1,2})\."
+    rf"(?P<end>{'|'.join(map(re.escape, _ENDS))})"
 )
 """Hosts of a private registry: default, FIPS, dual-stack, and of the other partitions."""
 _ECR_LIKE: Final = re.compile(
@@ -79,6 +91,8 @@ class CloudRegistry:
     is_fips: bool = False
     domain: str = ""
     """Of Azure: ``io``, ``cn`` or ``us``: the cloud that it is in."""
+    partition: str = ""
+    """Of AWS: ``aws``, ``aws-cn`` and so on."""
 
 
 def read_registry(provider: Provider, registry: str) -> CloudRegistry:
@@ -89,10 +103,15 @@ def read_registry(provider: Provider, registry: str) -> CloudRegistry:
     """
     host = registry.lower().removesuffix(":443")
     if provider is Provider.AWS and host == ECR_PUBLIC:
-        return CloudRegistry(provider, host)
+        return CloudRegistry(provider, host, partition="aws")
     if provider is Provider.AWS and (found := ECR_HOST.fullmatch(host)):
         return CloudRegistry(
-            provider, host, found["account"], found["region"], found["fips"] is not None
+            provider,
+            host,
+            found["account"],
+            region := found["region"],
+            found["fips"] is not None,
+            partition=_read_partition(host, region, found["end"]),
         )
     if provider is Provider.GCP and _GCP_HOST.fullmatch(host):
         return CloudRegistry(provider, host)
@@ -106,4 +125,19 @@ def read_registry(provider: Provider, registry: str) -> CloudRegistry:
     raise ValueError(
         f"{registry[:255]} isn't a registry of {provider}, so no token of it is sent there; write "
         f"{_FORMS[provider]}, or use spec.auth in place of spec.provider"
+    )
+
+
+def _read_partition(host: str, region: str, end: str) -> str:
+    """The partition of a region of AWS.
+
+    Raises:
+        ValueError: its registries' hosts have another end.
+    """
+    partition = next(name for name, (start, _) in _PARTITIONS.items() if region.startswith(start))
+    ends = _PARTITIONS[partition][1]
+    if end in ends:
+        return partition
+    raise ValueError(
+        f"{host} isn't a registry of aws: those of {region} end in {' or '.join(ends)}"
     )

@@ -57,17 +57,9 @@ AUDIENCE: Final = "sts.amazonaws.com"
 PUBLIC_REGION: Final = "us-east-1"
 """Where ECR Public gives tokens."""
 
-_ROLE: Final = re.compile(r"arn:(?P<partition>aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]{1,576}")
-_PARTITIONS: Final = {
-    "cn-": "aws-cn",
-    "us-gov-": "aws-us-gov",
-    "us-iso-": "aws-iso",
-    "us-isob-": "aws-iso-b",
-    "eu-isoe-": "aws-iso-e",
-    "us-isof-": "aws-iso-f",
-    "eusc-": "aws-eusc",
-}
-"""By the beginnings of their regions; all others are in ``aws``."""
+_ROLE: Final = re.compile(
+    r"arn:(?P<partition>aws[a-z-]{0,20}):iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,576}"
+)
 _AUDIENCE: Final = re.compile(r"[!-~]{1,255}")
 _SESSION: Final = re.compile(r"[^\w+=,.@-]", re.ASCII)
 _SESSION_CHARACTERS: Final = 64
@@ -156,9 +148,9 @@ async def _read_role(registry: CloudRegistry, account: Account, *, writes: bool)
         raise IdentityMissing(
             f"{where} isn't the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME: {arn[:120]!a}"
         )
-    if found["partition"] != (ours := _partition(registry.region)):
+    if found["partition"] != (ours := registry.partition):
         raise IdentityMissing(
-            f"{where} names a role in the partition {found['partition'][:20]}, and {registry.host} "
+            f"{where} names a role in the partition {found['partition']}, and {registry.host} "
             f"is in {ours}: name a role there, arn:{ours}:iam::…"
         )
     audience = account.annotations.get(ANN_AWS_AUDIENCE, "").strip() or AUDIENCE
@@ -170,12 +162,6 @@ async def _read_role(registry: CloudRegistry, account: Account, *, writes: bool)
     return Role(
         arn, account, audience, await account.token(audience), _session(account), _policy(writes)
     )
-
-
-def _partition(region: str) -> str:
-    """The partition of a region; of ECR Public, which has none, ``aws``."""
-    found = (one for start, one in _PARTITIONS.items() if region.startswith(start))
-    return next(found, "aws")
 
 
 def _session(account: Account) -> str:

@@ -32,14 +32,15 @@ ECR = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
 )
 def test_a_registry_of_ecr_says_its_account_and_region(host: str, region: str, fips: bool) -> None:
     name = host.lower().removesuffix(":443")
-    expected = CloudRegistry(Provider.AWS, name, ACCOUNT, region, fips)
+    partitions = {"us-gov": "aws-us-gov", "cn-nor": "aws-cn", "eusc-d": "aws-eusc"}
+    partition = (partitions | {"us-iso": "aws-iso"}).get(region[:6], "aws")
+    expected = CloudRegistry(Provider.AWS, name, ACCOUNT, region, fips, partition=partition)
     assert read_registry(Provider.AWS, host) == expected
 
 
 @pytest.mark.parametrize(
     ("provider", "host"),
     [
-        (Provider.AWS, "public.ecr.aws"),
         (Provider.GCP, "europe-docker.pkg.dev"),
         (Provider.GCP, "us-east1-docker.pkg.dev"),
         (Provider.GCP, "gcr.io"),
@@ -48,6 +49,8 @@ def test_a_registry_of_ecr_says_its_account_and_region(host: str, region: str, f
 )
 def test_other_registries(provider: Provider, host: str) -> None:
     assert read_registry(provider, host) == CloudRegistry(provider, host)
+    public = CloudRegistry(Provider.AWS, "public.ecr.aws", partition="aws")
+    assert read_registry(Provider.AWS, "public.ecr.aws") == public
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,11 @@ OTHERS = [
     (Provider.AWS, f"{ACCOUNT}.dkr.ecr.evil.example.eu-central-1.amazonaws.com"),
     (Provider.AWS, f"{ACCOUNT}.dkr.ecr.eu-central-1.evil.com"),
     (Provider.AWS, f"{ACCOUNT}.dkr-ecr.eu-central-1.on.aws.example"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com.cn"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.us-iso-east-1.sc2s.sgov.gov"),
+    (Provider.AWS, f"{ACCOUNT}.dkr.ecr.eusc-de-east-1.amazonaws.com"),
+    (Provider.AWS, "\u0661" * 12 + ".dkr.ecr.eu-central-1.amazonaws.com"),
     (Provider.AWS, "public.ecr.aws.example"),
     (Provider.AWS, "gallery.ecr.aws"),
     (Provider.AWS, "shop.azurecr.io"),
