@@ -60,7 +60,8 @@ PUBLIC_REGION: Final = "us-east-1"
 _ROLE: Final = re.compile(
     r"arn:(?P<partition>aws[a-z-]{0,20}):iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,576}"
 )
-_AUDIENCE: Final = re.compile(r"[!-~]{1,255}")
+_AUDIENCE: Final = re.compile(r"(?:[a-z0-9-]{1,63}\.){0,3}amazonaws\.(?:com(?:\.cn)?|eu)")
+"""No other: it may be the API server's, or that of another program that trusts the cluster."""
 _SESSION: Final = re.compile(r"[^\w+=,.@-]", re.ASCII)
 _SESSION_CHARACTERS: Final = 64
 
@@ -156,8 +157,8 @@ async def _read_role(registry: CloudRegistry, account: Account, *, writes: bool)
     audience = account.annotations.get(ANN_AWS_AUDIENCE, "").strip() or AUDIENCE
     if not _AUDIENCE.fullmatch(audience):
         raise IdentityMissing(
-            f"the annotation {ANN_AWS_AUDIENCE} of {account} isn't an audience: remove it for "
-            f"{AUDIENCE}"
+            f"the annotation {ANN_AWS_AUDIENCE} of {account} isn't one of AWS, such as "
+            f"{AUDIENCE}, which a token that is sent to AWS has to be for: remove it"
         )
     return Role(
         arn, account, audience, await account.token(audience), _session(account), _policy(writes)

@@ -392,8 +392,18 @@ async def test_without_any_identity_the_operator_says_where_it_looks(
             {ROLE_ARN: "arn:aws-cn:iam::123456789012:role/shop"},
             f"names a role in the partition aws-cn, and {HOST} is in aws",
         ),
-        ({AUDIENCE: "two words"}, "isn't an audience: remove it"),
-        ({AUDIENCE: "a" * 256}, "isn't an audience: remove it"),
+        ({AUDIENCE: "two words"}, "isn't one of AWS, .*: remove it"),
+        ({AUDIENCE: "a" * 256 + ".amazonaws.com"}, "isn't one of AWS, .*: remove it"),
+        # The API server takes tokens for the first, and they would go to AWS.
+        ({AUDIENCE: "https://kubernetes.default.svc"}, "isn't one of AWS"),
+        ({AUDIENCE: "vault"}, "isn't one of AWS"),
+        ({AUDIENCE: "evilamazonaws.com"}, "isn't one of AWS"),
+        ({AUDIENCE: "sts.amazonaws.com.evil.example"}, "isn't one of AWS"),
+        (
+            {ROLE_ARN: "arn:aws:iam::\u0661\u0662\u0663456789012:role/shop"},
+            "isn't the ARN of a role",
+        ),
+        ({ROLE_ARN: "arn:aws:iam::123456789012:role/sh\u1e53p"}, "isn't the ARN of a role"),
     ],
 )
 async def test_an_unusable_annotation_is_named_before_anything_is_sent(
@@ -406,10 +416,12 @@ async def test_an_unusable_annotation_is_named_before_anything_is_sent(
     assert not amazon.stage.asked()
 
 
+@pytest.mark.parametrize("audience", ["amazonaws.com", "sts.cn-north-1.amazonaws.com.cn"])
 async def test_the_annotations_audience_is_asked_for(
-    amazon: Amazon, calls: Calls, account: MakeAccount
+    amazon: Amazon, calls: Calls, account: MakeAccount, audience: str
 ) -> None:
-    role = account(amazon.add_role("shop", "team/werf", audience="own"), {AUDIENCE: "own"})
+    arn = amazon.add_role("shop", "team/werf", audience=audience)
+    role = account(arn, {AUDIENCE: audience})
     await aws.issue(calls, REGISTRY, role, writes=False)
     assert amazon.counts() == (1, 1)
 
