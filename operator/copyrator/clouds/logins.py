@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CLOUD_LOGINS: Final = 2048  # limit: registries
 """Logins of clouds' identities that are kept, some 5 KB each; above that the least recently used
-ones are asked for again."""
+ones of the namespace that has most are asked for again."""
 
 ACCOUNT_TOKEN_SECONDS: Final = 600
 """Of a service account's token for a cloud: the shortest that the API gives."""
@@ -241,10 +241,11 @@ class SharedLogins:
         return str(answer["status"]["token"])
 
     def _drop(self) -> None:
-        """Forget the least recently used logins above the limit."""
+        """Forget, above the limit, the least recently used login of the namespace with most."""
         while len(self._entries) > CLOUD_LOGINS:
-            key, oldest = next(iter(self._entries.items()))
-            if oldest.lock.locked():
-                self._entries.move_to_end(key)
+            ((most, _),) = Counter(key.namespace for key in self._entries).most_common(1)
+            own = (key for key in self._entries if key.namespace == most)
+            found = next((key for key in own if not self._entries[key].lock.locked()), None)
+            if found is None:
                 return
-            del self._entries[key]
+            del self._entries[found]

@@ -250,6 +250,19 @@ async def test_the_number_of_logins_is_bounded(error: RegistryError | None) -> N
     assert len(logins) == CLOUD_LOGINS
 
 
+async def test_a_namespace_with_many_registries_ends_no_other_ones_login() -> None:
+    cloud = Cloud()
+    logins = cloud.logins(client=Accounts())
+    await logins.login(OTHERS)
+    for number in range(CLOUD_LOGINS + 50):
+        registry = read_registry(Provider.AZURE, f"r{number}.azurecr.io")
+        await logins.login(CloudIdentity(registry, "noisy", "werf"))
+    before = len(cloud.asked)
+    await logins.login(OTHERS)
+    assert len(cloud.asked) == before
+    assert len(logins) == CLOUD_LOGINS
+
+
 async def test_a_slow_cloud_for_one_identity_delays_no_other() -> None:
     cloud = Cloud(gate=asyncio.Event())
     logins = cloud.logins()
