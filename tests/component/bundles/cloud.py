@@ -14,6 +14,7 @@ from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 
+from copyrator.clouds.logins import ACCOUNT_SECONDS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
@@ -31,6 +32,8 @@ class Cloud:
         error: the answer, while there is one.
         gate: while set and not passed, requests wait for it.
         tokens: all that were issued; the registry takes the last two.
+        refuses: the registry refuses one of the account's repositories, so that each request for a
+            login gives another one.
     """
 
     def __init__(self, registry: FakeRegistry) -> None:
@@ -39,6 +42,7 @@ class Cloud:
         self.gate: asyncio.Event | None = None
         self.tokens: list[str] = []
         self.life = LIFE
+        self.refuses = False
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._registry = registry
         registry.auth = "basic"
@@ -69,7 +73,10 @@ class Cloud:
             await self.gate.wait()
         if self.error is not None:
             raise type(self.error)(self.error.message, self.error.retry_after)
+        if self.refuses:
+            self.rotate()
         fresh_for = (self._begins + self.life * 2 / 3 - self.now()).total_seconds()
+        fresh_for = min(fresh_for, ACCOUNT_SECONDS)  # the account is looked at then
         credential = Credential("AWS", self.tokens[-1], cloud=identity)
         return CloudLogin(credential, self.expires, max(fresh_for, 0.0))
 

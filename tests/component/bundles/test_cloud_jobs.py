@@ -183,6 +183,22 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     assert len(cluster.jobs()) == 1
 
 
+async def test_its_secret_is_written_anew_twice_in_half_a_day_at_most(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    """Though the cloud gives another token every time that it is asked for one."""
+    cluster.ends, cluster.pods = None, WAITING
+    operator = await begin(timeout="24h")
+    (name,) = await eventually(lambda: cluster.runs)
+    cloud.refuses = True
+    written = set()
+    for _ in range(12 * 6):
+        operator.let_pass(timedelta(minutes=10))
+        await eventually(lambda: rests(operator))
+        written.add(str(login_of(cluster, name)))
+    assert 1 < len(written) <= 3
+
+
 async def test_while_the_pod_runs_it_is_left_as_it_is(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:

@@ -261,7 +261,9 @@ class JobLogins:
         known.present, known.fault = credential, None
 
     def _renew_at(self, login: CloudLogin) -> datetime:
-        return self._context.clock() + timedelta(seconds=max(login.fresh_for, RETRY))
+        """At two thirds of its life, however often others have it renewed."""
+        now = self._context.clock()
+        return now + max((login.expires - now) * 2 / 3, timedelta(seconds=RETRY))
 
 
 def _cancel(memory: LoginMemory) -> None:
