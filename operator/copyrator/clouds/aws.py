@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from multidict import CIMultiDict
-from yarl import URL
 
 from copyrator import __version__
 from copyrator.api.clouds import ANN_AWS_AUDIENCE, ANN_AWS_ROLE, CloudRegistry, Provider
@@ -41,7 +40,6 @@ from copyrator.oci.errors import (
     IdentityUnavailable,
     RateLimited,
     RegistryError,
-    TLSFailed,
 )
 from copyrator.oci.exchange import Request, Response, error_text
 from copyrator.oci.transport import retry_after
@@ -193,21 +191,7 @@ def _sender(calls: Calls) -> Send:
             max_body=AWS_ANSWER_BYTES,
             any_status=True,
         )
-        try:
-            async with asyncio.timeout(SECONDS):
-                return await calls.transport.send(request)
-        except TimeoutError:
-            host = URL(url).host
-            raise IdentityUnavailable(f"{host} doesn't answer within {SECONDS:.0f} s") from None
-        except TLSFailed:
-            raise IdentityUnavailable(
-                f"{URL(url).host}: its certificate isn't trusted, or TLS fails; where a proxy ends "
-                "TLS, give the operator its CA (ca.configMapName of the chart)"
-            ) from None
-        except RegistryError as error:
-            raise IdentityUnavailable(
-                f"{error.message}; the region is that of spec.registry"
-            ) from None
+        return await calls.send(request, SECONDS, "; the region is that of spec.registry")
 
     def send_and_wait(method: str, url: str, headers: dict[str, str], body: bytes) -> Response:
         return asyncio.run_coroutine_threadsafe(send(method, url, headers, body), loop).result()

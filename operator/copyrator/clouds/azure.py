@@ -28,7 +28,7 @@ from copyrator.api.clouds import (
     Provider,
 )
 from copyrator.api.json_text import read_json
-from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -242,7 +242,7 @@ def _get(credential: Any, name: str) -> tuple[str, RegistryError | None]:
             token: Any = credential.get_token(SCOPE).token
     except Exception as error:  # its text has the server's; only kinds are told
         return "", _connection_failure(error, name)
-    return (token, None) if _is_token(token) else ("", None)
+    return (token, None) if is_token(token) else ("", None)
 
 
 def _transport(answers: _Answers, *, uses_proxies: bool) -> RequestsTransport:
@@ -301,17 +301,6 @@ def _read_answer(answer: Any, answers: _Answers) -> None:
     answer.raw = _Body(body)
     with_code = _CODE.search(body.decode("ascii", "replace")) if answers.status >= 400 else None
     answers.code = with_code[1] if with_code else ""
-
-
-def _is_token(text: Any) -> bool:
-    """Whether it fits into a header and a form."""
-    return (
-        isinstance(text, str)
-        and 0 < len(text) <= TOKEN_CHARACTERS
-        and text.isascii()
-        and text.isprintable()
-        and " " not in text
-    )
 
 
 def _connection_failure(error: BaseException, name: str) -> RegistryError | None:
@@ -428,7 +417,7 @@ async def exchange(
         refresh = read_json(answer.body)["refresh_token"]
     except (ValueError, TypeError, KeyError, IndexError):
         refresh = None
-    if not _is_token(refresh):
+    if not is_token(refresh):
         raise InvalidResponse(f"{registry.host} exchanges a token for something that isn't one")
     return Issued(USERNAME, refresh, _end(registry, refresh, calls.clock()))
 

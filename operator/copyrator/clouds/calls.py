@@ -14,10 +14,19 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+
+from yarl import URL
 
 from copyrator.api.clouds import CloudRegistry, Provider
-from copyrator.oci.errors import IdentityMissing, IdentityUnavailable
+from copyrator.oci.errors import (
+    IdentityMissing,
+    IdentityUnavailable,
+    RegistryError,
+    TLSFailed,
+)
+from copyrator.oci.exchange import Request, Response
+from copyrator.oci.tokens import TOKEN_CHARACTERS
 from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.fairness import FairLimit, tenant
 
@@ -136,3 +145,31 @@ class Calls:
                 f"spec.provider {provider} needs a library that isn't installed: set image.clouds "
                 f"of the chart, or run pip install 'copyrator[{provider}]'"
             ) from None
+
+    async def send(self, request: Request, seconds: float, note: str = "") -> Response:
+        """Send a request of a library by the transport, in so many seconds at most.
+
+        Raises:
+            IdentityUnavailable: there is no usable response; ``note`` is added to what isn't known
+                to have another cause.
+        """
+        host = URL(request.url).host
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.transport.send(request)
+        except TimeoutError:
+            raise IdentityUnavailable(f"{host} doesn't answer within {seconds:.0f} s") from None
+        except TLSFailed:
+            raise IdentityUnavailable(
+                f"{host}: its certificate isn't trusted, or TLS fails; where a proxy ends TLS, "
+                "give the operator its CA (ca.configMapName of the chart)"
+            ) from None
+        except RegistryError as error:
+            raise IdentityUnavailable(f"{error.message}{note}") from None
+
+
+def is_token(text: Any) -> bool:
+    """Whether a text that a cloud's server sent as a token fits into a header and a form."""
+    if not isinstance(text, str) or not 0 < len(text) <= TOKEN_CHARACTERS:
+        return False
+    return text.isascii() and text.isprintable() and " " not in text

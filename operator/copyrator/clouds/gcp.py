@@ -30,7 +30,7 @@ from copyrator.api.clouds import (
     Provider,
 )
 from copyrator.api.json_text import read_json
-from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.connections import Connector, aiohttp
 from copyrator.oci.errors import (
     IdentityMissing,
@@ -38,10 +38,9 @@ from copyrator.oci.errors import (
     IdentityUnavailable,
     RateLimited,
     RegistryError,
-    TLSFailed,
 )
 from copyrator.oci.exchange import Request, error_text
-from copyrator.oci.tokens import TOKEN_ANSWER_BYTES, TOKEN_CHARACTERS
+from copyrator.oci.tokens import TOKEN_ANSWER_BYTES
 from copyrator.oci.transport import retry_after
 
 USERNAME: Final = "oauth2accesstoken"
@@ -428,16 +427,9 @@ async def _login(calls: Calls, call: Any, send: _Sender, *args: Any) -> Issued:
         raise
     except Exception:  # what google-auth raises for a response that it can't use; it may quote it
         token, expires = None, datetime.now(UTC)
-    if not _is_token(token):
+    if not is_token(token):
         raise IdentityUnavailable(f"{send.asked} responds with something that is no token")
     return Issued(USERNAME, token, expires)
-
-
-def _is_token(text: Any) -> bool:
-    """Whether it fits into a header and a form."""
-    if not isinstance(text, str) or not 0 < len(text) <= TOKEN_CHARACTERS:
-        return False
-    return text.isascii() and text.isprintable() and " " not in text
 
 
 class _Sender:
@@ -473,7 +465,7 @@ class _Sender:
         """
         named = {name.title(): value for name, value in (headers or {}).items()}
         sent = named.get("Authorization", "").removeprefix("Bearer ")
-        if sent and not _is_token(sent):
+        if sent and not is_token(sent):
             raise ValueError("a server's token isn't fit for a header")
         request = Request(
             method,
@@ -494,21 +486,8 @@ class _Sender:
         assert not self._urls or request.url in self._urls, "another URL than Google's"
         server = request.url.removeprefix("https://").partition("/")[0]
         self.asked = f"{_SERVERS.get(server, 'the server')} ({server})"
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await self._calls.transport.send(request)
-        except TLSFailed:
-            raise IdentityUnavailable(
-                f"{self.asked}: its certificate isn't trusted, or TLS fails; a proxy's CA has to "
-                "be in the operator's SSL_CERT_FILE"
-            ) from None
-        except TimeoutError:
-            raise IdentityUnavailable(f"{self.asked} didn't respond in time") from None
-        except RegistryError as error:
-            raise IdentityUnavailable(
-                f"{self.asked} can't be used: {error.message}; check the operator's network "
-                "policies and proxies"
-            ) from None
+        note = "; check the operator's network policies and proxies"
+        answer = await self._calls.send(request, REQUEST_SECONDS, note)
         said = "" if answer.status == 200 else error_text(answer.body, request.secrets)
         if answer.status == 429:
             raise RateLimited(
