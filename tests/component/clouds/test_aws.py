@@ -239,6 +239,15 @@ async def test_sessions_are_named_by_account_also_where_names_are_long(
     assert amazon.sessions[2] == "copyrator.n.a.b"
 
 
+def shown(asked: Asked) -> tuple[str, str, list[str], list[str]]:
+    """What is the same in two requests for the same."""
+    form = asked.form
+    fixed = [f"{name}={form[name]}" for name in form if name != "WebIdentityToken"]
+    headers = [name for name, _ in asked.headers.items()]
+    scope = (asked.headers["Authorization"] or "").partition("/")[2].partition(", Signature")[0]
+    return asked.method, asked.host + asked.path, fixed, [*headers, scope]
+
+
 async def test_the_environment_has_no_part_in_a_tenants_login(
     amazon: Amazon,
     calls: Calls,
@@ -246,6 +255,8 @@ async def test_the_environment_has_no_part_in_a_tenants_login(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    await aws.issue(calls, REGISTRY, role, writes=False)  # moto reads these variables, too: no more
     config = tmp_path / ".aws" / "config"
     config.parent.mkdir()
     config.write_text("[default]\nendpoint_url = https://thief.example\nregion = us-gov-east-1\n")
@@ -274,11 +285,19 @@ async def test_the_environment_has_no_part_in_a_tenants_login(
         "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/operator",
         "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere",
         "AWS_CSM_ENABLED": "true",
+        "AWS_BEARER_TOKEN_STS": "operators",
+        "AWS_BEARER_TOKEN_ECR": "operators",
+        "AWS_AUTH_SCHEME_PREFERENCE": "httpBearerAuth",
+        "AWS_SIGV4A_SIGNING_REGION_SET": "*",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23/v1/credentials",
+        "AWS_SDK_UA_APP_ID": "app",
     }.items():
         monkeypatch.setenv(name, value)
-    role = account(amazon.add_role("shop", "team/werf"))
+    before = [shown(one) for one in amazon.stage.asked()]
+    amazon.stage.forget()
     await aws.issue(calls, REGISTRY, role, writes=False)
-    assert amazon.stage.lookups == {STS, ECR}
+    assert [shown(one) for one in amazon.stage.asked()] == before
+    assert amazon.stage.lookups <= {STS, ECR}  # connections are kept
 
 
 # --- the operator's own identity ---
@@ -577,6 +596,19 @@ async def test_throttling_pauses_as_long_as_aws_says(
         with pytest.raises(RateLimited) as failed:
             await aws.issue(calls, REGISTRY, role, writes=False)
         assert failed.value.retry_after == seconds
+
+
+async def test_a_bundle_whose_registry_is_sts_holds_up_nobodys_login(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    amazon.faults["sts"] = [Answer(429, "", {"Retry-After": "3600"})]
+    tenants = Request("GET", f"https://{STS}/v2/", named=True)
+    for _ in range(2):
+        with pytest.raises(RateLimited):
+            await calls.transport.send(tenants)
+    assert amazon.counts() == (1, 0)
+    role = account(amazon.add_role("shop", "team/werf"))
+    await aws.issue(calls, REGISTRY, role, writes=False)
 
 
 async def test_one_failure_of_aws_is_passed_over(
