@@ -779,7 +779,7 @@ def test_egress_to_metadata_addresses_is_for_the_operators_own_identity_alone(cl
     ranges = {peer["ipBlock"]["cidr"] for peer in own["to"]}
     assert all(ip_network(one).num_addresses == 1 for one in ranges)
     assert {"169.254.169.254/32", "169.254.170.23/32"} < ranges
-    assert {port["port"] for port in own["ports"]} == {80, 988}
+    assert {port["port"] for port in own["ports"]} == {80, 987, 988}
 
 
 def test_identities_of_clouds_reach_the_container_and_the_account(cluster):
