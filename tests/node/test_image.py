@@ -5,7 +5,13 @@ import json
 import re
 
 import pytest
-from moto.server import ThreadedMotoServer
+from tests.clouds.amazon import HOST as ECR
+from tests.clouds.amazon import Amazon, Role
+from tests.clouds.azure import NOBODY, READER, AzureRegistry, Entra
+from tests.clouds.google import NODE, Google
+from tests.clouds.guards import OwnTokens
+from tests.clouds.stage import Answer, Stage
+from tests.e2e import referrers_registry
 from tests.node.conftest import FIGURES
 from tests.unit.signatures.making import ARTIFACT
 from tests.unit.signatures.making_keyless import ISSUER, SUBJECT, Sigstore
@@ -109,11 +115,11 @@ except model.InvalidSignatureError as error:
 """
 
 
-def ran(store: Store, image: Layout, *command: str) -> str:
+def ran(store: Store, image: Layout, *command: str, options: tuple[str, ...] = ()) -> str:
     """What a command prints in a container of the image; it fails where its exit code isn't 0."""
     container = store.buildah("from", store.image(image))
     try:
-        return store.buildah("run", container, "--", *command)
+        return store.buildah("run", *options, container, "--", *command)
     finally:
         store.buildah("rm", container)
 
@@ -131,44 +137,50 @@ def test_keyless_signatures_are_verified_by_the_variant_and_the_plain_image_name
     assert verified(image) == keyless.MISSING
 
 
-ASKS = """
-import sys
-import azure.identity, botocore.config, botocore.session, google.auth.identity_pool
-import google.auth.transport.requests
-session, url = botocore.session.Session(), sys.argv[1]
-unsigned = botocore.config.Config(signature_version=botocore.UNSIGNED)
-token_service = session.create_client("sts", "eu-west-1", endpoint_url=url, config=unsigned)
-given = token_service.assume_role_with_web_identity(
-    RoleArn="arn:aws:iam::123456789012:role/reader", RoleSessionName="test",
-    WebIdentityToken="t.t.t",
-)["Credentials"]
-registry = session.create_client(
-    "ecr", "eu-west-1", endpoint_url=url, aws_access_key_id=given["AccessKeyId"],
-    aws_secret_access_key=given["SecretAccessKey"], aws_session_token=given["SessionToken"],
-)
-print(registry.get_authorization_token()["authorizationData"][0]["proxyEndpoint"])
-print(session.create_client("ecr-public", "us-east-1").meta.endpoint_url)
-try:
-    session.create_client("s3", "eu-west-1")
-except Exception as error:
-    print(type(error).__name__)
-"""
+@pytest.fixture
+def stage(tmp_path):
+    """Clouds' servers, which processes find that have its folder and environment."""
+    with referrers_registry.running() as registry, Stage.running(tmp_path / "s", registry) as stage:
+        yield stage
 
 
-def test_the_variant_for_clouds_asks_aws_with_what_is_left_of_its_library(store, image):
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        clouds = product.operator(store, variant=product.CLOUDS)
-        said = ran(store, clouds, "/usr/bin/python3", "-c", ASKS, f"http://{host}:{port}")
-    finally:
-        server.stop()
-    assert said.splitlines() == [
-        "https://123456789012.dkr.ecr.eu-west-1.amazonaws.com",
-        "https://api.ecr-public.us-east-1.amazonaws.com",
-        "UnknownServiceError",
-    ]
+def identities(stage, folder):
+    """The variables of one's own identity of each cloud, which may read all; its registry."""
+    tokens = OwnTokens()
+    secret = stage.issue("secret")
+    Amazon(stage, tokens).admit_key("AKIAEXAMPLE", secret, "session", Role((), {ECR: ("*",)}))
+    keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": secret}
+    yield "aws", ECR, {**keys, "AWS_SESSION_TOKEN": "session"}
+    google = Google(stage, tokens, readers={NODE: ("*",)}, users={NODE: set()})
+    there = Answer(200, "", {"Metadata-Flavor": "Google"})
+    stage.serve("169.254.169.254", lambda asked: there, scheme="http")
+    yield "gcp", google.registry.host, {}
+    entra = Entra(stage, tokens)
+    entra.let("11111111-0000-0000-0000-000000000000", NOBODY, "system:serviceaccount:a:b")
+    azure = AzureRegistry(stage, entra, "shop.azurecr.io", {NOBODY: READER})
+    stage.serve("login.microsoftonline.com", entra)
+    stage.serve(azure.host, azure, stage.pass_on)
+    file = folder / "token"
+    file.write_text(tokens.issue("a", "b", "api://AzureADTokenExchange"))
+    named = {"AZURE_TENANT_ID": "11111111-0000-0000-0000-000000000000", "AZURE_CLIENT_ID": NOBODY}
+    yield "azure", azure.host, {**named, "AZURE_FEDERATED_TOKEN_FILE": str(file)}
+
+
+def test_the_variant_for_clouds_logs_in_with_what_is_left_of_the_libraries(
+    store, image, stage, tmp_path
+):
+    digest = stage.push(product.ROOT / "examples" / "charts" / "hello", "team/app", "1.0.0")
+    clouds = product.operator(store, variant=product.CLOUDS)
+    known = {**stage.environment, "REQUESTS_CA_BUNDLE": str(stage.ca)}
+    known["PYTHONPATH"] = f"{known['PYTHONPATH']}:/{LIBRARY}"
+    for provider, host, variables in identities(stage, tmp_path):
+        settings = [f"--env={name}={value}" for name, value in {**known, **variables}.items()]
+        # Others may not read pytest's folders.
+        options = ("--user=0", f"--volume={tmp_path}:{tmp_path}", *settings)
+        asked = ("copyrator", "resolve", f"{host}/team/app", "1.*", "--provider", provider)
+        found = json.loads(ran(store, clouds, *asked, "-o", "json", options=options))
+        assert found["digest"] == digest
+        assert found["identity"].startswith(f"your own identity of {provider}")
     assert not {"azure", "botocore", "google"} & layout.contents(image).keys()
 
 
