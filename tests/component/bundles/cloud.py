@@ -17,7 +17,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from copyrator.clouds.logins import ACCOUNT_SECONDS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import RegistryError
+from copyrator.oci.errors import IdentityRefused, RegistryError
 from copyrator.oci.exchange import Request, Response
 
 HOST = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
@@ -30,6 +30,7 @@ class Cloud:
     Attributes:
         asked: each request for a login: whose, and whether it is for a push.
         error: the answer, while there is one.
+        refuses: whether a request is refused, at most ``refusals`` of them.
         gate: while set and not passed, requests wait for it.
         tokens: all that were issued; the registry takes the last two.
         refuses: the registry refuses one of the account's repositories, so that each request for a
@@ -39,6 +40,8 @@ class Cloud:
     def __init__(self, registry: FakeRegistry) -> None:
         self.asked: list[tuple[str, bool]] = []
         self.error: RegistryError | None = None
+        self.refuses: Callable[[], bool] = lambda: False
+        self.refusals = 1
         self.gate: asyncio.Event | None = None
         self.tokens: list[str] = []
         self.life = LIFE
@@ -71,6 +74,9 @@ class Cloud:
         self.asked.append((str(identity), writes))
         if self.gate is not None:
             await self.gate.wait()
+        if self.refusals and self.refuses():
+            self.refusals -= 1
+            raise IdentityRefused("the role isn't assumable")
         if self.error is not None:
             raise type(self.error)(self.error.message, self.error.retry_after)
         if self.refuses:

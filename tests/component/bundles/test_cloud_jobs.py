@@ -398,6 +398,40 @@ async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
     await after(operator, lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
 
 
+@pytest.mark.parametrize("part", ["attempted", "plan", "preview", "drift"])
+async def test_a_login_that_is_gone_when_the_job_is_made_counts_against_nothing(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf, part: str
+) -> None:
+    """It was there when the attempt, or the plan, was recorded. Of a plan it is tried twice."""
+    release = Release(cluster, werf)
+
+    def is_recorded() -> bool:
+        found = cluster.status().get(part, {})
+        return bool("Running" in (found.get("outcome"), found.get("check", {}).get("outcome")))
+
+    def reported() -> list[dict[str, Any]]:
+        found = [one.get(part, {}) for one in cluster.statuses["shop"]]
+        return [one for one in found if one.get("reason") == "IdentityRefused"]
+
+    cloud.refuses, cloud.refusals = is_recorded, 2 if part == "plan" else 1
+    spec = {"plan": {"approval": ALWAYS}, "drift": {"drift": DETECT}}.get(part, {})
+    operator = await begin(retry={"limit": 0}, **spec)
+    if part == "preview":
+        await deployed(cluster)
+        annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    found = (await eventually(reported))[0]
+    assert found["message"].endswith("the role isn't assumable")
+    assert not found.get("failures")
+    if part == "plan":
+        await after(operator, lambda: cluster.reason() == "AwaitingApproval")
+    elif part == "drift":
+        operator.let_pass(timedelta(hours=2))
+        await release.in_sync()
+    elif part == "attempted":
+        await after(operator, lambda: cluster.reason() == "Deployed")
+        assert len(cluster.runs) == 1
+
+
 async def test_a_cloud_that_takes_its_time_holds_no_reconcile(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], registry: FakeRegistry
 ) -> None:

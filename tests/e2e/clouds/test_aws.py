@@ -1,5 +1,6 @@
 """Bundles from Amazon ECR by the roles of their accounts, with a real operator and real Jobs."""
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,12 +15,14 @@ from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 from tests.e2e.secrecy import traces
+from tests.long import long_form
 
 from localcluster import Api, Cluster
 
 OWN = "own-*"
 """Namespaces of the operator's own identity."""
 ROLE = "eks.amazonaws.com/role-arn"
+KEY = ".dockerconfigjson"
 LIFE = 60.0
 """Seconds of a token where a test waits for its renewal; less is taken for as much."""
 
@@ -228,6 +231,39 @@ def test_a_token_that_ends_in_a_job_doesnt_count_against_the_version(
     assert not team.status("shop").get("attempted", {}).get("failures")
     team.wait_deployed("shop", digest)
     assert len(team.jobs("shop")) == 2
+
+
+@long_form(
+    "tests/component/bundles/test_cloud_jobs.py::"
+    "test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends"
+)
+def test_a_job_that_waits_for_a_node_gets_a_new_token(team: Team, amazon: Amazon, api: Api) -> None:
+    amazon.life = LIFE
+    digest = team.publish("1.0.0", "first")
+    place = f"copyrator.test/{team.namespace}"
+    shop(team, amazon, "shop", job={"nodeSelector": {place: ""}})
+    name = team.first_job()
+
+    def written() -> str:
+        """The token in the Job's Secret; it is deleted before it is created again."""
+        found = team.get("secrets", f"{name}-login") or {"data": {KEY: ""}}
+        return base64.b64decode(found["data"][KEY]).decode()
+
+    first = written()
+    assert first
+    until(lambda: written() not in (first, ""), "it is renewed", 3 * LIFE)
+    second = written()
+    (node,) = api.get("/api/v1/nodes")["items"]
+    path = f"/api/v1/nodes/{node['metadata']['name']}"
+    api.patch(path, {"metadata": {"labels": {place: ""}}})
+
+    team.wait_deployed("shop", digest)
+    assert len(team.jobs("shop")) == 1
+    found = [one for one in amazon.stage.asked(HOST, method="GET") if not is_ours(one)]
+    used = {one.login[1] for one in found} - {""}
+    assert used
+    assert all(password in second for password in used)
+    until(lambda: team.get("secrets", f"{name}-login") is None, "it is deleted")
 
 
 def test_the_operators_own_identity_serves_named_namespaces_alone(
