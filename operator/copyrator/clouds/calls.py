@@ -132,7 +132,14 @@ class Calls:
                     loop.call_soon_threadsafe(self._limit.release, group)
 
         future.set_running_or_notify_cancel()
-        threading.Thread(target=work, name=f"{provider} login", daemon=True).start()
+        try:
+            threading.Thread(target=work, name=f"{provider} login", daemon=True).start()
+        except RuntimeError:  # it would never be released
+            self._limit.release(group)
+            raise IdentityUnavailable(
+                f"no thread can be started for a login of {provider}: let the operator's pod have "
+                "more processes"
+            ) from None
         try:
             async with asyncio.timeout(CLOUD_CALL_SECONDS):
                 return await asyncio.wrap_future(future)
