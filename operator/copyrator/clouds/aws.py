@@ -27,6 +27,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from multidict import CIMultiDict
 
@@ -211,8 +212,9 @@ def _ask(registry: CloudRegistry, role: Role | None, send: Send) -> dict[str, An
     """
     from botocore.exceptions import ClientError
 
+    sending = _Sending(send)
     try:
-        session = _open_session(send, own=role is None)
+        session = _open_session(sending, own=role is None)
         keys = {} if role is None else _assume(session, registry, role)
         service = "ecr" if registry.region else "ecr-public"
         client = session.create_client(
@@ -222,7 +224,8 @@ def _ask(registry: CloudRegistry, role: Role | None, send: Send) -> dict[str, An
     except (RegistryError, CancelledError):
         raise
     except ClientError as error:
-        raise _refusal(error.response, error.operation_name, registry, role) from None
+        answer, operation = error.response, error.operation_name
+        raise _refusal(answer, operation, registry, role, sending.secrets) from None
     except Exception as error:
         raise _failure(error, registry, role) from None
 
@@ -264,7 +267,7 @@ def _config(registry: CloudRegistry, **more: Any) -> Any:
     )
 
 
-def _open_session(send: Send, *, own: bool) -> Any:
+def _open_session(sending: _Sending, *, own: bool) -> Any:
     """A session whose clients' requests the transport sends.
 
     ``own``: with botocore's default chain, for the operator's own identity. Otherwise nothing of
@@ -274,7 +277,7 @@ def _open_session(send: Send, *, own: bool) -> Any:
 
     session = Session()
     session.register_component("data_loader", _loader())
-    session.register("before-send", _Sending(send))
+    session.register("before-send", sending)
     if own:
         return session
     from botocore.configprovider import (
@@ -299,6 +302,8 @@ class _Sending:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self.secrets: tuple[str, ...] = ()
+        """Tokens in the last request, which its answer may quote."""
 
     def __call__(self, request: Any, **_: object) -> Any:
         """The response."""
@@ -306,6 +311,8 @@ class _Sending:
 
         headers = {name: _text(value) for name, value in request.headers.items()}
         body = request.body or b""
+        named = parse_qs(_text(body)).get("WebIdentityToken", ())
+        self.secrets = (headers.get("X-Amz-Security-Token", ""), *named)
         answer = self._send(request.method, request.url, headers, body)
         return AWSResponse(request.url, answer.status, dict(answer.headers), _Body(answer.body))
 
@@ -393,13 +400,16 @@ def _read_login(answer: dict[str, Any], registry: CloudRegistry, now: datetime) 
 
 
 def _refusal(
-    answer: dict[str, Any], operation: str, registry: CloudRegistry, role: Role | None
+    answer: dict[str, Any],
+    operation: str,
+    registry: CloudRegistry,
+    role: Role | None,
+    secrets: tuple[str, ...],
 ) -> RegistryError:
     """The error for one that AWS responds with: its code, and what to do."""
     fault, meta = answer.get("Error", {}), answer.get("ResponseMetadata", {})
     code, message = str(fault.get("Code", "")), str(fault.get("Message", ""))
     status = meta.get("HTTPStatusCode", 0)
-    secrets = () if role is None else (role.token,)
     said = error_text(json.dumps({"code": code, "message": message}).encode(), secrets)
     is_sts = operation == "AssumeRoleWithWebIdentity"
     whom = str(role) if role is not None else "the operator's own identity"

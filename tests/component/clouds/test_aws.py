@@ -746,6 +746,39 @@ async def test_no_secret_is_in_a_line_of_the_log_or_an_error(
     amazon.stage.assert_secret(shown)
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("host", [STS, ECR])
+async def test_an_error_that_quotes_the_requests_token_is_told_without_it(
+    amazon: Amazon,
+    calls: Calls,
+    account: MakeAccount,
+    account_tokens: OwnTokens,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    is_own: bool,
+) -> None:
+    """As AWS quotes the headers that a signature is of."""
+    quoted: list[str] = []
+
+    def quote(asked: Asked) -> Answer:
+        quoted.append(asked.form.get("WebIdentityToken") or asked.headers["X-Amz-Security-Token"])
+        text = f"x-amz-security-token:{quoted[-1]}"
+        return (sts_refused if host == STS else refused)(403, "SignatureDoesNotMatch", text)
+
+    amazon.stage.serve(host, quote)
+    if is_own:
+        file = tmp_path / "token"
+        file.write_text(account_tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
+        monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
+        monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("operator", "copyrator/copyrator"))
+    role = None if is_own else account(amazon.add_role("shop", "team/werf"))
+    with pytest.raises(IdentityRefused) as failed:
+        await aws.issue(calls, REGISTRY, role, writes=False)
+    assert quoted
+    assert not any(one[:30] in failed.value.message for one in quoted)
+
+
 # --- pulls ---
 
 
