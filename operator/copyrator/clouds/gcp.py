@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs
 
 from copyrator.api.clouds import (
     ANN_GCP_ACCOUNT,
@@ -271,7 +272,7 @@ async def _exchange(
         RegistryError: there is none.
         _RefusedError: a server refuses it.
     """
-    send = _Sender(calls, _TOKEN_URL, _IMPERSONATION_URL % email, secret=subject)
+    send = _Sender(calls, _TOKEN_URL, _IMPERSONATION_URL % email)
     return await _login(calls, _federated_token, send, federation, email, subject, scopes)
 
 
@@ -438,13 +439,11 @@ class _Sender:
     Args:
         calls: has the transport.
         urls: all that it may send requests to; none: to any, for the operator's own identity.
-        secret: isn't part of a message.
     """
 
-    def __init__(self, calls: Calls, *urls: str, secret: str = "") -> None:
+    def __init__(self, calls: Calls, *urls: str) -> None:
         self._calls = calls
         self._urls = urls
-        self._secret = secret
         self._loop = asyncio.get_running_loop()
         self.asked = "Google"
         """The server that was asked last, for messages."""
@@ -473,7 +472,7 @@ class _Sender:
             headers=named,
             data=body,
             max_body=TOKEN_ANSWER_BYTES,
-            secrets=(self._secret, sent),
+            secrets=(sent, *_tokens(body or b"")),
             any_status=True,  # no pause: Google's limits are by project, and so one tenant's own
         )
         return asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result()
@@ -500,6 +499,12 @@ class _Sender:
             ahead = _ahead(self._calls.clock(), answer.headers.get("Date", ""))
             raise _RefusedError(server, answer.status, said, ahead)
         return _Answer(answer.status, answer.headers, answer.body)
+
+
+def _tokens(body: bytes) -> list[str]:
+    """The tokens in a form, which an error may quote."""
+    form = parse_qs(body.decode("utf-8", "replace"))
+    return [*form.get("subject_token", ()), *form.get("assertion", ())]
 
 
 def _ahead(now: datetime, date: str) -> float:

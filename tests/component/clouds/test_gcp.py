@@ -238,6 +238,11 @@ async def test_the_operators_file_is_a_key_or_a_federation(
     path.write_text(json.dumps(federation))
     issued = await issue(calls, None)
     assert cloud.issued[issued.password].principal == "ns/home/sa/copyrator"
+    token = OwnTokens().issue("home", "copyrator", name)
+    (tmp_path / "token").write_text(token)
+    error = await fail(calls, None)  # Google's quotes the token
+    assert "is refused by Google's token server" in error.message
+    assert token[:40] not in error.message
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -261,7 +266,15 @@ async def test_the_operators_file_is_a_key_or_a_federation(
     assert (await issue(calls, None)).password == "of-the-key"
     assert claims["iss"] == NODE
     assert set(claims["scope"].split()) == google.READS
-    cloud.stage.serve(OAUTH, lambda asked: Answer(400, {"error": "invalid_grant"}))
+
+    def refuse(asked: Asked) -> Answer:
+        said = {"error": "invalid_grant", "error_description": asked.form["assertion"]}
+        return Answer(400, said if tells else {"error": "invalid_grant"})
+
+    cloud.stage.serve(OAUTH, refuse)
+    tells = True
+    assert "ey" not in (await fail(calls, None)).message.partition(OAUTH)[2]
+    tells = False
     error = await fail(calls, None)
     assert isinstance(error, IdentityRefused)
     assert f"refused by {OAUTH} (400) (invalid_grant)" in error.message
