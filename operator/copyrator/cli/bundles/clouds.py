@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.clouds import ANNOTATIONS, CloudRegistry, Provider, read_registry
 from copyrator.api.globs import Globs
+from copyrator.api.text import one_line
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import CloudIdentity, Credential
 from copyrator.oci.errors import IdentityMissing, IdentityRefused, IdentityUnavailable
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.reference import Repository
     from copyrator.settings.config import Settings
+
+_ANNOTATION_CHARACTERS: Final = 256
+"""Of one that is shown; an ARN of a role has fewer."""
 
 LOG_IN: Final = {
     Provider.AWS: "run aws sso login, or set AWS_PROFILE",
@@ -128,7 +132,8 @@ class _Noting:
 
 def shown_annotations(provider: Provider, annotations: Mapping[str, str]) -> str:
     """What an account is in the cloud, by its annotations."""
-    found = [annotations[one].strip() for one in ANNOTATIONS[provider] if annotations.get(one)]
+    values = filter(None, map(annotations.get, ANNOTATIONS[provider]))
+    found = [one_line(value, _ANNOTATION_CHARACTERS) for value in values]
     return f" ({', '.join(found)})" if found else ""
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.clouds import ANN_AWS_ROLE, Provider
+from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.registry import access_of
 from copyrator.cli.core import installation
 from copyrator.cli.core.faults import Fault
@@ -130,3 +132,12 @@ def test_what_is_missing_is_named_with_the_remedy(
         read(Client(secrets), spec(auth="login", caSecret="ca"))
     assert text in str(caught.value)
     assert "name the digest" in str(caught.value)
+
+
+def test_annotations_are_shown_on_one_line() -> None:
+    """Or whoever edits an account could write lines of `doctor`."""
+    role = "arn\n[OK] all: is well\x1b[2J" + "x" * 300_000
+    shown = shown_annotations(Provider.AWS, {ANN_AWS_ROLE: role, "other": "not shown"})
+    assert shown.startswith(" (arn [OK] all: is well [2Jxx")
+    assert shown.isprintable()
+    assert len(shown) < 300
