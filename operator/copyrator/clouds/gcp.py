@@ -162,7 +162,7 @@ class Google:
     """Asks Google for logins. The names of the operator's own GKE cluster are asked for once."""
 
     def __init__(self) -> None:
-        self._cluster: _Cluster | None = None
+        self._finding: asyncio.Future[_Cluster] | None = None
 
     async def issue(
         self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
@@ -181,8 +181,7 @@ class Google:
             )
         federation = _named_federation(account)
         if federation is None:
-            self._cluster = self._cluster or await _find_cluster(account)
-            federation = _gke_federation(account, self._cluster)
+            federation = _gke_federation(account, await self._cluster(account))
         subject = await account.token(federation.audience)
         try:
             return await _exchange(calls, federation, email, subject, scopes)
@@ -193,6 +192,25 @@ class Google:
             return await _exchange(calls, federation, email, subject, WRITE_SCOPES)
         except _RefusedError as refusal:
             raise _explain(refusal, account, federation, email) from None
+
+    async def _cluster(self, account: Account) -> _Cluster:
+        """The GKE cluster that the operator runs in; all that ask meanwhile share a failure, too.
+
+        Raises:
+            RegistryError: it isn't one of GKE, or its metadata server doesn't say.
+        """
+        found = self._finding
+        if found is None or (found.done() and (found.cancelled() or found.exception())):
+            found = self._finding = asyncio.ensure_future(_find_cluster())
+            found.add_done_callback(lambda one: one.cancelled() or one.exception())  # if none waits
+        elsewhere = (
+            f"outside of GKE set the annotation {ANN_GCP_PROVIDER} of {account} to {_PROVIDER_FORM}"
+        )
+        try:
+            return await asyncio.shield(found)
+        except (IdentityMissing, IdentityUnavailable, RateLimited) as error:
+            text = f"{error.message}; {elsewhere}"
+            raise type(error)(text, error.retry_after) from None
 
 
 # --- a service account's identity ----------------------------------------------------------------
@@ -220,15 +238,14 @@ def _named_federation(account: Account) -> _Federation | None:
     return None
 
 
-async def _find_cluster(account: Account) -> _Cluster:
-    """The GKE cluster that the operator runs in.
+async def _find_cluster() -> _Cluster:
+    """The names of the GKE cluster that the operator runs in.
 
     Raises:
         IdentityMissing: it isn't one of GKE.
         IdentityUnavailable: its metadata server doesn't say.
+        RateLimited: it is to be asked later.
     """
-    elsewhere = f"outside of GKE set the annotation {ANN_GCP_PROVIDER} of {account} to "
-    elsewhere += _PROVIDER_FORM
     attributes = "instance/attributes/cluster-"
     paths = ("project/project-id", f"{attributes}location", f"{attributes}name")
     try:
@@ -236,10 +253,8 @@ async def _find_cluster(account: Account) -> _Cluster:
     except (_RefusedError, IdentityMissing) as error:
         why = error.message if isinstance(error, IdentityMissing) else "it is no node of GKE"
         raise IdentityMissing(
-            f"the operator's node names no workload identity pool ({why}); {elsewhere}"
+            f"the operator's node names no workload identity pool ({why})"
         ) from None
-    except IdentityUnavailable as error:
-        raise IdentityUnavailable(f"{error.message}; {elsewhere}") from None
 
 
 def _gke_federation(account: Account, cluster: _Cluster) -> _Federation:

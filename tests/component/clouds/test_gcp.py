@@ -138,6 +138,32 @@ async def test_the_clusters_names_are_asked_for_once(
     assert len(cloud.stage.asked(METADATA)) == 3
 
 
+async def test_many_accounts_at_once_ask_the_metadata_server_once(
+    cloud: Google, calls: Calls, account_tokens: OwnTokens
+) -> None:
+    google = gcp.Google()
+
+    async def login(number: int) -> Issued | RegistryError:
+        async def token(audience: str) -> str:
+            return account_tokens.issue(f"team-{number}", "werf", audience)
+
+        one = Account(f"team-{number}", "werf", {}, token)
+        try:
+            return await google.issue(calls, REGISTRY, one, writes=False)
+        except RegistryError as error:
+            return error
+
+    cloud.faults[METADATA] = [Answer(503, "", {"Metadata-Flavor": "Google"})]
+    failed = await asyncio.gather(*map(login, range(100)))
+    assert {type(one) for one in failed} == {IdentityUnavailable}
+    assert all(f"team-{number}/werf" in str(one) for number, one in enumerate(failed))
+    assert len(cloud.stage.asked(METADATA)) == 1
+
+    issued = await asyncio.gather(*map(login, range(100)))
+    assert {type(one) for one in issued} == {Issued}
+    assert len(cloud.stage.asked(METADATA)) == 4
+
+
 @pytest.mark.parametrize("annotation", [ANN_GCP_PROVIDER, ANN_GCP_PROVIDER_OF_FLUX])
 async def test_elsewhere_an_annotation_names_the_provider(
     cloud: Google, calls: Calls, account: Callable[..., Account], annotation: str
