@@ -95,6 +95,16 @@ class CloudRegistry:
     """Of AWS: ``aws``, ``aws-cn`` and so on."""
 
 
+def find_provider(registry: str) -> Provider | None:
+    """The provider whose registry a ``host[:port]`` is; None: of none."""
+    for provider in Provider:
+        try:
+            return read_registry(provider, registry).provider
+        except ValueError:
+            continue
+    return None
+
+
 def read_registry(provider: Provider, registry: str) -> CloudRegistry:
     """The registry of a provider by its ``host[:port]``.
 

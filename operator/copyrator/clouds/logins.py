@@ -44,7 +44,8 @@ ERROR_SECONDS: Final = 10.0
 REFUSED_SECONDS: Final = 300.0
 """Between two renewals because a registry refuses a login."""
 ACCOUNT_SECONDS: Final = 300.0
-"""After so long an account is read again: a login ends with the annotations that it was for."""
+"""After so long an account is read again: a login ends with the annotations that it was for.
+A registry's refusal may be why they were edited: then it is read after ``ERROR_SECONDS``."""
 STALE_SECONDS: Final = 60.0
 """After a renewal that failed the present login, which hasn't ended, is used for so long."""
 SHORTEST: Final = timedelta(minutes=1)
@@ -137,7 +138,8 @@ class SharedLogins:
         before = entry.credential
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
-            if entry.credential is not None and self._monotonic() >= entry.look_at:
+            early = ACCOUNT_SECONDS - ERROR_SECONDS if again else 0.0
+            if entry.credential is not None and self._monotonic() >= entry.look_at - early:
                 await self._look(entry, identity)
             if self._is_due(entry, again=again and not is_other):
                 await self._renew(entry, identity, writes=writes, again=again)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from copyrator.api.clouds import PULL_RIGHTS, CloudRegistry
+from copyrator.api.clouds import PULL_RIGHTS, CloudRegistry, find_provider
 from copyrator.api.docker_config import (
     HUB_HOSTS,
     HUB_KEY,
@@ -120,13 +120,6 @@ class Credential:
         return "spec.auth" if cloud is None else f"{cloud} (spec.provider)"
 
     @property
-    def remedy(self) -> str:
-        """What to do where it is refused."""
-        if self.cloud is None:
-            return "check the Secret of spec.auth"
-        return f"give {self.cloud} {PULL_RIGHTS[self.cloud.registry.provider]}"
-
-    @property
     def fingerprint(self) -> str:
         """A hash to compare credentials in memory; must not be shown or stored."""
         parts = (self.username, self.password, self.identity_token, self.registry_token)
@@ -134,6 +127,19 @@ class Credential:
         if (cloud := self.cloud) is not None:  # nobody can write a password with its fingerprint
             parts, kind = (cloud.registry.host, cloud.namespace, cloud.account, ""), "cloud:"
         return kind + hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def remedy_of(credential: Credential | None, registry: str) -> str:
+    """What to do where a registry refuses a credential, or requires one; for messages."""
+    if credential is not None and credential.cloud is not None:
+        return f"give {credential.cloud} {PULL_RIGHTS[credential.cloud.registry.provider]}"
+    provider = find_provider(registry)
+    if credential is None and provider is None:
+        return "set spec.auth to a Secret"
+    if credential is None:
+        return f"set spec.provider to {provider}, or spec.auth to a Secret"
+    instead = f", or set spec.provider to {provider} in its place" if provider else ""
+    return f"check the Secret of spec.auth{instead}"
 
 
 @dataclass(frozen=True, slots=True)

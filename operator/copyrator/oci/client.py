@@ -18,7 +18,7 @@ import msgspec
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential
+from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential, remedy_of
 from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
@@ -385,10 +385,10 @@ def _require(answer: Response, scope: RequestScope, what: str) -> Response:
 
 def repository_error(scope: RequestScope, answer: Response) -> RepositoryNotFound:
     """Of a tag list, a 404 means that the repository isn't known (distribution specification)."""
-    with_them, remedy = "without credentials", "set spec.auth to a Secret"
+    with_them = "without credentials"
     if scope.credential is not None:
         with_them = f"with the credentials of {scope.credential.where}"
-        remedy = scope.credential.remedy
+    remedy = remedy_of(scope.credential, scope.repository.host)
     return RepositoryNotFound(
         f"the repository {scope.repository} doesn't exist, or isn't visible {with_them}"
         f"{answer.said}: check its name, push a version to it, or {remedy}",

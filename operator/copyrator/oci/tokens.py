@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from yarl import URL
 
+from copyrator.api.clouds import find_provider
 from copyrator.api.json_text import read_json
-from copyrator.oci.auth import Challenge, CloudLogins, Credential, parse_challenges
+from copyrator.oci.auth import Challenge, CloudLogins, Credential, parse_challenges, remedy_of
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -492,15 +493,15 @@ def credential_error(
     repository = scope.repository
     if scope.credential is None:
         text = (
-            f"{repository.host} requires credentials for {repository.name}{said}; set spec.auth to "
-            "a Secret"
+            f"{repository.host} requires credentials for {repository.name}{said}; "
+            f"{remedy_of(None, repository.host)}"
         )
     else:
         by = by or repository.host
         named = scope.credential.where
         text = f"{by} refuses the credentials of {named} for {repository.name}{said}"
-        if scope.credential.cloud is not None:
-            text += f"; {scope.credential.remedy}"
+        if scope.credential.cloud is not None or find_provider(repository.host) is not None:
+            text += f"; {remedy_of(scope.credential, repository.host)}"
     return AuthenticationFailed(text, status=status)
 
 
@@ -513,9 +514,11 @@ def access_error(scope: RequestScope, answer: Response, *, was_sent: bool) -> Au
     if answer.status == 401 and (was_sent or credential is None):
         return credential_error(scope, status=401, said=answer.said)
     if credential is None:
-        why = "; spec.auth names no Secret"
+        is_cloud = find_provider(repository.host) is not None
+        why = remedy_of(None, repository.host) if is_cloud else "spec.auth names no Secret"
+        why = f"; {why}"
     elif was_sent:
-        why = f"; {credential.remedy}"
+        why = f"; {remedy_of(credential, repository.host)}"
     else:
         why = f" without a challenge, so the credentials of {credential.where} weren't sent"
     return AuthenticationFailed(

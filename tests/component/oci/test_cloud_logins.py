@@ -190,6 +190,22 @@ async def test_a_login_ends_with_the_annotations_and_the_account_that_it_was_for
         await logins.login(OTHERS)
 
 
+async def test_other_annotations_after_a_refusal_need_no_five_minutes() -> None:
+    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
+    logins = cloud.logins(client=accounts)
+    await logins.login(OTHERS)
+    await logins.login(OTHERS, again=True)
+    accounts.annotations = {"role": "b"}
+    cloud.now += ERROR_SECONDS - 1
+    reads = accounts.reads
+    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
+    assert (accounts.reads, len(cloud.asked)) == (reads, 2)
+    cloud.now += 1
+    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
+    assert len(cloud.asked) == 3
+    assert accounts.reads - reads <= 2
+
+
 async def test_a_login_outlives_an_api_server_that_is_away() -> None:
     cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
     logins = cloud.logins(client=accounts)

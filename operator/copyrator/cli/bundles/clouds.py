@@ -43,12 +43,10 @@ def own_credential(provider: Provider, repository: Repository) -> Credential:
     """The credential of one's own identity.
 
     Raises:
-        Fault: the registry isn't one of this cloud.
+        ValueError: the registry isn't one of this cloud.
+        Fault: it isn't verified.
     """
-    try:
-        registry = read_registry(provider, repository.registry)
-    except ValueError as error:
-        raise Fault(f"--provider {provider}: {error}") from None
+    registry = read_registry(provider, repository.registry)
     if repository.plain_http or not repository.verify or repository.ca is not None:
         raise Fault("--provider is for verified registries: remove the other options of TLS")
     return Credential(cloud=CloudIdentity(registry, ""))

@@ -59,6 +59,9 @@ _IN_PLACE = (
     ("check the Secret of spec.auth", "check --auth-file"),
     ("spec.auth names no Secret", "set --auth-file"),
     ("of spec.auth", "of --auth-file"),
+    ("use spec.auth in place of spec.provider", "use --auth-file in place of --provider"),
+    ("set spec.provider to ", "set --provider "),
+    (", or spec.auth to a Secret", " or --auth-file"),
     ("the operator's own identity (spec.provider)", "your own identity (--provider)"),
     ("the operator's own identity", "your own identity"),
     ("(spec.insecure: true; --insecure)", "(--insecure)"),
@@ -143,7 +146,11 @@ def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credent
     if options.get("provider"):
         if path is not None:
             raise click.UsageError("--provider and --auth-file: only one is used")
-        return own_credential(Provider(options["provider"]), repository)
+        provider = Provider(options["provider"])
+        try:
+            return own_credential(provider, repository)
+        except ValueError as error:
+            raise Fault(in_options(f"--provider {provider}: {error}")) from None
     if path is None:
         return None
     key = OLD_KEY if path.name == OLD_KEY else KEY

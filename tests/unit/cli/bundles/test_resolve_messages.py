@@ -24,16 +24,42 @@ REPOSITORY = Repository("r.example.com", "team/app")
 ALICE = Credential("alice", "s3cret")
 
 
-def said_of(credential, *, was_sent):
-    answer = Response(403, CIMultiDict(), (), b"", "https://r.example.com/v2/")
+ECR = Repository("111122223333.dkr.ecr.eu-central-1.amazonaws.com", "team/app")
+
+
+def said_of(credential, *, was_sent, repository=REPOSITORY, status=403):
+    answer = Response(status, CIMultiDict(), (), b"", "https://r.example.com/v2/")
     return access_error(
-        RequestScope(REPOSITORY, credential, "tags"), answer, was_sent=was_sent
+        RequestScope(repository, credential, "tags"), answer, was_sent=was_sent
     ).message
 
 
-def said_of_repository(credential):
+def said_of_repository(credential, repository=REPOSITORY):
     answer = Response(404, CIMultiDict(), (), b"", "https://r.example.com/v2/")
-    return repository_error(RequestScope(REPOSITORY, credential, "tags"), answer).message
+    return repository_error(RequestScope(repository, credential, "tags"), answer).message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_clouds_registry_without_an_identity_names_the_provider(status):
+    """A password of Amazon ECR in a Secret ends after 12 hours."""
+    none = said_of(None, was_sent=False, repository=ECR, status=status)
+    assert none.endswith("; set spec.provider to aws, or spec.auth to a Secret")
+    assert in_options(none).endswith("; set --provider aws or --auth-file")
+    old = said_of(ALICE, was_sent=True, repository=ECR, status=status)
+    assert old.endswith("; check the Secret of spec.auth, or set spec.provider to aws in its place")
+    assert in_options(old).endswith("; check --auth-file, or set --provider aws in its place")
+    said = said_of_repository(None, ECR)
+    assert said.endswith(
+        "push a version to it, or set spec.provider to aws, or spec.auth to a Secret"
+    )
+
+
+def test_a_registry_of_another_cloud_is_named_in_options():
+    with pytest.raises(Fault) as caught:
+        credential_of(ECR, {"auth_file": None, "provider": "gcp"})
+    assert "isn't a registry of gcp" in caught.value.message
+    assert "use --auth-file in place of --provider" in caught.value.message
+    assert "spec." not in caught.value.message
 
 
 @pytest.mark.parametrize(
