@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.text import count, one_line
-from copyrator.notify.config import About, Config
+from copyrator.notify.config import About, Config, SubjectKind
 from copyrator.notify.transitions import Severity, Transition
 
 MESSAGE_WHY: Final = 300  # limit: notifications
@@ -29,6 +29,8 @@ _FEW: Final = 3
 _NAMED: Final = 10
 """Objects that a line about many names."""
 _WORST: Final = (Severity.FAILURE, Severity.WARNING, Severity.SUCCESS, Severity.INFO)
+
+_LISTED: Final = {SubjectKind.BUNDLE: "bundles", SubjectKind.RULE: "rules"}
 
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"
 """After it an @ mentions nobody, and a URL or a domain is no link."""
@@ -146,7 +148,9 @@ def _paragraph(config: Config, about: About, some: Sequence[Transition], few: in
     kinds = {one.subject.kind for one in some}
     noun = next(iter(kinds)) if len(kinds) == 1 else "object"
     what = f"{'resolved: ' if some[0].resolved else ''}{about}"
-    return f"{count(len(names), noun)}: {what}: {', '.join(names[:_NAMED])}{rest}"
+    text = f"{count(len(names), noun)}: {what}: {', '.join(names[:_NAMED])}{rest}"
+    lists = [f"copyrator get {_LISTED[kind]} -A" for kind in sorted(kinds)]
+    return "\n".join([text, *([] if some[0].resolved else lists)])
 
 
 def _sentences(config: Config, one: Transition) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from email.message import Message as Headers
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from copyrator.notify.messages import Message
 
@@ -50,6 +50,13 @@ SERVICES: Final = frozenset(
 )
 """Schemes of Apprise that may be used: services elsewhere. Others act on the machine (dbus, gnome,
 macosx, windows, syslog), load code or files, or aren't needed."""
+_OWN_WEBHOOKS: Final = {
+    "hooks.slack.com": "slack",
+    "discord.com": "discord",
+    "discordapp.com": "discord",
+    "chat.googleapis.com": "gchat",
+}
+"""Hosts whose webhooks take no CloudEvents, and their services' schemes."""
 _REFUSED: Final = frozenset(
     """
     attach attach-as attach_as filename template pgp pgpkey pgppub pgpprv pem wkd vapid keyfile
@@ -59,8 +66,8 @@ _REFUSED: Final = frozenset(
 """Parameters of Apprise's URLs that read files, follow redirects or wait longer."""
 _SEPARATORS: Final = re.compile(r"[?&;#]")
 MISSING: Final = (
-    "the operator lacks the extra `notify`: use the image variant -keyless, which has all extras "
-    "(chart: image.keyless), or install copyrator[notify]"
+    "the operator lacks the extra `notify`: use the image variant -keyless or -clouds (chart: "
+    "image.keyless, image.clouds), or install copyrator[notify]"
 )
 
 
@@ -112,10 +119,17 @@ def check_url(url: str) -> str | None:
     if not usable or (scheme in WEBHOOKS and not parts.hostname):
         return "has no host"
     if scheme in WEBHOOKS:
-        named = "@" in parts.netloc
-        return "has a user name, which a webhook's can't have; remove it" if named else None
+        return _fault_of_webhook(parts)
     refused = _refused_parameter(url)
     return f"has the parameter {refused}, which isn't allowed; remove it" if refused else None
+
+
+def _fault_of_webhook(parts: SplitResult) -> str | None:
+    if "@" in parts.netloc:
+        return "has a user name, which a webhook's can't have; remove it"
+    if service := _OWN_WEBHOOKS.get(parts.hostname or ""):
+        return f"is of a webhook that takes no CloudEvents; write it as {service}://…"
+    return None
 
 
 def _refused_parameter(url: str) -> str:
@@ -303,6 +317,8 @@ def _notify(order: Order, message: Message) -> SendResult:
         app_id="Copyrator",
         app_desc="Copyrator",
         app_url="",
+        image_url_mask="",  # pictures of Apprise's on a third party's server
+        image_url_logo="",
         async_mode=False,
         http_redirects=False,
         storage_mode=PersistentStoreMode.MEMORY,

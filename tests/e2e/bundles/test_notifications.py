@@ -3,139 +3,41 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
-import json
+import html
+import os
+import re
 import signal
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from tests.e2e.bundles.conftest import Operator, Team, operating
+import yaml
+from playwright.sync_api import sync_playwright
+from tests.clouds.stage import Answer, Stage
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
+from tests.e2e.bundles.receivers import (
+    SERVICES,
+    URLS,
+    Receiver,
+    Settings,
+    cloud,
+    operator,
+    receiver,
+    types,
+)
+from tests.e2e.bundles.test_attest import attest, make_key
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.copies.test_rollouts import consumer, healthy
 from tests.e2e.faults.fleet import BROKEN
 from tests.e2e.operator_process import OperatorProcess, until
+from tests.kubeconfigs import kubeconfig_data, token_until
 
-from copyrator.cli import cli
-from localcluster import Cluster
+from demo.chart import ROOT
+from images import machine
+from images.chromium import NAME as CHROMIUM
 from localcluster.signing import PRIVATE, self_signed
-
-KEY = b"a key"
-ENTRIES = [
-    {
-        "name": "ci",
-        "urlFrom": {"secretName": "receivers", "key": "ci"},
-        "signWith": {"secretName": "receivers", "key": "ci-key"},
-    },
-    {
-        "name": "chat",
-        "urlFrom": {"secretName": "receivers", "key": "chat"},
-        "about": ["AwaitingApproval", "DeployFailed"],
-    },
-    {"name": "gone", "urlFrom": {"secretName": "no-such", "key": "url"}, "about": ["Frozen"]},
-]
-
-
-class Receiver:
-    """A server in a thread: webhooks of CloudEvents below /ci, Mattermost's elsewhere."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.chat: list[str] = []
-        self.forged = 0
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.path == "/ci":
-                    expected = hmac.new(KEY, body, hashlib.sha256).hexdigest()
-                    receiver.forged += self.headers["X-Signature"] != f"sha256={expected}"
-                    receiver.events.append(json.loads(body))
-                else:
-                    receiver.chat.append(json.loads(body)["text"])
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def told(self, about: str, name: str, *, resolved: bool = False) -> list[dict[str, Any]]:
-        """The transitions of a kind about an object, in all events."""
-        return [
-            one
-            for event in self.events
-            for one in event["data"]["transitions"]
-            if (one["about"], one["name"], one["resolved"]) == (about, name, resolved)
-        ]
-
-    def wait_told(self, about: str, name: str, *, resolved: bool = False) -> dict[str, Any]:
-        until(
-            lambda: self.told(about, name, resolved=resolved),
-            lambda: f"{about} of {name} is told; {json.dumps(self.events)}",
-        )
-        return self.told(about, name, resolved=resolved)[-1]
-
-
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    found = Receiver()
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    values = {
-        "notifications.entries": ENTRIES,
-        "notifications.link": "https://ui.example.com/{kind}/{namespace}/{name}",
-        "rules.consumers": True,
-        "rules.restart": True,
-    }
-    settings = {"COPYRATOR_ROLLOUT_HEALTH_PAUSE": "3"}
-    with operating(cluster, log, settings, values=values) as operator:
-        data = {
-            "ci": f"http://127.0.0.1:{receiver.port}/ci",
-            "ci-key": KEY.decode(),
-            "chat": f"mmost://127.0.0.1:{receiver.port}/token-abc",
-        }
-        secret = {"metadata": {"name": "receivers"}, "stringData": data}
-        cluster.api().create(f"/api/v1/namespaces/{operator.namespace}/secrets", secret)
-        path = f"/api/v1/namespaces/{operator.namespace}/configmaps"
-        marks = "metadata.name=copyrator-notification-marks"
-        begun = lambda: cluster.api().get(path, fieldSelector=marks)["items"]  # noqa: E731
-        until(begun, "the entries have begun")
-        yield operator
-        assert "token-abc" not in operator.log.read_text()
-        assert receiver.forged == 0
-
-
-def types(operator: Operator, command: str, code: int = 0) -> str:
-    environment = {
-        "KUBECONFIG": operator.cluster.environment()["KUBECONFIG"],
-        "COPYRATOR_OPERATOR_NAMESPACE": operator.namespace,
-        "COLUMNS": "300",
-    }
-    done = CliRunner().invoke(cli, command.split(), env=environment)
-    assert done.exit_code == code, f"{command}\n{done.output}"
-    return str(done.output)
 
 
 def test_approval_deploy_failure_and_recovery_are_told_each_once(
@@ -147,8 +49,11 @@ def test_approval_deploy_failure_and_recovery_are_told_each_once(
     assert waits["what"].startswith("waits for approval of 1.0.0 (1 create")
     plan = team.status("shop")["plan"]["id"]
     assert waits["command"] == f"copyrator approve bundle -n {team.namespace} shop {plan}"
-    assert waits["link"] == f"https://ui.example.com/Bundle/{team.namespace}/shop"
-    until(lambda: any(plan in text for text in receiver.chat), "the chat is told, too")
+    assert waits["link"] == f"https://copyrator.example.com/Bundle/{team.namespace}/shop"
+    until(
+        lambda: all(any(plan in text for text in receiver.texts(one)) for one in SERVICES),
+        lambda: f"the others are told, too; {receiver}",
+    )
 
     types(operator, f"{waits['command'].removeprefix('copyrator ')} --yes")
     told = receiver.wait_told("Deployed", "shop")
@@ -163,6 +68,131 @@ def test_approval_deploy_failure_and_recovery_are_told_each_once(
     receiver.wait_told("Deployed", "bad")
     assert len(receiver.told("AwaitingApproval", "shop")) == 1
     assert len(receiver.told("DeployFailed", "bad")) == 1
+
+
+__all__ = ["cloud", "operator", "receiver"]
+
+TWO_AND_A_VOLUME = f"""{TEMPLATE}---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: other}}
+data: {{text: TEXT}}
+"""
+VOLUME = """---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+"""
+
+
+@pytest.fixture(scope="module")
+def messages(
+    operator: Operator, receiver: Receiver, lasting_team: Team
+) -> dict[str, list[dict[str, str]]]:
+    """What each service received of one story, as in the docs: in the namespace prod."""
+    team, begin = lasting_team, {one: len(receiver.messages(one)) for one in SERVICES}
+
+    def wait(number: int) -> None:
+        for one in SERVICES:
+            got = partial(receiver.messages, one)
+            until(lambda got=got, one=one: len(got()) >= begin[one] + number, f"{one}: {number}")
+
+    team.publish("1.8.0", "first", template=TWO_AND_A_VOLUME + VOLUME)
+    team.bundle("shop", version="1.*")
+    volume = team.path("persistentvolumeclaims", "data")
+    until(lambda: team.get("persistentvolumeclaims", "data"), "it has a volume")
+    team.api.patch(f"{volume}/status", {"status": {"phase": "Bound"}})  # no controller does here
+    receiver.wait_told("Deployed", "shop")
+    team.patch("bundles", "shop", spec={"approval": {"mode": "OnRisk"}})
+    team.publish("1.9.0", "second", template=TWO_AND_A_VOLUME)
+    wait(1)
+    team.publish("2.1.0", "broken", repo="broken/web", template=BROKEN)
+    team.bundle("web", repo="broken/web", version="2.*", retry={"limit": 3, "backoff": "1h"})
+    wait(2)
+    receiver.fails = True  # so that what happens meanwhile is one message
+    for name in "abcde":
+        team.bundle(name, repo=f"none/{name}")
+    for name in "abcde":
+        receiver.wait_told("SourceUnreachable", name)
+    receiver.fails = False
+    for one in SERVICES:
+        types(operator, f"notify test {one}")  # then what failed is tried again at once
+    wait(4)
+    team.publish("2.1.1", "mended", repo="broken/web")
+    wait(5)
+    found = {one: receiver.messages(one)[begin[one] :] for one in SERVICES}
+    return {
+        service: [
+            {key: _as_in_the_docs(text, team.namespace) for key, text in one.items()}
+            for one in some
+            if "This is a test" not in one["text"]
+        ]
+        for service, some in found.items()
+    }
+
+
+def _as_in_the_docs(text: str, namespace: str) -> str:
+    """Without what stops links, and with the docs' namespace, plan and time."""
+    text = text.replace("\u200b", "").replace(namespace, "prod")
+    text = re.sub(r"\b[0-9a-f]{32}\b", "3f46bdff" * 4, text)
+    return re.sub(r"\b20\d\d-\d\d-\d\dT[0-9:]+Z", "2026-11-27T12:00:00Z", text)
+
+
+def test_the_docs_show_what_each_service_receives(messages: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "notifications.md").read_text()
+    shown = page.partition("<!-- messages: begin -->")[2].partition("<!-- messages: end -->")[0]
+    expected = re.findall(r"```text\n(.*?)\n```", shown, re.DOTALL)
+    assert len(expected) == 4
+    for service in SERVICES:
+        found = [f"{one['title']}\n{one['text']}" for one in messages[service]]
+        assert found == expected, service
+    colours = [one["colour"] for one in messages["slack"]]
+    assert len(set(colours)) == 3, "waits, failed (twice) and resolved"
+    assert colours[1] == colours[2]
+
+
+@pytest.mark.skipif(machine.find(CHROMIUM) is None, reason="Chromium isn't installed")
+def test_the_picture_of_the_docs(messages: dict[str, Any]) -> None:
+    """Written into docs/images with COPYRATOR_PICTURES=1; else only drawn."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=machine.find(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1000, "height": 400})
+        page.set_content(_drawn(messages))
+        picture = page.screenshot(full_page=True)
+        browser.close()
+    assert picture.startswith(b"\x89PNG")
+    if os.environ.get("COPYRATOR_PICTURES"):
+        (ROOT / "docs" / "images" / "notifications.png").write_bytes(picture)
+
+
+STYLE = """
+body { font: 15px/1.45 sans-serif; margin: 0; padding: 8px 24px 24px; color: #1d1c1d }
+h2 { font-size: 15px; margin: 20px 0 8px; color: #616061; font-weight: normal }
+.message { border-left: 4px solid var(--colour); padding: 2px 0 2px 12px; margin: 10px 0 }
+.plain b { font-weight: normal }
+.mail { border: 1px solid #ccc; border-radius: 6px; padding: 12px 16px }
+b, p { display: block; margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }
+"""
+
+
+def _drawn(messages: dict[str, list[dict[str, str]]]) -> str:
+    """A page with what was received: all in Slack, one of them in each of the other services."""
+
+    def draw(one: dict[str, str], kind: str) -> str:
+        title, text = html.escape(one["title"]), html.escape(one["text"])
+        text = re.sub(r"(https://\S+)", r'<a href="\1">\1</a>', text)
+        style = f"--colour: {one.get('colour', 'transparent')}"
+        return f'<div class="{kind}" style="{style}"><b>{title}</b><p>{text}</p></div>'
+
+    parts = ["<h2>Slack</h2>", *(draw(one, "message") for one in messages["slack"])]
+    parts += ["<h2>Mattermost</h2>", draw(messages["chat"][0], "message plain")]
+    parts += ["<h2>Mail</h2>", draw(messages["mail"][0], "mail")]
+    return f"<!doctype html><style>{STYLE}</style>{''.join(parts)}"
 
 
 def test_a_killed_operator_loses_nothing_and_repeats_at_most_one_message(
@@ -186,7 +216,9 @@ def test_a_standby_tells_what_the_killed_leader_did_not(
     operator: Operator, receiver: Receiver, team: Team, tmp_path: Path
 ) -> None:
     settings = {**operator.settings, "NAMESPACE": operator.namespace, "POD_NAME": "copyrator-1"}
-    with OperatorProcess(operator.kubeconfig, tmp_path / "standby.log", settings=settings) as other:
+    with OperatorProcess(
+        operator.kubeconfig, tmp_path / "standby.log", settings=settings, real=True
+    ) as other:
         other.wait_ready()
         name = f"shop-{team.namespace}"
         team.publish("1.0.0", "first")
@@ -245,13 +277,126 @@ def test_a_rollout_that_has_stopped_is_told_and_that_it_goes_on(
     user.delete("copyrators", home, name)
 
 
+def test_what_is_attested_is_told_and_what_is_withdrawn(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    name = f"staging-{team.namespace}"
+    make_key(team, "staging")
+    team.publish("1.0.0", "first")
+    team.bundle(name, attest=attest("staging"))
+    told = receiver.wait_told("Attested", name)
+    assert told["what"] == "is attested"
+    assert told["why"].endswith("is attested as staging")
+    team.annotate(name, hold="the load test failed")
+    told = receiver.wait_told("NotAttested", name)
+    assert told["what"] == "isn't attested any more"
+    assert "the load test failed" in told["why"]
+    assert told["command"] == f"copyrator why {team.namespace}/{name} --kind bundle"
+    types(operator, told["command"].removeprefix("copyrator "))
+    team.annotate(name, hold=None)
+    receiver.wait_told("NotAttested", name, resolved=True)
+
+
+def test_a_kubeconfig_whose_credential_ends_is_told_until_it_is_renewed(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    name, now = f"far-{team.namespace}", datetime.now(UTC)
+    team.publish("1.0.0", "first")
+    team.create("secrets", "far", data=kubeconfig_data(token=token_until(now + timedelta(days=3))))
+    team.bundle(name, kubeConfig={"secretName": "far"})
+    told = receiver.wait_told("CertificateExpiring", name)
+    assert told["what"] == "uses a kubeconfig whose credential ends soon"
+    assert "write a kubeconfig with a new one into the Secret" in told["why"]
+    team.patch("secrets", "far", data=kubeconfig_data(token=token_until(now + timedelta(days=99))))
+    receiver.wait_told("CertificateExpiring", name, resolved=True)
+    team.patch("bundles", name, spec={"deletionPolicy": "Orphan"})
+    team.delete("bundles", name)
+
+
+def test_the_deletion_of_a_bundle_ends_its_faults(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    name = f"none-{team.namespace}"
+    team.bundle(name, repo="no/such")
+    told = receiver.wait_told("SourceUnreachable", name)
+    assert told["what"] == "can't read its registry"
+    team.delete("bundles", name)
+    assert receiver.wait_told("SourceUnreachable", name, resolved=True)["what"] == "it was deleted"
+
+
+def test_receivers_that_fail_are_said_each_by_its_fault_and_hold_up_no_other(
+    operator: Operator, receiver: Receiver, cloud: Stage, team: Team
+) -> None:
+    settings, before = Settings(operator), Settings(operator).read()
+    answers = {
+        "hangs": Answer(204, delay=600.0),
+        "broken": Answer(500, "token-abc"),
+        "leads": Answer(302, headers={"Location": "http://169.254.169.254/latest/meta-data"}),
+        "busy": Answer(429, headers={"Retry-After": "1"}),
+    }
+    for name, answer in answers.items():
+        cloud.serve(f"{name}.example.com", lambda _, answer=answer: answer)
+    urls = {name: f"https://{name}.example.com/token-abc" for name in answers}
+    settings.urls("bad", odd="dbus://token-abc", **urls)
+    entries = yaml.safe_load(before)["entries"]
+    for name in ("odd", *answers):
+        url = {"secretName": "bad", "key": name}
+        entries.append({"name": name, "urlFrom": url, "about": ["SourceUnreachable"]})
+    said = {
+        "odd": "the URL has no scheme that is allowed (dbus isn't)",
+        "hangs": "it failed with TimeoutError",
+        "broken": "the server answered 500",
+        "leads": "the server answered 302, a redirect, which isn't followed: use the final URL",
+        "busy": "the server answered 429",
+    }
+    settings.write(yaml.safe_dump({"entries": entries}))
+    until(lambda: settings.marks().keys() >= said.keys(), "they have begun")
+
+    team.bundle("first", repo="no/such")
+    receiver.wait_told("SourceUnreachable", "first")
+    for name, text in said.items():
+        until(
+            lambda name=name, text=text: settings.result(name).startswith(text),
+            lambda name=name: f"{name}: {settings.result(name)}",
+        )
+        assert settings.count(name, "failed") >= 1
+        assert f"entry {name}: a message couldn't be sent" in settings.events()
+    assert "169.254.169.254" not in cloud.lookups
+    shown = types(operator, "doctor", code=1)
+    assert "the last message failed at" in shown or "and 3 more" in shown
+    team.bundle("second", repo="no/such")
+    receiver.wait_told("SourceUnreachable", "second")
+
+    settings.write("[")
+    until(lambda: "isn't valid YAML in line 1; correct it" in settings.events(), "it is said")
+    assert "isn't valid YAML in line 1" in types(operator, "doctor", code=1)
+    team.bundle("third", repo="no/such")
+    until(lambda: team.condition("third").get("status") == "False", "it happens")
+    settings.write(before)
+    receiver.wait_told("SourceUnreachable", "third")
+    assert len(receiver.told("SourceUnreachable", "first")) == 1, "nothing is repeated"
+
+
+def test_a_rotated_secret_is_used_at_once(
+    operator: Operator, receiver: Receiver, cloud: Stage, team: Team
+) -> None:
+    got: list[dict[str, Any]] = []
+    rotated = partial(receiver._service, got, "/hooks/token-new")
+    cloud.serve("chat.example.com", rotated)
+    Settings(operator).urls("receivers", chat="mmosts://chat.example.com/token-new")
+    team.bundle("shop", repo="no/such")
+    until(lambda: any(team.namespace in one["text"] for one in got), "it is told there")
+    Settings(operator).urls("receivers", chat=URLS["chat"])
+    receiver.serve(cloud)
+
+
 def test_the_commands_test_an_entry_and_say_what_is_wrong_with_another(
     operator: Operator, receiver: Receiver
 ) -> None:
     assert types(operator, "notify test chat") == "A test message was sent to chat.\n"
-    assert any("This is a test of the entry chat" in text for text in receiver.chat)
+    assert any("This is a test of the entry chat" in text for text in receiver.texts("chat"))
     assert "can't be read: NotFound" in types(operator, "notify test gone", code=1)
     said = types(operator, "notify test other", code=1)
-    assert "has no valid entry other; valid ones: ci, chat, gone" in said
+    assert "has no valid entry other; valid ones: ci, chat, slack, mail, gone" in said
     said = types(operator, "doctor", code=1)
     assert f"FAIL Notifications: gone: Secret {operator.namespace}/no-such doesn't exist" in said

@@ -112,7 +112,8 @@ def test_a_brief_message_has_no_text_of_others():
     message = build_message(Config(), [one, transition("b", About.NOT_READY)], brief=True)
     assert "HOSTILE" not in str(message)
     assert message.text == (
-        "1 Bundle: DeployFailed: prod/shop\n\n1 Bundle: NotReady: prod/b\n\n"
+        "1 Bundle: DeployFailed: prod/shop\ncopyrator get bundles -A\n\n"
+        "1 Bundle: NotReady: prod/b\ncopyrator get bundles -A\n\n"
         "The details are left out, as the receiver refused them."
     )
     assert message.id == build_message(Config(), [one, transition("b", About.NOT_READY)]).id

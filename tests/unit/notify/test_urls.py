@@ -38,6 +38,8 @@ def test_services_and_webhooks_may_be_used(url):
         ("", "(none isn't)"),
         (f"x-{TOKEN}://a", "(that it has isn't)"),
         (f"https://user:{TOKEN}@example.com/", "has a user name"),
+        (f"https://hooks.slack.com/services/{TOKEN}", "write it as slack://"),
+        (f"https://Discord.com:443/api/webhooks/{TOKEN}", "write it as discord://"),
         ("https://", "has no host"),
         ("https:///path", "has no host"),
         (f"https://[{TOKEN}", "isn't a URL"),
