@@ -651,6 +651,9 @@ LOGIN = "QVdTOnNlY3JldA=="  # AWS:secret
     [
         ("sts", Answer(200, b"<a>" * (aws.AWS_ANSWER_BYTES // 3 + 1))),
         ("sts", Answer(400, b"x" * 10_000_000)),
+        ("sts", Answer(200, CANNED["sts"] + " " * aws.AWS_ANSWER_BYTES)),
+        ("ecr", Answer(200, CANNED["ecr"] + " " * aws.AWS_ANSWER_BYTES)),
+        ("sts", Answer(200, '<!DOCTYPE a [<!ENTITY b "c">]>' + CANNED["sts"])),
         ("sts", Answer(200, BOMB)),
         ("sts", Answer(400, BOMB)),
         ("sts", Answer(200, b"<a>" * 20_000 + b"</a>" * 100)),
@@ -717,6 +720,18 @@ async def test_an_untrusted_certificate_gets_no_token(
         IdentityUnavailable, match=r"its certificate isn't trusted.*ca\.configMapName"
     ):
         await aws.issue(calls, REGISTRY, role, writes=False)
+    assert not amazon.stage.asked()
+
+
+async def test_the_operators_proxy_is_used(
+    amazon: Amazon, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    transport = RegistryTransport(metrics=Metrics(), allowed=ADDRESSES)
+    role = account(amazon.add_role("shop", "team/werf"))
+    with pytest.raises(IdentityUnavailable, match="the proxy can't be reached"):
+        await aws.issue(Calls(transport, lambda: datetime.now(UTC)), REGISTRY, role, writes=False)
+    await transport.close()
     assert not amazon.stage.asked()
 
 
