@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from tests.e2e.secrecy import traces
 
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
+from localcluster.signing import new_key, private_key
 
 EVIL = "evil.example"
 ROLE = "eks.amazonaws.com/role-arn"
@@ -62,8 +64,19 @@ def secrecy(amazon: Amazon, cloud_stage: Stage, operator: Operator, api: Api) ->
     cloud_stage.assert_secret(traces.process(operator.process))
     cloud_stage.assert_secret(traces.objects(api))
     assert not [one for one in cloud_stage.asked(EVIL) if one.kind or one.body]
+    until(lambda: not secrets_with_tokens(api, cloud_stage), "no Secret has a token any more")
     for token in cloud_stage.sentinels.values.values():
         assert EVIL not in cloud_stage.hosts_told(token)
+
+
+def secrets_with_tokens(api: Api, stage: Stage) -> list[str]:
+    """Their names."""
+    return [
+        one["metadata"]["name"]
+        for one in api.get("/api/v1/secrets")["items"]
+        for value in (one.get("data") or {}).values()
+        if stage.sentinels.leaks(base64.b64decode(value).decode(errors="replace"))
+    ]
 
 
 def annotate(team: Team, **annotations: str | None) -> None:
@@ -133,9 +146,10 @@ def test_no_look_alike_of_a_registry_is_asked(shop: Team, cloud_stage: Stage) ->
 
 
 @pytest.mark.parametrize("host", [HOST.upper(), f"{HOST}:443"])
-def test_a_registry_in_another_spelling_deploys(shop: Team, host: str) -> None:
+def test_a_registry_in_another_spelling_deploys(shop: Team, amazon: Amazon, host: str) -> None:
     digest = shop.publish("1.0.0", "first")
     provided(shop, registry=host)
+    until(lambda: secrets_with_tokens(shop.api, amazon.stage), "the Job gets a token")
     shop.wait_deployed("shop", digest)
 
 
@@ -311,3 +325,26 @@ def test_a_restarted_operator_asks_anew_and_goes_on(
     shop.patch("bundles", "shop", spec={"version": "1.0.1"})
     shop.wait_deployed("shop", digest)
     assert amazon.counts() > logins
+
+
+def test_a_statement_is_pushed_by_a_login_that_may_write(
+    shop: Team, amazon: Amazon, cloud_stage: Stage
+) -> None:
+    digest = shop.publish("1.0.0", "first")
+    key = new_key()
+    shop.create("secrets", "key", stringData={"key.pem": private_key(key)})
+    attest = {"environment": "dev", "keyFrom": {"secretName": "key", "key": "key.pem"}}
+    provided(shop, attest={**attest, "after": "1s"})
+    shop.wait_deployed("shop", digest)
+    until(
+        lambda: cloud_stage.asked(HOST, f"/v2/{shop.repo}/manifests/*", "PUT"),
+        lambda: json.dumps(shop.status("shop")),
+    )
+    passes = [
+        one for one in amazon.guards[HOST].passes.values() if f"{shop.namespace}/*" in one.repos
+    ]
+    assert {one.writes for one in passes} == {False, True}  # the Job's can't push
+    until(
+        lambda: shop.condition("shop", "Attested").get("status") == "True",
+        lambda: json.dumps(shop.status("shop")),
+    )
