@@ -30,9 +30,9 @@ class Cloud:
     Attributes:
         asked: each request for a login: whose, and whether it is for a push.
         error: the answer, while there is one.
-        refuses: whether a request is refused, at most ``refusals`` of them.
+        is_refused: whether a request for a login is refused, at most ``refusals`` of them.
         gate: while set and not passed, requests wait for it.
-        tokens: all that were issued; the registry takes the last two.
+        tokens: all that were issued; the registry takes the last one.
         refuses: the registry refuses one of the account's repositories, so that each request for a
             login gives another one.
     """
@@ -40,7 +40,7 @@ class Cloud:
     def __init__(self, registry: FakeRegistry) -> None:
         self.asked: list[tuple[str, bool]] = []
         self.error: RegistryError | None = None
-        self.refuses: Callable[[], bool] = lambda: False
+        self.is_refused: Callable[[], bool] = lambda: False
         self.refusals = 1
         self.gate: asyncio.Event | None = None
         self.tokens: list[str] = []
@@ -74,7 +74,7 @@ class Cloud:
         self.asked.append((str(identity), writes))
         if self.gate is not None:
             await self.gate.wait()
-        if self.refusals and self.refuses():
+        if self.refusals and self.is_refused():
             self.refusals -= 1
             raise IdentityRefused("the role isn't assumable")
         if self.error is not None:

@@ -413,7 +413,7 @@ async def test_a_login_that_is_gone_when_the_job_is_made_counts_against_nothing(
         found = [one.get(part, {}) for one in cluster.statuses["shop"]]
         return [one for one in found if one.get("reason") == "IdentityRefused"]
 
-    cloud.refuses, cloud.refusals = is_recorded, 2 if part == "plan" else 1
+    cloud.is_refused, cloud.refusals = is_recorded, 2 if part == "plan" else 1
     spec = {"plan": {"approval": ALWAYS}, "drift": {"drift": DETECT}}.get(part, {})
     operator = await begin(retry={"limit": 0}, **spec)
     if part == "preview":
