@@ -78,11 +78,14 @@ _PULL: Final = (
     "ecr-public:Get*",
     "sts:GetServiceBearerToken",
 )
-_PUSH: Final = tuple(
-    f"{service}:{action}"
-    for service in ("ecr", "ecr-public")
-    for action in ("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "PutImage")
+_PUSHES: Final = (
+    "InitiateLayerUpload",
+    "UploadLayerPart",
+    "CompleteLayerUpload",
+    "PutImage",
+    "BatchDeleteImage",  # of a statement that another replaces
 )
+_PUSH: Final = tuple(f"{one}:{action}" for one in ("ecr", "ecr-public") for action in _PUSHES)
 """Of the role's own rights a session has only these, as has the token that it is given."""
 
 _THROTTLED: Final = frozenset(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -98,6 +100,25 @@ async def test_a_role_gets_a_login(amazon: Amazon, calls: Calls, account: MakeAc
     assert amazon.stage.lookups == {STS, ECR}
 
 
+READING = (
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+    "ecr:ListImages",
+    "ecr:ListImageReferrers",
+    "ecr:BatchImportUpstreamImage",
+    "ecr:CreateRepository",
+    "sts:GetServiceBearerToken",
+)
+PUSHING = (
+    "ecr:InitiateLayerUpload",
+    "ecr:UploadLayerPart",
+    "ecr:CompleteLayerUpload",
+    "ecr:PutImage",
+    "ecr:BatchDeleteImage",
+)
+OTHER = ("ecr:DeleteRepository", "ecr:SetRepositoryPolicy", "sts:AssumeRole", "s3:GetObject")
+
+
 @pytest.mark.parametrize("writes", [False, True])
 async def test_a_login_may_push_only_where_it_is_for_a_push(
     amazon: Amazon, calls: Calls, account: MakeAccount, writes: bool
@@ -105,6 +126,15 @@ async def test_a_login_may_push_only_where_it_is_for_a_push(
     role = account(amazon.add_role("admin", "team/werf"))
     found = await aws.issue(calls, REGISTRY, role, writes=writes)
     assert amazon.guards[HOST].passes[found.password].writes == writes
+    (asked,) = amazon.stage.asked(STS)
+    assert len(asked.form["Policy"]) <= 2048  # STS takes no more
+    (statement,) = json.loads(asked.form["Policy"])["Statement"]
+    allowed = {
+        action
+        for action in (*READING, *PUSHING, *OTHER)
+        if any(fnmatch.fnmatchcase(action, one) for one in statement["Action"])
+    }
+    assert allowed == {*READING, *(PUSHING if writes else ())}
 
 
 async def test_a_public_registry_is_asked_for_in_its_one_region(
