@@ -431,6 +431,7 @@ def _refusal(
             "must be public; it is asked again later"
         )
     if code in _TIMES or (code in _SIGNATURE and _SKEWED.search(message)):
+        said = f" ({code})"  # the text has times, and would be another one in each condition
         which = "API server" if is_sts and role is not None else "operator's node"
         remedy = f"set the clock of the {which}"
     elif is_sts:

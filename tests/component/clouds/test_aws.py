@@ -617,6 +617,20 @@ async def test_each_fault_has_its_reason_and_remedy(
     assert len(asked) <= aws.ATTEMPTS
 
 
+async def test_a_wrong_clock_is_told_in_the_same_words_each_time(
+    amazon: Amazon, calls: Calls, account: MakeAccount
+) -> None:
+    role = account(amazon.add_role("shop", "team/werf"))
+    told = set()
+    for stamp in ("20261127T203739Z", "20261127T204012Z"):
+        text = f"Signature expired: {stamp} is now earlier than {stamp}"
+        amazon.faults["ecr"] = [refused(400, "InvalidSignatureException", text)]
+        with pytest.raises(IdentityRefused, match=r"InvalidSignatureException.*clock") as failed:
+            await aws.issue(calls, REGISTRY, role, writes=False)
+        told.add(failed.value.message)
+    assert len(told) == 1
+
+
 async def test_throttling_pauses_as_long_as_aws_says(
     amazon: Amazon, calls: Calls, account: MakeAccount
 ) -> None:
