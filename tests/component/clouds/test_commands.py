@@ -121,7 +121,10 @@ def test_without_an_identity_the_message_says_how_to_get_one(
         cloud_stage.serve(host, registry)
     else:
         google.leave()
-    assert remedy in resolve(cloud_stage, f"{host}/team/app", "--provider", provider, code=1)
+    said = resolve(cloud_stage, f"{host}/team/app", "--provider", provider, code=1)
+    assert said.startswith("Error: you have no identity of")
+    assert said.count("\n") == 1
+    assert remedy in said
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ the metadata server of a machine in that cloud.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.clouds import ANNOTATIONS, CloudRegistry, Provider, read_registry
@@ -179,7 +180,8 @@ async def _own_gcp(calls: Calls, _: CloudRegistry) -> tuple[Issued, str]:
 
     found = await calls.run(Provider.GCP, ask)
     who = getattr(found, "service_account_email", "") or getattr(found, "account", "")
-    return Issued(USERNAME, found.token, found.expiry.replace(tzinfo=UTC)), str(who)
+    expires = (found.expiry or datetime.now(UTC) + timedelta(hours=1)).replace(tzinfo=UTC)
+    return Issued(USERNAME, str(found.token), expires), str(who or "")
 
 
 async def _own_azure(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str]:
@@ -187,18 +189,18 @@ async def _own_azure(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str
 
     def ask() -> str:
         from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
-        from azure.identity import CredentialUnavailableError, DefaultAzureCredential
+        from azure.identity import DefaultAzureCredential
 
+        for name in ("azure", "msal"):  # they tell at length what isn't there
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         authority = azure.AUTHORITIES[registry.domain]
         try:
             with DefaultAzureCredential(authority=authority) as credential:
                 return credential.get_token(azure.SCOPE).token
-        except CredentialUnavailableError:
-            raise _missing(Provider.AZURE) from None
         except ServiceRequestError:
             raise IdentityUnavailable(f"{authority} can't be reached") from None
-        except ClientAuthenticationError:
-            raise _refused(Provider.AZURE) from None
+        except ClientAuthenticationError:  # also where there is none
+            raise _missing(Provider.AZURE) from None
 
     token = await calls.run(Provider.AZURE, ask)
     claims = azure.claims(token)
@@ -215,7 +217,8 @@ _OWN: Final = {
 
 
 def _missing(provider: Provider) -> IdentityMissing:
-    return IdentityMissing(f"you have no identity of {provider} here; {LOG_IN[provider]}")
+    text = f"you have no identity of {provider} here that can be used; {LOG_IN[provider]}"
+    return IdentityMissing(text)
 
 
 def _refused(provider: Provider) -> IdentityRefused:
