@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import socket
 import subprocess
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
+
+platform.processor()  # starts a process, once: azure-identity asks for it when it is imported
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
