@@ -300,6 +300,22 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     assert len(cluster.runs) == 1
 
 
+async def test_once_the_pod_runs_that_a_renewal_failed_is_no_fault(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    """It has mounted the former one."""
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    await eventually(lambda: cluster.runs)
+    cloud.rotate()
+    cluster.refuse("create", "/secrets", 409)
+    operator.let_pass(timedelta(minutes=21))
+    await after(operator, lambda: "its login can't be renewed" in cluster.message())
+    cluster.put_pod(cluster.jobs()[0], {"running": {}})
+    await after(operator, lambda: cluster.reason() == "Deploying")
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 async def test_a_death_at_any_write_of_a_renewal_leaves_a_job_that_is_deployed(
     stage: Stage, cloud: Cloud, number: int

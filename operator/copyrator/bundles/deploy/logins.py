@@ -120,6 +120,7 @@ class JobLogins:
             return known.renew_at
         if has_started(await self._jobs.output.pods(job)):
             self._jobs.record_start(job)
+            known.fault = None
             return None
         try:
             login = await self._get(entry.key, identity)
@@ -172,7 +173,7 @@ class JobLogins:
     def find_fault(self, key: BundleKey, job: JobRecord) -> Blocked | None:
         """Why a Job that waits has no token that can be used; None where it has one."""
         known = self._written(key, job)
-        return known.fault if known is not None else None
+        return known.fault if known is not None and not job.started else None
 
     def expires(self, key: BundleKey, job: JobRecord) -> datetime | None:
         """When a Job's token expires; None where it has none, or that isn't known."""
