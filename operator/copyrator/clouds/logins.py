@@ -127,7 +127,12 @@ class SharedLogins:
         return len(self._entries)
 
     async def login(
-        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+        self,
+        identity: CloudIdentity,
+        *,
+        writes: bool = False,
+        again: bool = False,
+        for_job: bool = False,
     ) -> CloudLogin:
         """The present login of an identity, or a new one (``oci.auth.CloudLogins``)."""
         namespace = identity.namespace if identity.account else ""
@@ -139,7 +144,8 @@ class SharedLogins:
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
             early = ACCOUNT_SECONDS - ERROR_SECONDS if again else 0.0
-            if entry.credential is not None and self._monotonic() >= entry.look_at - early:
+            is_old = self._monotonic() >= entry.look_at - early
+            if entry.credential is not None and (is_old or (for_job and identity.account)):
                 await self._look(entry, identity)
             if self._is_due(entry, again=again and not is_other):
                 await self._renew(entry, identity, writes=writes, again=again)

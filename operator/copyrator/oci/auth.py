@@ -158,7 +158,12 @@ class CloudLogins(Protocol):
     """Gives logins for identities of clouds, each fetched once and shared."""
 
     async def login(
-        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+        self,
+        identity: CloudIdentity,
+        *,
+        writes: bool = False,
+        again: bool = False,
+        for_job: bool = False,
     ) -> CloudLogin:
         """The present login of an identity.
 
@@ -166,6 +171,7 @@ class CloudLogins(Protocol):
             identity: whose.
             writes: for a push.
             again: the registry refuses the present one: it is renewed, though once only.
+            for_job: it is given to a Job, so the account is read before.
 
         Raises:
             RegistryError: there is none.

@@ -125,7 +125,7 @@ class RegistryClient:
 
     async def login(self, identity: CloudIdentity) -> CloudLogin:
         """The present login of a cloud's identity, to be given to a Job."""
-        return await self._tokens.require_logins().login(identity)
+        return await self._tokens.require_logins().login(identity, for_job=True)
 
     def keep_registries(self, registries: Iterable[tuple[str, bool]]) -> None:
         """Drop the metrics of all registries but these: ``host[:port]``, and whether plain HTTP."""

@@ -69,7 +69,12 @@ class Cloud:
         return self._begins + self.life
 
     async def login(
-        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+        self,
+        identity: CloudIdentity,
+        *,
+        writes: bool = False,
+        again: bool = False,
+        for_job: bool = False,
     ) -> CloudLogin:
         self.asked.append((str(identity), writes))
         if self.gate is not None:

@@ -849,7 +849,12 @@ class Logins(CloudLogins):
     account: Account
 
     async def login(
-        self, identity: CloudIdentity, *, writes: bool = False, again: bool = False
+        self,
+        identity: CloudIdentity,
+        *,
+        writes: bool = False,
+        again: bool = False,
+        for_job: bool = False,
     ) -> CloudLogin:
         found = await aws.issue(self.calls, identity.registry, self.account, writes=writes)
         credential = Credential(found.username, found.password, cloud=identity)

@@ -206,6 +206,21 @@ async def test_other_annotations_after_a_refusal_need_no_five_minutes() -> None:
     assert accounts.reads - reads <= 2
 
 
+async def test_a_job_gets_no_login_of_what_its_account_was_before() -> None:
+    """A namespace that was deleted may be another tenant's by now."""
+    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
+    client = registry_client(clock=lambda: cloud.now)
+    client.use_logins(lambda transport: cloud.logins(transport, accounts))
+    await client.login(OTHERS)
+    assert (await client.login(OTHERS)).credential.password == "password-1"
+    accounts.uid = "2"
+    assert (await client.login(OTHERS)).credential.password == "password-2"
+    accounts.annotations = None
+    with pytest.raises(IdentityMissing, match="doesn't exist"):
+        await client.login(OTHERS)
+    await client.close()
+
+
 async def test_a_login_outlives_an_api_server_that_is_away() -> None:
     cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
     logins = cloud.logins(client=accounts)
