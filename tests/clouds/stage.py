@@ -286,6 +286,10 @@ class Stage:
     # --- the servers ---
 
     def _answer(self, asked: Asked) -> Answer:
+        if "form" in (asked.headers.get("Content-Type") or ""):
+            for name, value in asked.form.items():
+                if value.startswith("eyJ"):  # a JWT: an account's token
+                    self.sentinels.watch(f"{name} for {asked.host}", value)
         for handler in self._handlers.get((asked.scheme, asked.host), ()):
             if (answer := handler(asked)) is not None:
                 return answer

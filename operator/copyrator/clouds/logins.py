@@ -141,6 +141,10 @@ class SharedLogins:
         self._entries.move_to_end(key)
         self._drop()
         before = entry.credential
+        left = entry.ends - self._monotonic()
+        if entry.lock.locked() and before is not None and left > 0 and not again:
+            # Another renews it, which may take long: no reason to wait while it hasn't ended.
+            return CloudLogin(before, entry.expires, min(ERROR_SECONDS, left))
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
             early = ACCOUNT_SECONDS - ERROR_SECONDS if again else 0.0

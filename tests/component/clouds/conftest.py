@@ -9,6 +9,17 @@ from tests.clouds.guards import OwnTokens
 from tests.clouds.stage import Stage
 from tests.e2e import referrers_registry
 
+from localcluster.build import Programs
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the registry, where it is missing, before any test's time limit runs."""
+    here = Path(__file__).parent
+    if session.config.option.collectonly:
+        return
+    if any(here in item.path.parents for item in session.items):
+        Programs.default().find(["referrers"])
+
 
 @pytest.fixture(scope="module")
 def real_registry() -> Iterator[str]:

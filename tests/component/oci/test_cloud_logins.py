@@ -307,6 +307,29 @@ async def test_a_slow_cloud_for_one_identity_delays_no_other() -> None:
     assert (await slow).credential.password == "password-1"
 
 
+async def test_a_login_that_has_not_ended_is_used_while_it_is_renewed() -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    cloud.now += LIFE * 2 / 3
+    cloud.gate = gate = asyncio.Event()
+    renewal = asyncio.create_task(logins.login(SHOP))
+    await asyncio.sleep(0)
+    found = await asyncio.gather(*(logins.login(SHOP) for _ in range(10)))
+    assert {one.credential.password for one in found} == {"password-1"}
+    assert {one.fresh_for for one in found} == {ERROR_SECONDS}
+    refused = asyncio.create_task(logins.login(SHOP, again=True))
+    cloud.now += LIFE / 3  # its end
+    late = asyncio.create_task(logins.login(SHOP))
+    await asyncio.sleep(0)
+    assert not refused.done()
+    assert not late.done()
+    gate.set()
+    for waiting in (renewal, refused, late):
+        assert (await waiting).credential.password == "password-2"
+    assert len(cloud.asked) == 2
+
+
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
     found = FakeRegistry(users={"user": "password-1"})

@@ -53,6 +53,7 @@ def operating(
         "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
         "WERF_OPERATOR_TIMER_IDLE": "0",
         "WERF_OPERATOR_JOBS_TTL": "600",
+        "COPYRATOR_LOG_LEVEL": "debug",  # also that has no token
         **stage.environment,
         "PYTHONPATH": path,
         **(settings or {}),
