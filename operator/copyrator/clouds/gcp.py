@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
@@ -41,6 +42,7 @@ from copyrator.oci.errors import (
     RegistryError,
 )
 from copyrator.oci.exchange import Request, error_text
+from copyrator.oci.hosts import AddressRules, CheckedResolver
 from copyrator.oci.tokens import TOKEN_ANSWER_BYTES
 from copyrator.oci.transport import retry_after
 
@@ -90,6 +92,8 @@ _PROVIDER_FORM: Final = (
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.:-]{0,127}")
 """Of a project, location or cluster."""
 _CODE: Final = re.compile(r" \(([A-Za-z0-9_.-]+)")
+_NAMES: Final = CheckedResolver(AddressRules((ip_network("0.0.0.0/0"), ip_network("::/0"))))
+"""In threads of its own: a lookup that takes long would hold those of the event loop."""
 _UNRESOLVED: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None)})
 
 
@@ -544,7 +548,7 @@ async def _ask_metadata(path: str) -> _Answer:
         async with (
             asyncio.timeout(METADATA_SECONDS),
             aiohttp.ClientSession(
-                connector=Connector(force_close=True),
+                connector=Connector(force_close=True, resolver=_NAMES),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={**_FLAVOR, "Accept-Encoding": "identity"},
                 auto_decompress=False,

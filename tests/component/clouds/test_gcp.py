@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -386,6 +387,30 @@ async def test_outside_of_gke_the_annotation_that_is_missing_is_named(
     assert ANN_GCP_PROVIDER in error.message
     assert "projects/NUMBER/locations/global/workloadIdentityPools/POOL" in error.message
     assert not cloud.stage.asked(STS)
+
+
+async def test_a_name_that_no_server_resolves_holds_no_thread_of_the_event_loop(
+    cloud: Google,
+    calls: Calls,
+    account: Callable[..., Account],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each lookup may take a minute, and outside of GKE any account may cause one after another."""
+    monkeypatch.setattr(gcp, "METADATA_SECONDS", 0.05)
+    gate, resolve = threading.Event(), socket.getaddrinfo
+
+    def hang(host: Any, *args: Any, **options: Any) -> Any:
+        if METADATA in str(host):
+            gate.wait(60)
+        return resolve(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    try:
+        for _ in range((os.cpu_count() or 1) + 8):
+            assert isinstance(await fail(calls, account()), IdentityUnavailable)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 30) == 1
+    finally:
+        gate.set()
 
 
 @pytest.mark.parametrize("own", [True, False])
