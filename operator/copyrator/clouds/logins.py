@@ -142,7 +142,7 @@ class SharedLogins:
         self._drop()
         before = entry.credential
         left = entry.ends - self._monotonic()
-        if entry.lock.locked() and before is not None and left > 0 and not again:
+        if entry.lock.locked() and before is not None and left > 0 and not (again or for_job):
             # Another renews it, which may take long: no reason to wait while it hasn't ended.
             return CloudLogin(before, entry.expires, min(ERROR_SECONDS, left))
         async with entry.lock:

@@ -154,9 +154,12 @@ class Accounts:
     uid: str = "1"
     is_away: bool = False
     reads: int = 0
+    gate: asyncio.Event | None = None
 
     async def get(self, res: Resource, namespace: str, name: str) -> dict[str, Any]:
         self.reads += 1
+        if self.gate is not None:
+            await self.gate.wait()
         if self.is_away:
             raise ServerError("away")
         if self.annotations is None:
@@ -213,8 +216,11 @@ async def test_a_job_gets_no_login_of_what_its_account_was_before() -> None:
     client.use_logins(lambda transport: cloud.logins(transport, accounts))
     await client.login(OTHERS)
     assert (await client.login(OTHERS)).credential.password == "password-1"
-    accounts.uid = "2"
-    assert (await client.login(OTHERS)).credential.password == "password-2"
+    accounts.uid, accounts.gate = "2", asyncio.Event()
+    both = asyncio.gather(client.login(OTHERS), client.login(OTHERS))
+    await asyncio.sleep(0)
+    accounts.gate.set()
+    assert {one.credential.password for one in await both} == {"password-2"}
     accounts.annotations = None
     with pytest.raises(IdentityMissing, match="doesn't exist"):
         await client.login(OTHERS)
