@@ -15,7 +15,9 @@ from tests.clouds.azure import READER, AzureRegistry, Entra
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
 from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import apply, install, rendered, uninstall
+from tests.e2e.operator_process import until
 
 from copyrator.api.clouds import ANN_AZURE_CLIENT, ANN_AZURE_TENANT
 from copyrator.cli import cli
@@ -141,3 +143,39 @@ def test_the_operators_own_identity_is_named_and_nobody_elses(
         assert "set --provider azure to use yours" in types(*question, code=1)
     assert not cloud_stage.asked("login.*")
     assert not cloud_stage.asked(HOST, "/oauth2/exchange")
+
+
+@pytest.mark.refused("create serviceaccounts/token")
+def test_without_the_right_to_tokens_operator_and_command_say_what_helps(
+    cluster: Cluster, team: Team, cloud_stage: Stage, entra: Entra, tmp_path: Path
+) -> None:
+    found = {ANN_AZURE_CLIENT: CLIENT, ANN_AZURE_TENANT: TENANT}
+    team.patch("serviceaccounts", "werf", metadata={"annotations": found})
+    account = f"ServiceAccount {team.namespace}/werf"
+    with operating(cluster, cloud_stage, tmp_path / "log", values={}):
+        team.bundle("shop", registry=HOST, provider="azure", insecure=None, version="1.*")
+        said = team.wait_reason("shop", "IdentityMissing")["message"]
+        assert f"the operator may not ask for a token of {account}: set bundles.workloadId" in said
+        team.delete("bundles", "shop")
+        until(lambda: team.get("bundles", "shop") is None, "the Bundle is gone")
+    reader = "reader"
+    team.create("serviceaccounts", reader)
+    rules = [
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get"]},
+        {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["get"]},
+    ]
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
+    team.api.create(f"{rbac}/roles", {"metadata": {"name": reader}, "rules": rules})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": reader}
+    subject = {"kind": "ServiceAccount", "namespace": team.namespace, "name": reader}
+    binding = {"metadata": {"name": reader}, "roleRef": ref, "subjects": [subject]}
+    team.api.create(f"{rbac}/rolebindings", binding)
+    with without_pods(cluster, team, ON):
+        kubeconfig = cluster.kubeconfig_for_service_account(team.namespace, reader)
+        words = ["resolve", f"{HOST}/{team.repo}", "1.*", "--bundle", f"{team.namespace}/shop"]
+        result = CliRunner().invoke(cli, words, env={"KUBECONFIG": str(kubeconfig)})
+        assert result.exit_code == 1
+        said = " ".join(result.output.split())
+        asks = f"you may not ask for a token of {account}: get the permission to create tokens"
+        assert f"{asks}, or set --provider" in said
+    assert not entra.tokens
