@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from tests.installed_wheel import installed, needed, pip, run, top_level
 
 from copyrator import __version__
+from copyrator.api.clouds import Provider
 from copyrator.notify import sending
 from copyrator.signatures.keyless import MISSING
 from images.trim import UNUSED_PACKAGES
@@ -30,6 +31,35 @@ print(*sorted(sys.modules), sep="\\n")
 """
 """Without both modules that run something when they are imported."""
 
+CLOUDS = """
+import asyncio
+from datetime import UTC, datetime
+from copyrator.api import clouds
+from copyrator.clouds.calls import Account, Calls
+from copyrator.clouds.logins import new_issues
+from copyrator.oci.errors import IdentityMissing
+ID = "11111111-2222-3333-4444-555555555555"
+HOSTS = ("123456789012.dkr.ecr.eu-central-1.amazonaws.com", "gcr.io", "shop.azurecr.io")
+ANNOTATIONS = {
+    clouds.ANN_AWS_ROLE: "arn:aws:iam::123456789012:role/reader",
+    clouds.ANN_GCP_PROVIDER:
+        "projects/1/locations/global/workloadIdentityPools/clusters/providers/production",
+    clouds.ANN_AZURE_CLIENT: ID,
+    clouds.ANN_AZURE_TENANT: ID,
+}
+async def token(audience):
+    return "token"
+async def main():
+    calls = Calls(None, lambda: datetime.now(UTC))
+    for provider, host in zip(clouds.Provider, HOSTS, strict=True):
+        account = Account("team", "werf", ANNOTATIONS, token)
+        registry = clouds.read_registry(provider, host)
+        try:
+            await new_issues()[provider](calls, registry, account, writes=False)
+        except IdentityMissing as error:
+            print(error)
+asyncio.run(main())
+"""
 KEYLESS = """
 from copyrator.signatures import keyless, model
 try:
@@ -151,3 +181,11 @@ def test_notifications_name_the_extra_that_they_need(bin_folder: Path) -> None:
     fault = sending.MISSING
     assert run(str(bin_folder / "python"), "-c", NOTIFY) == f"{fault}\n{fault}\n"
     assert "copyrator[notify]" in fault
+
+
+def test_registries_of_clouds_name_the_extra_that_they_need(bin_folder: Path) -> None:
+    said = run(str(bin_folder / "python"), "-c", CLOUDS).splitlines()
+    assert len(said) == len(Provider)
+    for provider, line in zip(Provider, said, strict=True):
+        assert line.startswith(f"spec.provider {provider} needs a library that isn't installed")
+        assert line.endswith(f"pip install 'copyrator[{provider}]'")
