@@ -8,6 +8,7 @@ to parse, in one call of C code.
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import socket
 import ssl
@@ -424,8 +425,9 @@ class RegistryTransport:
                         return ""
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return ""
-        sent = request.headers.get("Authorization", "").rpartition(" ")[2]
-        return error_text(bytes(body), (sent, *request.secrets))
+        kind, _, sent = request.headers.get("Authorization", "").rpartition(" ")
+        password = _password(sent) if kind == "Basic" else ""
+        return error_text(bytes(body), (sent, password, *request.secrets))
 
     async def _body(self, response: aiohttp.ClientResponse, request: Request, where: str) -> bytes:
         """The body; empty if the sink takes it."""
@@ -470,6 +472,11 @@ class RegistryTransport:
             yield
         finally:
             self._large_pages.release(group)
+
+
+def _password(pair: str) -> str:
+    """The password in a Basic Authorization header of ours."""
+    return base64.b64decode(pair).decode().partition(":")[2]
 
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:

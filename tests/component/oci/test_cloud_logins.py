@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -418,6 +419,19 @@ async def test_a_registry_that_refuses_every_login_gets_two(registry: FakeRegist
         with pytest.raises(AuthenticationFailed, match=r"\(spec\.provider\).*AcrPull"):
             await client.digest(app(registry), "1.0.0", OURS)
     assert len(cloud.asked) <= 2
+    await client.close()
+
+
+async def test_a_registry_that_quotes_the_login_is_told_without_it(registry: FakeRegistry) -> None:
+    registry.auth, cloud = "basic", Cloud()
+    client = client_of(cloud)
+    await client.digest(app(registry), "1.0.0", OURS)
+    said = json.dumps({"errors": [{"code": "DENIED", "message": "user with password-2: no"}]})
+    registry.fault = answering(403, said)
+    with pytest.raises(AuthenticationFailed) as failed:
+        await client.digest(app(registry), "1.0.0", OURS)
+    assert len(cloud.asked) == 2
+    assert "password-2" not in failed.value.message
     await client.close()
 
 
