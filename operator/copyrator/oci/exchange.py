@@ -49,8 +49,8 @@ class Request:
     method: str
     url: str
     trust: TlsVerification = TlsVerification()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    form: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: Mapping[str, str] | None = field(default=None, repr=False)
     data: bytes | None = field(default=None, repr=False)
     """The body, in place of a form."""
     max_body: int = 0

@@ -17,6 +17,7 @@ from copyrator.oci.auth import (
     find_credential,
     parse_challenges,
 )
+from copyrator.oci.exchange import Request
 from copyrator.oci.reference import Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
@@ -271,3 +272,10 @@ def test_nothing_in_quotes_is_read_as_a_scheme(text: str, scheme: str) -> None:
 )
 def test_finds_where_a_repository_is(repository: Repository, url: str) -> None:
     assert repository.manifest_url("1") == url
+
+
+def test_what_a_request_is_shown_as_has_no_token() -> None:
+    headers, form = {"Authorization": "Bearer sentinel-1"}, {"access_token": "sentinel-2"}
+    shown = repr(Request("POST", "https://r/oauth2/exchange", headers=headers, form=form))
+    assert "https://r/oauth2/exchange" in shown
+    assert "sentinel" not in shown
