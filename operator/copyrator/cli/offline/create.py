@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
+from copyrator.api.clouds import Provider
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -123,6 +124,11 @@ def rule_spec(
 )
 @click.option("--version", metavar="VERSION", help="Tag, 1.2.* or range; default: latest.")
 @click.option("--auth", metavar="SECRET", help="Secret with the registry's credentials.")
+@click.option(
+    "--provider",
+    type=click.Choice([str(one) for one in Provider]),
+    help="Cloud whose registry gets tokens of the service account's identity.",
+)
 @click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
 @click.option("--interval", metavar="DURATION", help="Interval of polls, such as 5m.")
 @click.option("--project-namespace", metavar="NAMESPACE", help="Namespace of the release.")

@@ -44,6 +44,10 @@ def created(text):
             "bundle shop --from 127.0.0.1:5000/team/shop --insecure",
             {"registry": "127.0.0.1:5000", "repo": "team/shop", "insecure": True},
         ),
+        (
+            "bundle shop --from shop.azurecr.io/team/shop --provider azure",
+            {"registry": "shop.azurecr.io", "repo": "team/shop", "provider": "azure"},
+        ),
     ],
 )
 def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
@@ -62,6 +66,7 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
         ("rule a --source x --kind secrets", 1, "spec.source.kind: secrets isn't a kind; did you"),
         ("bundle a --from registry", 1, "spec.repo: must not be empty"),
         ("bundle a", 2, "Missing option '--from'"),
+        ("bundle a --from r.example.com/a --provider aws", 1, "isn't a registry of aws"),
     ],
 )
 def test_flags_that_make_no_valid_object_are_refused(flags, code, said):
