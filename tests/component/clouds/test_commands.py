@@ -131,8 +131,8 @@ def test_without_an_identity_the_message_says_how_to_get_one(
     ("where", "options", "said"),
     [
         ("registry.example.com/a", ("--provider", "aws"), "isn't a registry of aws"),
-        (f"{ACR}/a", ("--provider", "azure", "--insecure"), "verified registries"),
-        (f"{ACR}/a", ("--provider", "azure", "--skip-tls-verify"), "verified registries"),
+        (f"{ACR}/a", ("--provider", "azure", "--insecure"), "to verified registries only"),
+        (f"{ACR}/a", ("--provider", "azure", "--skip-tls-verify"), "to verified registries only"),
     ],
 )
 def test_no_token_goes_to_another_registry(

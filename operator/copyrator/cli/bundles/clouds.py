@@ -48,9 +48,17 @@ def own_credential(provider: Provider, repository: Repository) -> Credential:
         Fault: it isn't verified.
     """
     registry = read_registry(provider, repository.registry)
-    if repository.plain_http or not repository.verify or repository.ca is not None:
-        raise Fault("--provider is for verified registries: remove the other options of TLS")
+    _require_verified(repository)
     return Credential(cloud=CloudIdentity(registry, ""))
+
+
+def _require_verified(repository: Repository) -> None:
+    """Raise a Fault where a token could be read by others than the registry."""
+    if repository.plain_http or not repository.verify or repository.ca is not None:
+        raise Fault(
+            "a cloud's token is sent to verified registries only: remove --insecure, "
+            "--skip-tls-verify and --ca-file"
+        )
 
 
 def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
@@ -61,15 +69,19 @@ def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     return CloudIdentity(spec.cloud, spec.namespace, "" if is_own else spec.service_account)
 
 
-def bundles_credential(spec: BundleSpec, settings: Settings) -> Credential | None:
+def bundles_credential(
+    spec: BundleSpec, settings: Settings, repository: Repository
+) -> Credential | None:
     """The credential of a Bundle's account; None without ``spec.provider``.
 
     Raises:
-        Fault: it uses the operator's own identity, which nobody else has.
+        Fault: it uses the operator's own identity, which nobody else has; or its registry isn't
+            verified.
     """
     identity = identity_of(spec, settings)
     if identity is None:
         return None
+    _require_verified(repository)
     if not identity.account:
         raise Fault(
             f"Bundles of the namespace {spec.namespace} use the operator's own identity, which "

@@ -190,7 +190,7 @@ async def access_of(
     credential = credential_of(repository, options)
     if spec.cloud is not None and credential is None:
         installation = await find_installation(client)
-        return repository, bundles_credential(spec, installation.settings)
+        return repository, bundles_credential(spec, installation.settings, repository)
     auth = None if credential is not None else spec.auth
     ca = None if repository.ca is not None else spec.ca_secret
     secrets = [name for name in (auth, ca) if name]

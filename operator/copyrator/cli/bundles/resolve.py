@@ -409,7 +409,7 @@ async def _resolve(
             installation = await find_installation(kube)
             bundle = await _read(kube, installation, key)
             if credential is None and bundle.spec.registry == repository.registry:
-                credential = bundles_credential(bundle.spec, installation.settings)
+                credential = bundles_credential(bundle.spec, installation.settings, repository)
         reached = await stack.enter_async_context(registries(kube))
         judge = SignatureJudge(reached.client, repository, credential, asked)
         if isinstance(wanted, ExactTag):

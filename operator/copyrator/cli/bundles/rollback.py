@@ -181,8 +181,9 @@ def skip(
 ) -> None:
     """Never deploy the digest that VERSION, a tag or a digest, has now.
 
-    The tag is resolved once, from this machine, with the credentials of --auth-file or of the
-    Bundle's Secret, if you may read it. A new digest under the tag isn't skipped.
+    The tag is resolved once, from this machine, with the credentials of --auth-file or --provider,
+    or of the Bundle's Secret or service account, if you may read it or create its tokens. A new
+    digest under the tag isn't skipped.
     """
     body, digest = run(_skip(target, name, version, options))
     show_result(body, describe_skip(what, body, version, digest), shape)
