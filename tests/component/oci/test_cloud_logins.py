@@ -51,6 +51,8 @@ class Cloud:
     now: float = 1000.0
     life: float = LIFE
     error: RegistryError | None = None
+    step: float = 0.0
+    """Seconds by which the operator's clock is ahead of the cloud's."""
     asked: list[tuple[str, bool]] = field(default_factory=list)
     gate: asyncio.Event | None = None
 
@@ -75,7 +77,7 @@ class Cloud:
             transport or RegistryTransport(metrics=Metrics()),
             cast("KubeClient | None", client),
             Metrics(),
-            clock=self.time,
+            clock=lambda: self.time() + timedelta(seconds=self.step),
             monotonic=lambda: self.now,
             issues=dict.fromkeys(Provider, self.issue),
         )
@@ -275,6 +277,22 @@ async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
     cloud = Cloud(life=life)
     found = await cloud.logins().login(SHOP)
     assert 40 <= found.fresh_for <= 8 * 3600
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+async def test_a_step_of_the_clock_ends_no_login_and_lets_none_live_on(step: float) -> None:
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    cloud.step = step
+    cloud.now += LIFE * 2 / 3 - 1
+    assert (await logins.login(SHOP)).credential.password == "password-1"
+    cloud.now += 1
+    assert (await logins.login(SHOP)).credential.password == "password-2"
+    cloud.step = 0.0
+    cloud.now += LIFE
+    found = await logins.login(SHOP, again=True)  # as it has ended, the registry refuses it
+    assert found.credential.password == "password-3"
 
 
 @pytest.mark.parametrize("error", [None, IdentityRefused("no")])

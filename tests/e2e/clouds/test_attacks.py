@@ -315,6 +315,29 @@ def test_a_restarted_operator_asks_anew_and_goes_on(
     assert amazon.counts() > logins
 
 
+def test_plans_have_logins_of_their_own(shop: Team, amazon: Amazon) -> None:
+    """Before the deploy, and after it for the baseline of drift; one token serves all."""
+    digest = shop.publish("1.0.0", "first")
+    before = amazon.counts()
+    drift = {"mode": "Detect", "interval": "15m"}
+    provided(shop, approval={"mode": "OnRisk"}, drift=drift)
+    shop.wait_deployed("shop", digest)
+    until(
+        lambda: shop.condition("shop", "Drifted").get("status") == "False",
+        lambda: json.dumps(shop.status("shop")),
+    )
+    jobs = {kind: job for kind in ("plan", "deploy", "drift") for job in shop.jobs("shop", kind)}
+    logins = {
+        volume["secret"]["secretName"].removesuffix("-login"): kind
+        for kind, job in jobs.items()
+        for volume in job["spec"]["template"]["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName", "").endswith("-login")
+    }
+    assert logins == {job["metadata"]["name"]: kind for kind, job in jobs.items()}
+    assert set(logins.values()) == {"plan", "deploy", "drift"}
+    assert [now - then for then, now in zip(before, amazon.counts(), strict=True)] == [1, 1]
+
+
 def test_a_statement_is_pushed_by_a_login_that_may_write(
     shop: Team, amazon: Amazon, cloud_stage: Stage
 ) -> None:
