@@ -65,6 +65,12 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
         ("rule a", 2, "set exactly one of --source and --selector"),
         ("rule a --source x --kind secrets", 1, "spec.source.kind: secrets isn't a kind; did you"),
         ("bundle a --from registry", 1, "spec.repo: must not be empty"),
+        ("bundle a --from r.example.com/a --provider aws", 1, "isn't a registry of aws"),
+        (
+            "bundle a --from x.azurecr.io/a --provider azure --auth a",
+            1,
+            "spec.auth: must be removed",
+        ),
         ("bundle a", 2, "Missing option '--from'"),
         ("bundle a --from r.example.com/a --provider aws", 1, "isn't a registry of aws"),
     ],
