@@ -218,6 +218,8 @@ class WrittenLogin:
     """What this process has written into its Secret, or has tried to, the last one at the end."""
     present: Credential | None = None
     """What it has written last; None: that isn't known."""
+    failures: int = 0
+    """How often in a row its Secret couldn't be written."""
     fault: Blocked | None = None
     """Why there is no other although it has expired, or its Secret can't be written."""
 

@@ -23,6 +23,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.times import format_time
+from copyrator.bundles.plan.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
 
 NOT_ALLOWED = (
@@ -191,12 +192,13 @@ async def test_its_secret_is_written_anew_twice_in_half_a_day_at_most(
     operator = await begin(timeout="24h")
     (name,) = await eventually(lambda: cluster.runs)
     cloud.refuses = True
-    written = set()
+    first = login_of(cluster, name)
     for _ in range(12 * 6):
         operator.let_pass(timedelta(minutes=10))
         await eventually(lambda: rests(operator))
-        written.add(str(login_of(cluster, name)))
-    assert 1 < len(written) <= 3
+    await after(operator, lambda: login_of(cluster, name) not in ({}, first))
+    written = [one for one in cluster.seen if one.verb == "create" and "/secrets" in one.path]
+    assert 1 < len([one for one in written if "-login" in str(one.body)]) <= 4
 
 
 async def test_while_the_pod_runs_it_is_left_as_it_is(
@@ -298,6 +300,32 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     await after(operator, lambda: cluster.reason() == "Deploying")
     assert "given-up" not in str(cluster.jobs()[0]["metadata"]["annotations"])
     assert len(cluster.runs) == 1
+
+
+async def test_a_secret_that_can_never_be_written_is_tried_ever_more_rarely(
+    cluster: BundleCluster,
+    cloud: Cloud,
+    begin: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    operator = await begin(timeout="24h")
+    await eventually(lambda: cluster.runs)
+    cloud.rotate()
+    operator.let_pass(timedelta(hours=8))
+    cluster.refuse("create", "/secrets", 409)
+    write, tries = SealStore.write_login, []
+
+    async def counted(*args: Any) -> None:
+        tries.append(args)
+        await write(*args)
+
+    monkeypatch.setattr(SealStore, "write_login", counted)
+    for _ in range(2 * 60 * 2):
+        operator.let_pass(timedelta(seconds=30))
+        await eventually(lambda: rests(operator))
+    await after(operator, lambda: len(tries) > 2)
+    assert len(tries) < 30
 
 
 async def test_once_the_pod_runs_that_a_renewal_failed_is_no_fault(

@@ -33,6 +33,7 @@ from copyrator.bundles.memory import LoginMemory, WrittenLogin
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change
+from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import JOBS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, docker_config
@@ -154,7 +155,9 @@ class JobLogins:
 
     def _record_write_error(self, known: WrittenLogin, error: ApiError) -> None:
         """Try again later; until then the Secret may not exist, which doesn't end the Job."""
-        known.renew_at = self._context.clock() + timedelta(seconds=RETRY)
+        known.failures += 1
+        delay = timedelta(seconds=retry_delay(RETRY, known.failures))
+        known.renew_at = self._context.clock() + delay
         is_forbidden = isinstance(error, Forbidden)
         reason = BundleReason.FORBIDDEN if is_forbidden else BundleReason.JOB_UNSCHEDULABLE
         known.fault = Blocked(reason, f"its login can't be renewed: {error.message}")
@@ -259,7 +262,7 @@ class JobLogins:
         self._context.memories[entry.key].login.written[job], known.present = known, None
         await self._seals.write_login(entry, spec, job, credential, login.expires)
         known.expires, known.renew_at = login.expires, self._renew_at(login)
-        known.present, known.fault = credential, None
+        known.present, known.fault, known.failures = credential, None, 0
 
     def _renew_at(self, login: CloudLogin) -> datetime:
         """At two thirds of its life, however often others have it renewed."""
