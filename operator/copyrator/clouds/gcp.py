@@ -303,7 +303,7 @@ def _federated_token(
 
     credentials = identity_pool.Credentials(
         audience=federation.target,
-        subject_token_type="urn:ietf:params:oauth:token-type:jwt",  # noqa: S106
+        subject_token_type="urn:ietf:params:oauth:token-type:jwt",  # noqa: S106 - a kind of token
         token_url=_TOKEN_URL,
         subject_token_supplier=_Subject(subject),
         service_account_impersonation_url=_IMPERSONATION_URL % email if email else None,
