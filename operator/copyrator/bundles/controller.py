@@ -255,7 +255,7 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        self._logins = logins = JobLogins(context, jobs, references, seals)
+        self._logins = logins = JobLogins(context, jobs, seals)
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(

@@ -317,10 +317,12 @@ class _Sending:
         named = parse_qs(_text(body)).get("WebIdentityToken", ())
         self.secrets = (headers.get("X-Amz-Security-Token", ""), *named)
         answer = self._send(request.method, request.url, headers, body)
-        return AWSResponse(request.url, answer.status, dict(answer.headers), _Body(answer.body))
+        return AWSResponse(
+            request.url, answer.status, dict(answer.headers), _ResponseBody(answer.body)
+        )
 
 
-class _Body:
+class _ResponseBody:
     """A response's body, as botocore reads it."""
 
     def __init__(self, content: bytes) -> None:

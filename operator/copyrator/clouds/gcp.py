@@ -124,7 +124,7 @@ class _Cluster(NamedTuple):
     name: str
 
 
-class _Answer(NamedTuple):
+class _AuthResponse(NamedTuple):
     """A response as google-auth reads it."""
 
     status: int
@@ -132,7 +132,7 @@ class _Answer(NamedTuple):
     data: bytes
 
 
-class _RefusedError(Exception):
+class _RefusalError(Exception):
     """A server's response that isn't 200, and doesn't say that it is to be asked later.
 
     Args:
@@ -189,12 +189,12 @@ class Google:
         subject = await account.token(federation.audience)
         try:
             return await _exchange(calls, federation, email, subject, scopes)
-        except _RefusedError as refusal:
+        except _RefusalError as refusal:
             if writes or not refusal.refuses_scope:
                 raise _explain(refusal, account, federation, email) from None
         try:  # what it opens is said by the account's rights all the same
             return await _exchange(calls, federation, email, subject, WRITE_SCOPES)
-        except _RefusedError as refusal:
+        except _RefusalError as refusal:
             raise _explain(refusal, account, federation, email) from None
 
     async def _cluster(self, account: Account) -> _Cluster:
@@ -254,7 +254,7 @@ async def _find_cluster() -> _Cluster:
     paths = ("project/project-id", f"{attributes}location", f"{attributes}name")
     try:
         return _Cluster(*[await _read_name(path) for path in paths])
-    except (_RefusedError, IdentityMissing) as error:
+    except (_RefusalError, IdentityMissing) as error:
         why = error.message if isinstance(error, IdentityMissing) else "it is no node of GKE"
         raise IdentityMissing(
             f"the operator's node names no workload identity pool ({why})"
@@ -289,7 +289,7 @@ async def _exchange(
 
     Raises:
         RegistryError: there is none.
-        _RefusedError: a server refuses it.
+        _RefusalError: a server refuses it.
     """
     send = _Sender(calls, _TOKEN_URL, _IMPERSONATION_URL % email)
     return await _login(calls, _federated_token, send, federation, email, subject, scopes)
@@ -305,7 +305,7 @@ def _federated_token(
         audience=federation.target,
         subject_token_type="urn:ietf:params:oauth:token-type:jwt",  # noqa: S106 - a kind of token
         token_url=_TOKEN_URL,
-        subject_token_supplier=_Subject(subject),
+        subject_token_supplier=_SubjectToken(subject),
         service_account_impersonation_url=_IMPERSONATION_URL % email if email else None,
         scopes=scopes,
         universe_domain="googleapis.com",
@@ -314,7 +314,7 @@ def _federated_token(
     return credentials
 
 
-class _Subject:
+class _SubjectToken:
     """google-auth's ``SubjectTokenSupplier``, with a token that is there."""
 
     def __init__(self, token: str) -> None:
@@ -326,7 +326,7 @@ class _Subject:
 
 
 def _explain(
-    refusal: _RefusedError, account: Account, federation: _Federation, email: str
+    refusal: _RefusalError, account: Account, federation: _Federation, email: str
 ) -> RegistryError:
     """The error of a refused account."""
     said = refusal.said
@@ -354,7 +354,7 @@ def _explain(
 
 
 def _explain_impersonation(
-    refusal: _RefusedError, account: Account, federation: _Federation, email: str
+    refusal: _RefusalError, account: Account, federation: _Federation, email: str
 ) -> RegistryError:
     """The error of an account that gets no token of a service account of Google Cloud."""
     said, server = refusal.said, refusal.server
@@ -383,7 +383,7 @@ async def _issue_own(calls: Calls, scopes: tuple[str, ...]) -> Issued:
     call = _file_token if path else _node_token
     try:
         return await _login(calls, call, _Sender(calls), path, scopes)
-    except _RefusedError as refusal:
+    except _RefusalError as refusal:
         where = f"{_SERVERS.get(refusal.server, refusal.server)} ({refusal.status}){refusal.said}"
     if path:
         raise IdentityRefused(f"{_OWN}, of the file of {KEY_FILE}, is refused by {where}")
@@ -438,12 +438,12 @@ async def _login(calls: Calls, call: Any, send: _Sender, *args: Any) -> Issued:
 
     Raises:
         RegistryError: there is none.
-        _RefusedError: a server refuses it.
+        _RefusalError: a server refuses it.
     """
     try:
         credentials = await calls.run(Provider.GCP, call, send, *args)
         token, expires = credentials.token, credentials.expiry.replace(tzinfo=UTC)
-    except (RegistryError, _RefusedError):
+    except (RegistryError, _RefusalError):
         raise
     except Exception:  # what google-auth raises for a response that it can't use; it may quote it
         token, expires = None, datetime.now(UTC)
@@ -474,12 +474,12 @@ class _Sender:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         **_: Any,
-    ) -> _Answer:
+    ) -> _AuthResponse:
         """Send a request, and wait for the response; its status is 200.
 
         Raises:
             RegistryError: there is no response, or it is to be asked later.
-            _RefusedError: another status.
+            _RefusalError: another status.
         """
         named = {name.title(): value for name, value in (headers or {}).items()}
         sent = named.get("Authorization", "").removeprefix("Bearer ")
@@ -496,7 +496,7 @@ class _Sender:
         )
         return asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result()
 
-    async def _send(self, request: Request) -> _Answer:
+    async def _send(self, request: Request) -> _AuthResponse:
         _, is_metadata, path = request.url.partition(_METADATA_PATH)
         if is_metadata and not self._urls:  # whatever GCE_METADATA_HOST says
             self.asked = _SERVERS[METADATA_SERVER]
@@ -516,8 +516,8 @@ class _Sender:
             raise IdentityUnavailable(f"{self.asked} responds with {answer.status}{said}")
         if answer.status != 200:
             ahead = _ahead(self._calls.clock(), answer.headers.get("Date", ""))
-            raise _RefusedError(server, answer.status, said, ahead)
-        return _Answer(answer.status, answer.headers, answer.body)
+            raise _RefusalError(server, answer.status, said, ahead)
+        return _AuthResponse(answer.status, answer.headers, answer.body)
 
 
 def _tokens(body: bytes) -> list[str]:
@@ -534,14 +534,14 @@ def _ahead(now: datetime, date: str) -> float:
         return 0.0
 
 
-async def _ask_metadata(path: str) -> _Answer:
+async def _ask_metadata(path: str) -> _AuthResponse:
     """The metadata server's response, of status 200. It is near, so that no proxy is asked.
 
     Raises:
         IdentityMissing: there is no such server.
         IdentityUnavailable: it doesn't respond, or fails.
         RateLimited: 429.
-        _RefusedError: another status.
+        _RefusalError: another status.
     """
     where = f"{_SERVERS[METADATA_SERVER]} ({METADATA_SERVER})"
     try:
@@ -575,5 +575,5 @@ async def _ask_metadata(path: str) -> _Answer:
     if status == 429:
         raise RateLimited(f"{where} responds with 429 (too many requests)", retry_after(headers))
     if status != 200:
-        raise _RefusedError(METADATA_SERVER, status, error_text(bytes(body), ()))
-    return _Answer(status, headers, bytes(body))
+        raise _RefusalError(METADATA_SERVER, status, error_text(bytes(body), ()))
+    return _AuthResponse(status, headers, bytes(body))

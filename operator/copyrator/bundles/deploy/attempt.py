@@ -28,7 +28,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
 from copyrator.bundles.deploy.identity import hash_of
-from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
@@ -401,7 +401,10 @@ class AttemptRunner:
         if kubeconfig is not None:
             sealed_kubeconfig = await self._seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)
-        order = await self._logins.provide(entry, spec, order, order.job)
+        access = await self._references.access(entry, spec)
+        order = replace(order, login=access.login)
+        if access.login is Login.SELECTED:
+            order = await self._logins.provide(entry, spec, order, order.job, access)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)

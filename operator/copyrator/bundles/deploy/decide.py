@@ -558,7 +558,8 @@ class Deployer:
         text = await self._accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
-            await self._logins.require(entry, case.spec)
+            if case.spec.cloud is not None:
+                await self._logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self._context.clock())

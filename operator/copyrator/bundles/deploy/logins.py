@@ -24,11 +24,11 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.job import DeployOrder, Login
+from copyrator.bundles.deploy.job import DeployOrder
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import Blocked, JobRecord, has_started
 from copyrator.bundles.deploy.redaction import WithheldError
-from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.memory import LoginMemory, WrittenLogin
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore
@@ -56,12 +56,9 @@ class PendingLoginError(Exception):
 class JobLogins:
     """The logins of all Bundles' Jobs."""
 
-    def __init__(
-        self, context: Context, jobs: JobClient, references: ReferenceReader, seals: SealStore
-    ) -> None:
+    def __init__(self, context: Context, jobs: JobClient, seals: SealStore) -> None:
         self._context = context
         self._jobs = jobs
-        self._references = references
         self._seals = seals
         context.memories.on_drop(lambda _, memory: _cancel(memory.login))
 
@@ -81,20 +78,17 @@ class JobLogins:
             await self._get(entry.key, identity)
 
     async def provide(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str, access: Access
     ) -> DeployOrder:
-        """The order with its login, whose Secret is written where the Job needs one of its own.
+        """Write the Secret of a Job that needs one of its own; returns the order with its expiry.
 
         Raises:
-            MissingReferenceError: an object with credentials doesn't exist, or isn't valid.
             PendingLoginError: the cloud's login was asked for.
             RegistryError: there is none.
             ApiError: the Secret can't be written.
         """
-        access = await self._references.access(entry, spec)
-        order, credential = replace(order, login=access.login), access.credential
-        if access.login is not Login.SELECTED or credential is None:
-            return order
+        credential = access.credential
+        assert credential is not None, "a login of its own has a credential"
         if credential.cloud is None:
             await self._seals.write_login(entry, spec, job, credential)
             return order

@@ -27,7 +27,7 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import DeployOrder, build_plan_job
+from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
@@ -369,7 +369,11 @@ class PlanJobClient:
         if target.kubeconfig is not None:
             sealed = await self._seals.write_kubeconfig(entry, job, target.kubeconfig)
             order = replace(order, kubeconfig=sealed)
-        return await self._logins.provide(entry, spec, order, job)
+        access = await self._references.access(entry, spec)
+        order = replace(order, login=access.login)
+        if access.login is Login.SELECTED:
+            order = await self._logins.provide(entry, spec, order, job, access)
+        return order
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derive(entry, job, "nonce")
