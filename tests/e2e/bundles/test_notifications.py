@@ -7,6 +7,7 @@ import html
 import os
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,9 @@ from tests.e2e.copies.test_rollouts import consumer, healthy
 from tests.e2e.faults.fleet import BROKEN
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.kubeconfigs import kubeconfig_data, token_until
+from tests.long import LONG
 
+from copyrator.notify.marks import NOTIFICATION_MARKS
 from demo.chart import ROOT
 from images import machine
 from images.chromium import NAME as CHROMIUM
@@ -375,6 +378,40 @@ def test_receivers_that_fail_are_said_each_by_its_fault_and_hold_up_no_other(
     settings.write(before)
     receiver.wait_told("SourceUnreachable", "third")
     assert len(receiver.told("SourceUnreachable", "first")) == 1, "nothing is repeated"
+
+
+@pytest.mark.timeout(1800)
+def test_very_many_transitions_are_few_messages_and_each_is_told_once(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    """Rules whose source isn't there, as fast as the API server takes them."""
+    number = 2_000 if LONG else 200
+    path = f"/apis/flant.com/v1/namespaces/{operator.namespace}/copyrators"
+    spec = {
+        "source": {"kind": "Secret", "name": "no-such"},
+        "targets": {"namespaces": [team.namespace]},
+    }
+    body = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule", "spec": spec}
+    begin = len(receiver.events)
+
+    def create(i: int) -> None:
+        metadata = {"name": f"many-{i}", "labels": {"many": team.namespace}}
+        team.api.create(path, {**body, "metadata": metadata})
+
+    def sent() -> list[dict[str, Any]]:
+        return [one["data"] for one in receiver.events[begin:] if "many-" in one["data"]["text"]]
+
+    def told() -> int:
+        return sum(one["count"] for one in sent())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(number)))
+    until(lambda: told() >= number, lambda: f"{told()} of {number} are told", 1200)
+    assert told() == number
+    assert len(sent()) < 10 + number / 50
+    marks = Settings(operator).marks()
+    assert sum(len(one["slots"]) for one in marks.values()) <= NOTIFICATION_MARKS
+    team.api.request("DELETE", path, parameters={"labelSelector": f"many={team.namespace}"})
 
 
 def test_a_rotated_secret_is_used_at_once(
