@@ -58,11 +58,13 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   resources: [serviceaccounts]
   verbs: [get]
 {{- if .Values.bundles.workloadIdentity.enabled }}
-# Of Bundles with spec.provider: tokens of their account, for a cloud.
+{{- with .Values.bundles.allowedServiceAccounts }}
+# Of Bundles with spec.provider: tokens of their account, for a cloud. Without names it would be every account.
 - apiGroups: [""]
   resources: [serviceaccounts/token]
-  resourceNames: {{ toJson .Values.bundles.allowedServiceAccounts }}
+  resourceNames: {{ toJson . }}
   verbs: [create]
+{{- end }}
 {{- end }}
 # Deploy and uninstall Jobs, and their pods.
 - apiGroups: [batch]
