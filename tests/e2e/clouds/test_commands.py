@@ -105,7 +105,7 @@ def test_doctor_says_what_an_identity_lacks_and_resolve_asks_with_it(
         image, used = checks(types, team)
         assert image[0] is True
         assert image[1].endswith("has the libraries for azure")
-        assert used == (True, f"used are: {account} ({CLIENT}, {TENANT}) for {HOST}")
+        assert used == (True, f"Bundles use {account} ({CLIENT}, {TENANT}) for {HOST}")
 
         said = types(*question, code=1)
         assert f"refuses {account}" in said
@@ -120,7 +120,7 @@ def test_doctor_says_what_an_identity_lacks_and_resolve_asks_with_it(
         assert "to verified registries only" in types(*skip, "--insecure", code=1)
         assert f"skips {digest}" in " ".join(types(*skip).split())
         said = types("describe", "bundle", "-n", team.namespace, "shop")
-        assert f"{account}, of azure" in said
+        assert f"{account} (azure)" in said
 
 
 def test_doctor_names_the_right_and_the_image_that_are_missing(
@@ -142,7 +142,7 @@ def test_the_operators_own_identity_is_named_and_nobody_elses(
     with without_pods(cluster, team, values) as types:
         *_, used = checks(types, team)
         where = f"for {HOST} in {team.namespace}"
-        assert used == (True, f"used are: the operator's own identity {where}")
+        assert used == (True, f"Bundles use the operator's own identity {where}")
         question = ("resolve", f"{HOST}/{team.repo}", "1.*", "--bundle", f"{team.namespace}/shop")
         assert "set --provider azure to use yours" in types(*question, code=1)
     assert not cloud_stage.asked("login.*")

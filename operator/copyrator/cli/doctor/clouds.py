@@ -52,7 +52,7 @@ async def clouds(client: KubeClient, installation: Installation) -> AsyncIterato
         yield Check(WHAT, False, _first(faults))
     if used:
         yield _image(installation, used)
-        yield Check(WHAT, True, f"used are: {_first(list(dict.fromkeys(used.values())))}")
+        yield Check(WHAT, True, f"Bundles use {_first(list(dict.fromkeys(used.values())))}")
 
 
 async def _examine(
@@ -95,7 +95,7 @@ async def _secrets(client: KubeClient, installation: Installation, namespace: st
 def _image(installation: Installation, used: Mapping[CloudIdentity, str]) -> Check:
     """Whether the operator's image has the libraries, where its tag is one of a release."""
     image = installation.image or ""
-    providers = " and ".join(sorted({str(one.registry.provider) for one in used}))
+    providers = ", ".join(sorted({str(one.registry.provider) for one in used}))
     if image.endswith((f":{__version__}", f":{__version__}-keyless")):
         said = f"{image} has no library for {providers}; set image.clouds of the chart"
         return Check(WHAT, False, said)

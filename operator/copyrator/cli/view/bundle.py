@@ -124,7 +124,7 @@ class BundleView:
         from copyrator.cli.bundles.clouds import identity_of  # noqa: PLC0415 - not for lists
 
         known = self.installation.settings if self.installation else Settings()
-        return f"{identity_of(self.spec, known)}, of {self.spec.cloud.provider}"
+        return f"{identity_of(self.spec, known)} ({self.spec.cloud.provider})"
 
     @property
     def annotations(self) -> Mapping[str, str]:

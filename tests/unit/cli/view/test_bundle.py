@@ -734,6 +734,6 @@ def test_describe_and_why_say_whose_token_the_registry_gets(own: tuple[str, ...]
     body = bundle({"registry": "shop.azurecr.io", "provider": "azure"})
     settings = Settings(operator_identity_namespaces=own)
     view = BundleView(body, NOW, Installation(settings=settings, namespace="copyrator"))
-    assert f"Logs in as:    {who}, of azure" in detail_lines(describe_bundle(view))
-    assert f"shop.azurecr.io gets tokens of {who}, of azure." in list(explain_bundle(view))
+    assert f"Logs in as:    {who} (azure)" in detail_lines(describe_bundle(view))
+    assert f"shop.azurecr.io gets tokens of {who} (azure)." in list(explain_bundle(view))
     assert view_of(bundle()).identity == ""
