@@ -25,6 +25,7 @@ from copyrator.oci.errors import (
     IdentityUnavailable,
     RateLimited,
     RegistryError,
+    RegistryUnreachable,
 )
 from copyrator.workqueue.fairness import working_for
 
@@ -193,7 +194,7 @@ class SharedLogins:
                 )
         except RegistryError as error:
             self._metrics.cloud_logins.labels(provider, error.reason).inc()
-            passes = isinstance(error, IdentityUnavailable | RateLimited)
+            passes = isinstance(error, RegistryUnreachable | RateLimited)
             pause = error.retry_after or ERROR_SECONDS
             if not (passes and entry.credential is not None and now < entry.ends):
                 entry.credential = None

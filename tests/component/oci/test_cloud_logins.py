@@ -36,6 +36,7 @@ from copyrator.oci.errors import (
     IdentityUnavailable,
     RateLimited,
     RegistryError,
+    RegistryUnreachable,
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
@@ -124,7 +125,14 @@ async def test_an_error_is_kept_for_a_while_and_ends_by_itself() -> None:
     assert (await logins.login(SHOP)).credential.password == "password-2"
 
 
-@pytest.mark.parametrize("error", [IdentityUnavailable("down"), RateLimited("slowly", 30.0)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        IdentityUnavailable("down"),
+        RateLimited("slowly", 30.0),
+        RegistryUnreachable("shop.azurecr.io responds with 503", 30.0),  # to an exchange
+    ],
+)
 async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: RegistryError) -> None:
     cloud = Cloud()
     logins = cloud.logins()
