@@ -14,6 +14,7 @@ from tests.unit.bundles.test_plan_block import NONCE, block
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.memory import Memories
@@ -46,7 +47,9 @@ class FakeOutput:
 
 
 class NothingSecret:
-    async def redacted(self, _namespace: str, _secrets: Any, texts: list[str]) -> list[str]:
+    async def redacted(
+        self, _namespace: str, _secrets: Any, texts: list[str], _written: Any
+    ) -> list[str]:
         return texts
 
 
@@ -63,7 +66,9 @@ def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
         )
         jobs: Any = SimpleNamespace(output=FakeOutput(code))
         redaction: Any = NothingSecret()
-        reader, key = PlanReader(context, jobs, redaction), BundleKey("team", "shop")
+        seals: Any = None
+        logins = JobLogins(context, jobs, seals)
+        reader, key = PlanReader(context, jobs, logins, redaction), BundleKey("team", "shop")
         assert reader.read(key, job, NONCE, MADE_OF) is None
         await was_read.wait()
         found = reader.read(key, job, NONCE, MADE_OF)
