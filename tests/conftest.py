@@ -34,6 +34,7 @@ gc.disable()  # until all tests are collected: none of what that makes is garbag
 HERE = Path(__file__).parent
 SLOWEST = (
     "e2e/test_demo.py",
+    "e2e/bundles/test_notifications.py",
     "e2e/cli/test_bundle_commands.py",
     "e2e/test_localcluster.py",
     "e2e/test_chart.py",
@@ -47,6 +48,9 @@ SLOWEST = (
     "e2e/test_crds.py",
     "e2e/approval_policy/test_approval_policy.py",
     "e2e/copies/test_rollouts.py",
+    "component/copies/test_remote_sources.py",
+    "component/notify/test_notifier.py",
+    "component/bundles/test_cloud_jobs.py",
     "component/bundles/test_failed_polls.py",
     "component/bundles/test_plan_script.py",
     "component/bundles/test_plan_deploy_script.py",
