@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NAMED: Final = 2
@@ -26,6 +26,12 @@ def some(members: Iterable[str], what: str) -> str:
     all_ = sorted(set(members))
     more = ", …" if len(all_) > NAMED else ""
     return f"{len(all_)} {what} ({', '.join(all_[:NAMED])}{more})"
+
+
+def first_of(texts: Sequence[str], most: int, separator: str = "; ") -> str:
+    """The first texts of a list, and how many more there are: ``a; b; and 3 more``."""
+    more = f"{separator}and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
 
 
 def truncate(text: str, most: int) -> str:

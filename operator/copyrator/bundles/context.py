@@ -160,10 +160,7 @@ class Context:
 
     def cloud_identity(self, spec: BundleSpec) -> CloudIdentity | None:
         """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-        if spec.cloud is None:
-            return None
-        is_ours = _globs(self.settings.operator_identity_namespaces).matches(spec.namespace)
-        return CloudIdentity(spec.cloud, spec.namespace, "" if is_ours else spec.service_account)
+        return identity_of(spec, self.settings)
 
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""
@@ -204,6 +201,14 @@ class Context:
             service_account=defaults.service_account,
             werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
+
+
+def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
+    """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
+    if spec.cloud is None:
+        return None
+    is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
+    return CloudIdentity(spec.cloud, spec.namespace, "" if is_ours else spec.service_account)
 
 
 def defaults_of(settings: Settings) -> BundleDefaults:

@@ -34,7 +34,7 @@ from multidict import CIMultiDict
 from copyrator import __version__
 from copyrator.api.clouds import ANN_AWS_AUDIENCE, ANN_AWS_ROLE, CloudRegistry, Provider
 from copyrator.clouds.calls import Account, Calls, Issued
-from copyrator.oci.auth import CREDENTIAL_BYTES
+from copyrator.oci.auth import CREDENTIAL_BYTES, OWN_IDENTITY
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -417,7 +417,7 @@ def _refusal(
     status = meta.get("HTTPStatusCode", 0)
     said = error_text(json.dumps({"code": code, "message": message}).encode(), secrets)
     is_sts = operation == "AssumeRoleWithWebIdentity"
-    whom = str(role) if role is not None else "the operator's own identity"
+    whom = str(role or OWN_IDENTITY)
     place = registry.region or PUBLIC_REGION
     by = f"AWS STS in {place}" if is_sts else f"Amazon ECR in {place}"
     if code in _THROTTLED or status == 429:

@@ -29,6 +29,7 @@ from copyrator.api.clouds import (
 )
 from copyrator.api.json_text import read_json
 from copyrator.clouds.calls import Account, Calls, Issued, is_token
+from copyrator.oci.auth import OWN_IDENTITY as OWN
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -70,7 +71,6 @@ ANSWER_SECONDS: Final = 20.0
 TENANT: Final = "AZURE_TENANT_ID"
 CLIENT: Final = "AZURE_CLIENT_ID"
 TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - a variable's name
-_OWN: Final = "the operator's own identity"
 _METADATA_SERVER: Final = "169.254.169.254"
 
 _ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -120,7 +120,7 @@ async def issue(
     del writes
     authority = AUTHORITIES[registry.domain]
     if account is None:
-        who, tenant = _OWN, os.environ.get(TENANT, "").strip()
+        who, tenant = OWN, os.environ.get(TENANT, "").strip()
         token = await calls.run(Provider.AZURE, _own_token, authority)
     else:
         application = _application(account, authority)
@@ -167,7 +167,7 @@ def _own_token(authority: str) -> str:
         return _managed_token(client)
     if not (_ID.fullmatch(tenant) and _ID.fullmatch(client)):
         raise IdentityMissing(
-            f"{_OWN} needs IDs in the variables {TENANT} and {CLIENT}; let the webhook of "
+            f"{OWN} needs IDs in the variables {TENANT} and {CLIENT}; let the webhook of "
             "azure-workload-identity set them"
         )
     try:
@@ -175,10 +175,10 @@ def _own_token(authority: str) -> str:
             assertion = file.read(TOKEN_CHARACTERS).strip()
     except (OSError, ValueError):
         raise IdentityMissing(
-            f"{_OWN}: the file of the variable {TOKEN_FILE} can't be read; mount the token there"
+            f"{OWN}: the file of the variable {TOKEN_FILE} can't be read; mount the token there"
         ) from None
     where = f"the operator's variables {TENANT} and {CLIENT}"
-    return _federated_token(_Application(_OWN, where, tenant, client, authority), assertion)
+    return _federated_token(_Application(OWN, where, tenant, client, authority), assertion)
 
 
 def _federated_token(application: _Application, assertion: str) -> str:
@@ -229,7 +229,7 @@ def _managed_token(client: str) -> str:
     if answers.status in (400, 403, 404):
         named = f" {client}" if client else ""
         raise IdentityMissing(
-            f"{_OWN}: the node has no managed identity{named} ({answers.status}); assign it to "
+            f"{OWN}: the node has no managed identity{named} ({answers.status}); assign it to "
             "the nodes, or set up azure-workload-identity for the operator's service account"
         )
     raise failure or _failure(answers, name)

@@ -34,6 +34,7 @@ from copyrator.api.clouds import (
 from copyrator.api.json_text import read_json
 from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.connections import Connector, aiohttp
+from copyrator.oci.auth import OWN_IDENTITY as OWN
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -79,7 +80,6 @@ CLOCK_SECONDS: Final = 60.0
 
 KEY_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 KEY_FILE_BYTES: Final = 64 * 1024
-_OWN: Final = "the operator's own identity"
 
 _EMAIL: Final = re.compile(r"[a-z0-9-]{1,63}@[a-z0-9.-]{1,128}\.gserviceaccount\.com")
 _PROVIDER: Final = re.compile(
@@ -386,9 +386,9 @@ async def _issue_own(calls: Calls, scopes: tuple[str, ...]) -> Issued:
     except _RefusalError as refusal:
         where = f"{_SERVERS.get(refusal.server, refusal.server)} ({refusal.status}){refusal.said}"
     if path:
-        raise IdentityRefused(f"{_OWN}, of the file of {KEY_FILE}, is refused by {where}")
+        raise IdentityRefused(f"{OWN}, of the file of {KEY_FILE}, is refused by {where}")
     raise IdentityMissing(
-        f"{_OWN} has no token by {where}; give the operator's service account, or its node, one of "
+        f"{OWN} has no token by {where}; give the operator's service account, or its node, one of "
         f"Google Cloud, or set {KEY_FILE}"
     )
 
@@ -423,7 +423,7 @@ def _file_token(send: _Sender, path: str, scopes: tuple[str, ...]) -> Any:
             raise ValueError
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise IdentityMissing(
-            f"{_OWN}: the file of {KEY_FILE} can't be read, or is neither of type service_account "
+            f"{OWN}: the file of {KEY_FILE} can't be read, or is neither of type service_account "
             "nor external_account with a file or URL; correct it"
         ) from None
     credentials.refresh(send)

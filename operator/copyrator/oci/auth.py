@@ -70,6 +70,10 @@ class UnusableSecretError(Exception):
     """The auth Secret has no usable credential; the message has the fault, never a value."""
 
 
+OWN_IDENTITY: Final = "the operator's own identity"
+"""Of a cloud; for messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class CloudIdentity:
     """Whose token a cloud is asked for."""
@@ -82,7 +86,7 @@ class CloudIdentity:
 
     def __str__(self) -> str:
         if not self.account:
-            return "the operator's own identity"
+            return OWN_IDENTITY
         return f"ServiceAccount {self.namespace}/{self.account}"
 
 

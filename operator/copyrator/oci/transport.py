@@ -259,10 +259,11 @@ class RegistryTransport:
             RegistryUnreachable: no answer, or 5xx; or a 503 shortly before, within its Retry-After.
             InvalidResponse: the answer isn't HTTP, is too long, or has an invalid redirect.
         """
-        origin = _parsed(request.url).origin()
+        url = _parsed(request.url)
         if request.any_status:
-            with self.hosts.use(_place(origin)):
-                return await self._counted(request, _parsed(request.url), _place(origin))
+            with self.hosts.use(_place(url)):
+                return await self._counted(request, url, _place(url))
+        origin = url.origin()
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._send_once(request)
             if answer.status not in _REDIRECTS or "Location" not in answer.headers:

@@ -50,6 +50,11 @@ WERF_IMAGE = "registry.werf.io/werf/werf@sha256:" + "6" * 64
 DIGEST_LINE = "digest:  {}\n"
 RUNNING = {"running": {}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}
+NOT_ALLOWED = (
+    'secrets is forbidden: User "me" cannot create resource "secrets" in API group "" '
+    'in the namespace "team"'
+)
+"""The API server's words without the right to write Secrets."""
 
 
 def path_of(plural: str, name: str = "", namespace: str = TEAM) -> str:

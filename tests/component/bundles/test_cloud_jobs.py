@@ -16,20 +16,22 @@ from tests.component.bundles.approvals import ALWAYS, annotate, approve, deploye
 from tests.component.bundles.cloud import HOST, Cloud, config, login_of
 from tests.component.bundles.crashing import Stage, die_after
 from tests.component.bundles.drifting import DETECT, Release
-from tests.component.bundles.fake_cluster import WAITING, BundleCluster, path_of, succeed
+from tests.component.bundles.fake_cluster import (
+    NOT_ALLOWED,
+    WAITING,
+    BundleCluster,
+    path_of,
+    succeed,
+)
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, given_up
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.times import format_time
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
 
-NOT_ALLOWED = (
-    'secrets is forbidden: User "me" cannot create resource "secrets" in API group "" '
-    'in the namespace "team"'
-)
 EXPIRES = "operator.werf.dev/login-expires"
 
 
@@ -672,12 +674,7 @@ async def test_a_deleted_one_ends_the_job_and_the_next_attempt_has_its_own(
     (name,) = await eventually(lambda: cluster.runs)
     cluster.drop(path_of("secrets", f"{name}-login"))
 
-    def given_up() -> Any:
-        operator.let_pass(timedelta(seconds=30))
-        body = cluster.look("jobs", name) or {}
-        return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
-
-    assert await eventually(given_up) == "PlanChanged"
+    assert await given_up(cluster, operator, name) == "PlanChanged"
     cluster.ends = succeed
     cluster.end_without_pod(name)
     await eventually(lambda: len(cluster.runs) == 2)

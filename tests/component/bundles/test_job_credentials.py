@@ -10,17 +10,12 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, secrets, waits
 from tests.component.bundles.drifting import DETECT, Release
-from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
+from tests.component.bundles.fake_cluster import NOT_ALLOWED, BundleCluster, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, given_up
 from tests.component.kube.fake_api import turns
 from tests.component.oci.fake_registry import FakeRegistry
-
-NOT_ALLOWED = (
-    'secrets is forbidden: User "me" cannot create resource "secrets" in API group "" '
-    'in the namespace "team"'
-)
 
 
 @pytest.fixture(autouse=True)
@@ -219,12 +214,7 @@ async def test_a_deleted_secret_ends_the_job_and_the_next_attempt_has_its_own(
     name = job["metadata"]["name"]
     cluster.drop(path_of("secrets", f"{name}-login"))
 
-    def given_up() -> Any:
-        operator.let_pass(timedelta(seconds=30))
-        body = cluster.look("jobs", name) or {}
-        return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
-
-    assert await eventually(given_up) == "PlanChanged"
+    assert await given_up(cluster, operator, name) == "PlanChanged"
     cluster.ends = succeed
     cluster.end_without_pod(name)
     await eventually(lambda: len(cluster.jobs()) == 2)

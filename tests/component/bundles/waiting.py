@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 
@@ -19,3 +20,14 @@ async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 2
         await asyncio.sleep(pause)
         pause = min(1.1 * pause, 0.04)
     return found
+
+
+async def given_up(cluster: Any, operator: Any, name: str) -> str:
+    """Why the operator has a Job ended, once it has."""
+
+    def look() -> Any:
+        operator.let_pass(timedelta(seconds=30))
+        body = cluster.look("jobs", name) or {}
+        return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
+
+    return str(await eventually(look))

@@ -175,7 +175,7 @@ async def test_work_that_takes_long_holds_up_no_other_and_children_are_bounded(
         first = await pool.call(process_id, "b")
         assert await pool.call(process_id, "b") == first, "the one that is running"
         long.append(asyncio.create_task(pool.call(wait_for, "c", str(ends[1]))))
-        await asyncio.sleep(0.3)
+        await eventually(lambda: not pool._free)
         waits = asyncio.create_task(pool.call(process_id, "b"))
         await asyncio.sleep(0.3)
         assert not waits.done(), "no third one is started"

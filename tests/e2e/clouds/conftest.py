@@ -71,6 +71,19 @@ def account_tokens(api: Api) -> ClusterTokens:
 
 
 @pytest.fixture
-def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
+def new_team(
+    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
+) -> Callable[[str], Team]:
+    """Makes a namespace whose name begins with a word, and in which werf may deploy."""
+
+    def make(word: str) -> Team:
+        name = namespace(word)
+        return make_team(cluster, api, name, tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def team(new_team: Callable[[str], Team]) -> Team:
     """A namespace in which werf may deploy."""
-    return make_team(cluster, api, namespace("team"), tmp_path)
+    return new_team("team")

@@ -6,13 +6,12 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tests.clouds.amazon import HOST, STS, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Answer, Asked, Stage
-from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
@@ -180,15 +179,10 @@ def test_a_redirect_of_the_clouds_server_is_not_followed(
 
 
 def test_another_tenants_role_and_repository_are_refused(
-    shop: Team,
-    amazon: Amazon,
-    cluster: Cluster,
-    api: Api,
-    namespace: Callable[..., str],
-    tmp_path: Path,
+    shop: Team, amazon: Amazon, new_team: Callable[[str], Team]
 ) -> None:
     digest = shop.publish("1.0.0", "first")
-    other = make_team(cluster, api, namespace("other"), tmp_path / "other")
+    other = new_team("other")
     provided(other, repo=shop.repo)
     refusal = other.wait_reason("shop", "IdentityMissing")["message"]
     assert f"ServiceAccount {other.namespace}/werf has no annotation {ROLE}" in refusal
@@ -255,13 +249,7 @@ def test_a_wrong_answer_of_the_cloud_is_this_bundles_failure_and_ends_by_itself(
 
 
 def test_new_logins_do_not_wait_for_other_tenants_slow_ones(
-    shop: Team,
-    amazon: Amazon,
-    operator: Operator,
-    cluster: Cluster,
-    api: Api,
-    namespace: Callable[..., str],
-    tmp_path: Path,
+    shop: Team, amazon: Amazon, operator: Operator, new_team: Callable[[str], Team]
 ) -> None:
     digest = shop.publish("1.0.0", "first")
     release, held = threading.Event(), set()
@@ -275,7 +263,7 @@ def test_new_logins_do_not_wait_for_other_tenants_slow_ones(
     amazon.stage.serve(STS, hold, amazon.sts)
     try:
         for number in range(3):
-            team = make_team(cluster, api, namespace("slow"), tmp_path / str(number))
+            team = new_team("slow")
             annotate(team, **{ROLE: amazon.add_role(f"slow-{number}", f"{team.namespace}/werf")})
             for one in range(5):
                 host = HOST.replace("123456789012", f"{one:012}")

@@ -4,13 +4,12 @@ import base64
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from tests.clouds.amazon import HOST, STS, Amazon, sts_refused
 from tests.clouds.guards import BasicGuard, ClusterTokens
 from tests.clouds.stage import Answer, Asked, Stage
-from tests.e2e.bundles.conftest import Team, make_team, stays
+from tests.e2e.bundles.conftest import Team, stays
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
@@ -123,17 +122,12 @@ def test_bundles_deploy_by_one_login_of_their_account(
 
 
 def test_a_tenant_with_anothers_role_is_refused(
-    team: Team,
-    amazon: Amazon,
-    cluster: Cluster,
-    api: Api,
-    namespace: Callable[..., str],
-    tmp_path: Path,
+    team: Team, amazon: Amazon, new_team: Callable[[str], Team]
 ) -> None:
     digest = team.publish("1.0.0", "first")
     role = shop(team, amazon, "shop")
     team.wait_deployed("shop", digest)
-    thief = make_team(cluster, api, namespace("thief"), tmp_path)
+    thief = new_team("thief")
     take(thief, role)
     bundle(thief, "loot", repo=team.repo)
 
@@ -267,10 +261,9 @@ def test_a_job_that_waits_for_a_node_gets_a_new_token(team: Team, amazon: Amazon
 
 
 def test_the_operators_own_identity_serves_named_namespaces_alone(
-    team: Team, amazon: Amazon, cluster: Cluster, api: Api, operator: Operator,
-    namespace: Callable[..., str], tmp_path: Path,
-) -> None:  # fmt: skip
-    own = make_team(cluster, api, namespace("own"), tmp_path)
+    team: Team, amazon: Amazon, api: Api, operator: Operator, new_team: Callable[[str], Team]
+) -> None:
+    own = new_team("own")
     repos = {HOST: (f"{own.namespace}/*", f"{team.namespace}/*")}
     amazon.add_role("operator", f"{operator.namespace}/copyrator", repos=repos)
     digest = own.publish("1.0.0", "first")

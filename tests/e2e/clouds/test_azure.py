@@ -16,7 +16,7 @@ from tests.clouds.azure import (
 )
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
-from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.test_attest import attest, make_key
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
@@ -141,20 +141,18 @@ def test_a_bundle_deploys_and_follows_versions_with_its_accounts_identity(
 
 def test_another_namespace_cannot_borrow_an_identity(
     team: Team,
-    cluster: Cluster,
     api: Api,
-    namespace: Callable[..., str],
     registry: AzureRegistry,
     cloud_stage: Stage,
     operator: Operator,
-    tmp_path: Path,
+    new_team: Callable[[str], Team],
 ) -> None:
     client = let(team, registry)
     digest = team.publish("1.0.0", "first")
     bundle(team)
     team.wait_deployed("shop", digest)
 
-    thief = make_team(cluster, api, namespace("team"), tmp_path / "thief")
+    thief = new_team("thief")
     annotate(thief, client)
     bundle(thief, repo=team.repo)
     message = thief.wait_reason("shop", "IdentityRefused")["message"]
@@ -217,14 +215,12 @@ def test_only_attestations_ask_for_a_push(
 
 def test_the_operators_own_identity_is_used_in_the_namespaces_that_are_named_for_it(
     team: Team,
-    cluster: Cluster,
     api: Api,
-    namespace: Callable[..., str],
     registry: AzureRegistry,
     cloud_stage: Stage,
     operator: Operator,
     token_file: Path,
-    tmp_path: Path,
+    new_team: Callable[[str], Team],
 ) -> None:
     registry.entra.let(TENANT, OWN, operator.user)
     registry.roles[OWN] = READER
@@ -232,7 +228,7 @@ def test_the_operators_own_identity_is_used_in_the_namespaces_that_are_named_for
     path = f"/api/v1/namespaces/{home}/serviceaccounts/{account}/token"
     token = api.create(path, {"spec": {"audiences": [AUDIENCE]}})["status"]["token"]
     token_file.write_text(token)
-    ours = make_team(cluster, api, namespace("own"), tmp_path / "own")
+    ours = new_team("own")
     annotate(ours, client_of(ours))  # which counts for nothing there
     digest = ours.publish("1.0.0", "first")
     bundle(ours)

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from tests.clouds.azure import READER, AzureRegistry, Entra
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
-from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import apply, install, rendered, uninstall
 from tests.e2e.operator_process import until
 
 from copyrator.api.clouds import ANN_AZURE_CLIENT, ANN_AZURE_TENANT
 from copyrator.cli import cli
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
 HOST = "shop.azurecr.io"
 TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
@@ -45,12 +45,6 @@ def entra(cloud_stage: Stage, account_tokens: ClusterTokens) -> Entra:
     cloud_stage.serve("login.microsoftonline.com", entra)
     cloud_stage.serve(HOST, registry, cloud_stage.pass_on)
     return entra
-
-
-@pytest.fixture
-def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
-    """A team."""
-    return make_team(cluster, api, namespace("team"), tmp_path)
 
 
 @contextlib.contextmanager

@@ -2,20 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tests.clouds.google import GKE, METADATA, NODE, PKG, POOL, PROVIDER, STS, Google
 from tests.clouds.guards import ClusterTokens, refused
 from tests.clouds.stage import Stage
-from tests.e2e.bundles.conftest import Team, make_team, stays
+from tests.e2e.bundles.conftest import Team, stays
 from tests.e2e.clouds.conftest import INTERVAL, operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 from tests.e2e.secrecy import traces
 
 from copyrator.api.clouds import ANN_GCP_ACCOUNT, ANN_GCP_PROVIDER
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
 DEPLOYER = "deployer@acme-prod.iam.gserviceaccount.com"
 TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
@@ -46,9 +45,9 @@ def operator(
 
 
 @pytest.fixture
-def other(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Team:
+def other(new_team: Callable[[str], Team]) -> Team:
     """Another tenant."""
-    return make_team(cluster, api, namespace("other"), tmp_path)
+    return new_team("other")
 
 
 def shop(team: Team, name: str = "shop", **spec: object) -> None:
@@ -163,14 +162,9 @@ def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, google: Google
 
 
 def test_only_named_namespaces_use_the_operators_own_identity(
-    cluster: Cluster,
-    api: Api,
-    team: Team,
-    namespace: Callable[..., str],
-    google: Google,
-    tmp_path: Path,
+    team: Team, google: Google, new_team: Callable[[str], Team]
 ) -> None:
-    ops = make_team(cluster, api, namespace("ops"), tmp_path)
+    ops = new_team("ops")
     google.users[NODE] = set()
     google.readers[NODE] = (ops.repo, team.repo)
     digest = ops.publish("1.0.0", "first")

@@ -148,15 +148,10 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        name, data = (
-            seal.login_secret(job),
-            {KEY: _encode(docker_config(credential, spec.registry))},
-        )
-        body = self._body(entry, name, job, data)
-        what, remedy = (
-            f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as ",
-            (f"leave one entry, {spec.registry}, in the Secret of spec.auth"),
-        )
+        data = {KEY: _encode(docker_config(credential, spec.registry))}
+        body = self._body(entry, seal.login_secret(job), job, data)
+        what = f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as "
+        remedy = f"leave one entry, {spec.registry}, in the Secret of spec.auth"
         if expires is not None:
             body["immutable"] = False
             body["metadata"]["annotations"] = {names.ANN_LOGIN_EXPIRES: format_time(expires)}

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.clouds import ANNOTATIONS, CloudRegistry, Provider, read_registry
-from copyrator.api.globs import Globs
 from copyrator.api.text import one_line
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import CloudIdentity, Credential
@@ -61,14 +60,6 @@ def _require_verified(repository: Repository) -> None:
         )
 
 
-def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
-    """Whose token the operator's requests for a Bundle have; None without ``spec.provider``."""
-    if spec.cloud is None:
-        return None
-    is_own = Globs(settings.operator_identity_namespaces).matches(spec.namespace)
-    return CloudIdentity(spec.cloud, spec.namespace, "" if is_own else spec.service_account)
-
-
 def bundles_credential(
     spec: BundleSpec, settings: Settings, repository: Repository
 ) -> Credential | None:
@@ -78,6 +69,8 @@ def bundles_credential(
         Fault: it uses the operator's own identity, which nobody else has; or its registry isn't
             verified.
     """
+    from copyrator.bundles.context import identity_of
+
     identity = identity_of(spec, settings)
     if identity is None:
         return None
@@ -161,7 +154,7 @@ async def _own_aws(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str]:
         from botocore.session import Session
 
         try:
-            client = Session().create_client("sts", registry.region or "us-east-1")
+            client = Session().create_client("sts", registry.region or aws.PUBLIC_REGION)
             return str(client.get_caller_identity()["Arn"])
         except Exception:  # the login is there; whose it is, is of use to people only
             return ""

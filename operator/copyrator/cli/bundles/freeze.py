@@ -26,7 +26,7 @@ from copyrator.api.freeze import (
     sentence,
 )
 from copyrator.api.names import ANN_FREEZE
-from copyrator.api.text import count
+from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_duration, parse_time
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
@@ -161,9 +161,8 @@ async def check(client: KubeClient, installation: Installation, now: datetime) -
         return Check(WHAT, None, there.gap)
     if not said:
         return Check(WHAT, True, "nothing is frozen")
-    more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
     good = False if any(one.fault for one in frozen) else None
-    return Check(WHAT, good, "; ".join(said[:_NAMED]) + more)
+    return Check(WHAT, good, first_of(said, _NAMED))
 
 
 FIELD_MANAGER: Final = "copyrator-freeze"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.names import ANN_NOTIFY_TEST
-from copyrator.api.text import count
+from copyrator.api.text import count, first_of
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
@@ -73,7 +73,7 @@ async def _test(target: Target, name: str, home: str | None, seconds: float) -> 
             )
         if config.entry(name) is None:
             known = ", ".join(entry.name for entry in config.entries) or "none"
-            faults = f"; it has faults: {_first(config.faults)}" if config.faults else ""
+            faults = f"; it has faults: {first_of(config.faults, _NAMED)}" if config.faults else ""
             raise Fault(f"{CONFIG_MAP} has no valid entry {name}; valid ones: {known}{faults}")
         request = f"{name} {format_micro_time(datetime.now(UTC))}"
         patch = {"metadata": {"annotations": {ANN_NOTIFY_TEST: request}}}
@@ -139,10 +139,10 @@ async def check(client: KubeClient, installation: Installation) -> Check:
                 f"{entry.name}: the last message failed at {last.result_at}: {last.result}"
             )
     if faults:
-        return Check(WHAT, False, _first(faults))
+        return Check(WHAT, False, first_of(faults, _NAMED))
     said = count(len(config.entries), "entry", "entries")
     if unknown:
-        return Check(WHAT, None, f"{said}; {_first(unknown)}")
+        return Check(WHAT, None, f"{said}; {first_of(unknown, _NAMED)}")
     return Check(WHAT, True, f"{said}, all valid")
 
 
@@ -174,8 +174,3 @@ def _decoded(value: object) -> str:
         return base64.b64decode(str(value or ""), validate=True).decode()
     except ValueError:
         return ""
-
-
-def _first(faults: list[str] | tuple[str, ...]) -> str:
-    more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-    return "; ".join(faults[:_NAMED]) + more

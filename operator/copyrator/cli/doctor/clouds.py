@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
@@ -10,7 +10,9 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.fields import InvalidSpec
-from copyrator.cli.bundles.clouds import identity_of, shown_annotations
+from copyrator.api.text import first_of
+from copyrator.bundles.context import identity_of
+from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import listed_in
 from copyrator.cli.doctor.check import Check
@@ -49,10 +51,12 @@ async def clouds(client: KubeClient, installation: Installation) -> AsyncIterato
             faults.append(f"{bundle}: {fault}")
         used[identity] = who
     if faults:
-        yield Check(WHAT, False, _first(faults))
+        yield Check(WHAT, False, first_of(faults, _SHOWN))
     if used:
         yield _image(installation, used)
-        yield Check(WHAT, True, f"Bundles use {_first(list(dict.fromkeys(used.values())))}")
+        yield Check(
+            WHAT, True, f"Bundles use {first_of(list(dict.fromkeys(used.values())), _SHOWN)}"
+        )
 
 
 async def _examine(
@@ -103,8 +107,3 @@ def _image(installation: Installation, used: Mapping[CloudIdentity, str]) -> Che
         return Check(WHAT, True, f"{image} has the libraries for {providers}")
     said = f"whether the operator has the library for {providers} can't be seen"
     return Check(WHAT, None, f"{said} by the name of its image{image and f', {image}'}")
-
-
-def _first(texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more

@@ -5,7 +5,7 @@ Without the admission policies everything works, but less is denied.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ from copyrator.api.bundle_spec import ApprovalMode, LocalObjectRef
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import SpecError
 from copyrator.api.rule_status import RuleReason
-from copyrator.api.text import count
+from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.inputs.reader import files_of
@@ -70,7 +70,7 @@ async def _runs(client: KubeClient, installation: Installation) -> Check:
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
-    said = f"{count(len(untrusted), 'Bundle')} {runs} trusted: {_first(untrusted, ', ')}"
+    said = f"{count(len(untrusted), 'Bundle')} {runs} trusted: {first_of(untrusted, _NAMED, ', ')}"
     return Check(WHAT, False, said)
 
 
@@ -95,7 +95,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     faults = [fault for entry in policy.entries for fault in _faults(entry, home, contents)]
     if faults:
         only_here = all(MISSING in fault for fault in faults)  # the operator's image may have it
-        return Check(WHAT, None if only_here else False, f"{where}: {_first(faults, '; ')}")
+        return Check(WHAT, None if only_here else False, f"{where}: {first_of(faults, _NAMED)}")
     entries = count(len(policy.entries), "entry", "entries")
     return Check(WHAT, True, f"{where} has {entries}, default {policy.default}")
 
@@ -112,11 +112,6 @@ async def _files(
         return files_of(ref, await client.get(there.resource, there.namespace, there.name))
     except errors.NotFound:
         return None
-
-
-def _first(found: Sequence[str], separator: str) -> str:
-    more = f"{separator}and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return separator.join(found[:_NAMED]) + more
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

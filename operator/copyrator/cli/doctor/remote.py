@@ -25,7 +25,7 @@ from copyrator.api.kubeconfig import (
     kubeconfig_in,
     read_kubeconfig_ref,
 )
-from copyrator.api.text import count
+from copyrator.api.text import count, first_of
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault
@@ -114,7 +114,8 @@ async def _checks(target: Target, secret: str, key: str) -> list[Check]:
         home = await _uid(client)
     checks += await _there(found, home, asked, is_for_bundles=bool(bundles))
     if bundles:
-        text = f"{_join(bundles)}; what a deploy needs isn't reviewed: its Job's log names it"
+        text = first_of(bundles, _NAMED)
+        text = f"{text}; what a deploy needs isn't reviewed: its Job's log names it"
         checks.append(Check("Bundles", None, text))
     return checks
 
@@ -324,15 +325,11 @@ async def kubeconfigs(client: KubeClient, installation: Installation, now: datet
     except errors.ApiError as error:
         return Check(WHAT, None, f"their kubeconfigs can't be read: {error.message}")
     if faults or warnings:
-        text = f"{_join([*faults, *warnings])}; see: {hint('remote', 'check', 'SECRET')}"
+        text = first_of([*faults, *warnings], _NAMED)
+        text = f"{text}; see: {hint('remote', 'check', 'SECRET')}"
         return Check(WHAT, False if faults else None, text)
     text = f"{count(len(named), 'kubeconfig')} named, none at fault"
     return Check(WHAT, True, text if named else "no rule or Bundle names another cluster")
-
-
-def _join(faults: Sequence[str]) -> str:
-    more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-    return "; ".join(faults[:_NAMED]) + more
 
 
 ATTESTATIONS: Final = "Attestations"
@@ -362,7 +359,7 @@ async def attestations(client: KubeClient, installation: Installation) -> Check:
     except errors.ApiError as error:
         return Check(ATTESTATIONS, None, f"Bundles or keys can't be read: {error.message}")
     if faults:
-        return Check(ATTESTATIONS, False, _join(faults))
+        return Check(ATTESTATIONS, False, first_of(faults, _NAMED))
     attest = count(attesting, "Bundle attests", "Bundles attest")
     follow = count(promoted, "is", "are")
     return Check(ATTESTATIONS, True, f"{attest}, and {follow} promoted by attestations")
