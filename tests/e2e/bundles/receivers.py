@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
+from apprise import AppriseAsset
 from bench.rig import free_port
 from click.testing import CliRunner
 from tests.clouds.stage import Answer, Asked, Stage
@@ -40,6 +41,19 @@ URLS = {
 }
 SERVICES = ("chat", "slack", "mail")
 SOME = ["AwaitingApproval", "DeployFailed", "SourceUnreachable"]
+
+
+COLOURS = tuple(AppriseAsset().color(one) for one in ("info", "failure", "failure", "success"))
+"""Of the messages that the docs show, in Slack."""
+
+
+def documented() -> list[str]:
+    """The messages that the docs show, as every service receives them: title and text."""
+    page = (ROOT / "docs" / "notifications.md").read_text()
+    shown = page.partition("<!-- messages: begin -->")[2].partition("<!-- messages: end -->")[0]
+    found = re.findall(r"```text\n(.*?)\n```", shown, re.DOTALL)
+    assert len(found) == len(COLOURS)
+    return found
 
 
 def _entry(name: str, about: list[str], **more: Any) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
-import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -16,15 +14,16 @@ from typing import Any
 
 import pytest
 import yaml
-from playwright.sync_api import sync_playwright
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
 from tests.e2e.bundles.receivers import (
+    COLOURS,
     SERVICES,
     URLS,
     Receiver,
     Settings,
     cloud,
+    documented,
     operator,
     receiver,
     types,
@@ -38,9 +37,6 @@ from tests.kubeconfigs import kubeconfig_data, token_until
 from tests.long import LONG
 
 from copyrator.notify.marks import NOTIFICATION_MARKS
-from demo.chart import ROOT
-from images import machine
-from images.chromium import NAME as CHROMIUM
 from localcluster.signing import PRIVATE, self_signed
 
 
@@ -146,57 +142,14 @@ def _as_in_the_docs(text: str, namespace: str) -> str:
 
 
 def test_the_docs_show_what_each_service_receives(messages: dict[str, Any]) -> None:
-    page = (ROOT / "docs" / "notifications.md").read_text()
-    shown = page.partition("<!-- messages: begin -->")[2].partition("<!-- messages: end -->")[0]
-    expected = re.findall(r"```text\n(.*?)\n```", shown, re.DOTALL)
-    assert len(expected) == 4
+    expected = documented()
     for service in SERVICES:
         found = [f"{one['title']}\n{one['text']}" for one in messages[service]]
         assert found == expected, service
     colours = [one["colour"] for one in messages["slack"]]
     assert len(set(colours)) == 3, "waits, failed (twice) and resolved"
     assert colours[1] == colours[2]
-
-
-@pytest.mark.skipif(machine.find(CHROMIUM) is None, reason="Chromium isn't installed")
-def test_the_picture_of_the_docs(messages: dict[str, Any]) -> None:
-    """Written into docs/images with COPYRATOR_PICTURES=1; else only drawn."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=machine.find(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page(viewport={"width": 1000, "height": 400})
-        page.set_content(_drawn(messages))
-        picture = page.screenshot(full_page=True)
-        browser.close()
-    assert picture.startswith(b"\x89PNG")
-    if os.environ.get("COPYRATOR_PICTURES"):
-        (ROOT / "docs" / "images" / "notifications.png").write_bytes(picture)
-
-
-STYLE = """
-body { font: 15px/1.45 sans-serif; margin: 0; padding: 8px 24px 24px; color: #1d1c1d }
-h2 { font-size: 15px; margin: 20px 0 8px; color: #616061; font-weight: normal }
-.message { border-left: 4px solid var(--colour); padding: 2px 0 2px 12px; margin: 10px 0 }
-.plain b { font-weight: normal }
-.mail { border: 1px solid #ccc; border-radius: 6px; padding: 12px 16px }
-b, p { display: block; margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }
-"""
-
-
-def _drawn(messages: dict[str, list[dict[str, str]]]) -> str:
-    """A page with what was received: all in Slack, one of them in each of the other services."""
-
-    def draw(one: dict[str, str], kind: str) -> str:
-        title, text = html.escape(one["title"]), html.escape(one["text"])
-        text = re.sub(r"(https://\S+)", r'<a href="\1">\1</a>', text)
-        style = f"--colour: {one.get('colour', 'transparent')}"
-        return f'<div class="{kind}" style="{style}"><b>{title}</b><p>{text}</p></div>'
-
-    parts = ["<h2>Slack</h2>", *(draw(one, "message") for one in messages["slack"])]
-    parts += ["<h2>Mattermost</h2>", draw(messages["chat"][0], "message plain")]
-    parts += ["<h2>Mail</h2>", draw(messages["mail"][0], "mail")]
-    return f"<!doctype html><style>{STYLE}</style>{''.join(parts)}"
+    assert colours == list(COLOURS)
 
 
 def test_a_killed_operator_loses_nothing_and_repeats_at_most_one_message(
