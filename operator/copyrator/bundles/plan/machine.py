@@ -206,9 +206,8 @@ class PlanMachine:
         if memory.values_of is not None and not task.record.is_running:
             await self._seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        status, since = entry.status, AT_ONCE  # a cloud's login is deleted however old it is
-        if task.spec.cloud is None:
-            since = self._context.clock() - LEFT_WITHIN
+        status, now = entry.status, self._context.clock()
+        since = AT_ONCE if task.spec.cloud is not None else now - LEFT_WITHIN
         is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
         may_be = is_planned or bool(task.spec.auth or task.spec.cloud or task.spec.kube_config)
         if not memory.is_tidied and may_be and has_ended_since(status, since):
