@@ -135,14 +135,14 @@ class Lane:
                 self._news.set()
                 continue
             failures, self._sent_at = 0, time.monotonic()
-            for slot, one in batch.items():
-                if self._pending.get(slot) is one:
-                    del self._pending[slot]
             try:
                 await self._told(self.entry, list(batch.values()))
             except Exception as error:
                 name = type(error).__name__
                 log.exception("notifications: entry %s: internal error: %s", self.entry.name, name)
+            for slot, one in batch.items():  # marked now: what finds it again doesn't queue it
+                if self._pending.get(slot) is one:
+                    del self._pending[slot]
             if self._pending:
                 self._news.set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.e2e.bundles.conftest import Operator, Team, make_team
 from tests.e2e.conftest import directory_of
@@ -61,6 +61,15 @@ def promoted_by(environment: str, **more: str) -> dict[str, Any]:
     return {"attestations": [{"environment": environment, "cosign": keys, **more}]}
 
 
+def withdraw(team: Team) -> Result:
+    """What `copyrator attest withdraw` says about the Bundle staging."""
+    name, reason = f"{team.namespace}/staging", "the load test failed"
+    environment = {"KUBECONFIG": str(team.cluster.admin_kubeconfig), "COLUMNS": "400"}
+    return CliRunner().invoke(
+        cli, ["attest", "withdraw", name, "--reason", reason], env=environment
+    )
+
+
 def gate(team: Team, name: str) -> dict[str, Any]:
     found = team.status(name).get("gates", [])
     return next((one for one in found if one["name"] == "promotion"), {})
@@ -106,27 +115,40 @@ def test_a_person_withdraws_what_is_attested(team: Team, registry: str) -> None:
         "it is attested",
     )
 
-    command = [
-        "attest",
-        "withdraw",
-        f"{team.namespace}/staging",
-        "--reason",
-        "the load test failed",
-    ]
-    environment = {"KUBECONFIG": str(team.cluster.admin_kubeconfig), "COLUMNS": "200"}
-    result = CliRunner().invoke(cli, command, env=environment)
+    result = withdraw(team)
 
     assert result.exit_code == 0, result.output
     said = "is withdrawn from the environment staging: the load test failed"
     assert f"bundle {team.namespace}/staging: 1.0.0 ({digest[:19]}) {said}" in result.output
+    assert [one["state"] for one in team.status("staging")["attest"]] == ["Withdrawn"]
     team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
     until(
         lambda: gate(team, "production").get("reason") == "PromotionWithdrawn",
         lambda: f"{team.status('production')}",
     )
     assert "the load test failed" in gate(team, "production")["message"]
-    result = CliRunner().invoke(cli, command, env=environment)
-    assert "1.0.0 is withdrawn already" in result.output
+    assert "1.0.0 is withdrawn already" in withdraw(team).output
+
+
+def test_a_withdrawal_that_the_registry_lacks_is_no_success(team: Team) -> None:
+    team.publish("1.0.0", "first")
+    make_key(team, "staging")
+    key = team.get("secrets", "staging-key")["data"]
+    team.bundle("staging", attest=attest("staging"))
+    team.wait_condition("staging", "Attested", "Attested")
+    team.annotate("staging", **{"disable-autoupdate": "true"})
+
+    result = withdraw(team)
+
+    assert result.exit_code == 1, result.output
+    assert "is recorded, but the registry doesn't have it: nothing is pushed" in result.output
+    team.delete("secrets", "staging-key")
+    team.annotate("staging", **{"disable-autoupdate": None})
+    result = withdraw(team)
+    assert result.exit_code == 1, result.output
+    assert "of spec.attest doesn't exist; create it. Until then other clusters" in result.output
+    team.create("secrets", "staging-key", data=key)
+    until(lambda: team.status("staging")["attest"][-1]["state"] == "Withdrawn", "it is pushed")
 
 
 def test_a_kill_between_record_and_push_attests_once(

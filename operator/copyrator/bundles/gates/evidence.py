@@ -404,7 +404,7 @@ def _find_push_fault(
     pending = [one for one in find_pending(status, around) if one.state != AttestState.GONE]
     for one in pending:
         if (fault := faults.get(key_of(one))) is not None:
-            return FurtherCondition(no, fault.reason, f"{_describe_record(one)}: {fault.text}")
+            return FurtherCondition(no, fault.reason, f"{describe_record(one)}: {fault.text}")
     if not around.is_allowed and spec.attest is not None:
         text = (
             f"the namespace {spec.namespace} may not attest as {spec.attest.environment}: an "
@@ -415,7 +415,7 @@ def _find_push_fault(
     left = next((one for one in withdrawals if one.reference != spec.reference), None)
     if left is not None:
         text = (
-            f"{_describe_record(left)} can't be pushed to {left.reference}, which the spec doesn't "
+            f"{describe_record(left)} can't be pushed to {left.reference}, which the spec doesn't "
             "name any more: set registry and repo back until it is withdrawn"
         )
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
@@ -433,7 +433,7 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
     assert attest is not None
     record = find_record(status.attest, status, spec)
     if pending := [one for one in find_pending(status, around) if not one.is_quiet]:
-        text = f"{_describe_record(pending[0])} is being pushed"
+        text = f"{describe_record(pending[0])} is being pushed"
         return FurtherCondition(unknown, BundleReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
     if record is None or (not record.is_positive and due_at(status.attest, status, around)):
@@ -484,7 +484,8 @@ def _parse_date(text: str | None) -> datetime | None:
     return None if found is None or found > _LATEST else found
 
 
-def _describe_record(record: AttestStatus) -> str:
+def describe_record(record: AttestStatus) -> str:
+    """How messages name a statement; those of its faults begin with it."""
     what = "the statement" if record.is_positive else "the withdrawal of the statement"
     version = f"{record.version} ({(record.digest or '')[:19]})"
     return f"{what} that {version} stands in {record.environment}"

@@ -30,6 +30,7 @@ def test_the_deployed_version_or_the_one_that_is_named() -> None:
     found = bundle(first="Attested", second="Attesting")
     assert _attested(found, None).digest == NEW
     assert _attested(found, "1.0").digest == OLD
+    assert _attested(bundle(first="Attested", second="Withdrawing"), None).digest == NEW
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_the_deployed_version_or_the_one_that_is_named() -> None:
         ),
         (bundle(first="Attested"), "3.0", "there is no attestation of 3.0; of 1.0 there is"),
         (bundle(first="Withdrawn"), "1.0", "bundle team/shop: 1.0 is withdrawn already"),
-        (bundle(first="Attested", second="Withdrawing"), None, "2.0 is withdrawn already"),
+        (bundle(first="Attested", second="Withdrawn"), None, "2.0 is withdrawn already"),
     ],
 )
 def test_what_isnt_attested_cant_be_withdrawn(
