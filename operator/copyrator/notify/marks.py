@@ -4,11 +4,14 @@ For each entry, object and kind of transition there is one mark: the ID of the n
 told. So neither a restart nor another leader repeats a message, and what happened in between is
 told. Without a mark the time decides: what is no newer than ``since`` counts as told. That is when
 the entry was first seen, or the time of the newest mark that was dropped because there were too
-many. Pure, but for the object's own state.
+many. The mark of a fault that lasts names its object, so that its end is told where it was deleted
+while no operator ran. Pure, but for the object's own state.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,16 +19,29 @@ from typing import Final
 
 import msgspec
 
+from copyrator.api import syntax
 from copyrator.api.text import truncate
-from copyrator.notify.config import Entry
-from copyrator.notify.transitions import FAULTS, ObjectState, Transition, slot_of
+from copyrator.notify.config import Entry, SubjectKind
+from copyrator.notify.transitions import (
+    FAULTS,
+    ObjectIdentity,
+    ObjectState,
+    Transition,
+    slot_of,
+)
 
 NOTIFICATION_MARKS: Final = 5_000  # limit: notifications
 """Marks of transitions that were told, of all entries together; older transitions count as told."""
 
+NOTIFICATION_MARKS_BYTES: Final = 1_000_000  # limit: notifications
+"""Bytes of all marks; a ConfigMap takes 1 MiB. Beyond it the oldest marks of faults don't name
+their objects any more: with the longest names 1,500 do, with 50 characters of names all."""
+
 CONFIG_MAP: Final = "copyrator-notification-marks"
 KEY: Final = "marks.json"
 _MAX_BYTES: Final = 1024 * 1024
+_TIME: Final = re.compile(r"[0-9TZ:.+-]{1,40}")
+_UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_RESULT: Final = 200
 _OPEN: Final = "!"
 _TOLD: Final = "."
@@ -38,6 +54,22 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     at: str
     state: str
     """``!``: a fault that lasts; ``.``: anything else."""
+    subject: tuple[str, ...] = ()
+    """Of a fault that lasts kind, namespace, name and uid of its object; else empty."""
+
+    @property
+    def open_subject(self) -> ObjectIdentity | None:
+        """The object of a fault that lasts; None where it isn't known."""
+        if self.state != _OPEN or len(self.subject) != 4:
+            return None
+        kind, namespace, name, uid = self.subject
+        named = syntax.namespace(namespace) is None and syntax.object_name(name) is None
+        if kind not in _KINDS or not named or not _UID.fullmatch(uid):
+            return None
+        return ObjectIdentity(SubjectKind(kind), namespace, name, uid)
+
+
+_KINDS: Final = frozenset(SubjectKind)
 
 
 class EntryMarks(msgspec.Struct):
@@ -79,8 +111,32 @@ class ToldMarks:
         return cls(msgspec.json.decode(written, type=_Stored).entries)
 
     def to_data(self) -> dict[str, str]:
-        """The ConfigMap's data."""
-        return {KEY: msgspec.json.encode(_Stored(self.entries)).decode()}
+        """The ConfigMap's data, of at most NOTIFICATION_MARKS_BYTES."""
+        encoded = msgspec.json.encode(_Stored(self.entries))
+        if (excess := len(encoded) - NOTIFICATION_MARKS_BYTES) > 0:
+            self._forget_names(excess)
+            encoded = msgspec.json.encode(_Stored(self.entries))
+        return {KEY: encoded.decode()}
+
+    def _forget_names(self, excess: int) -> None:
+        """Leave so many bytes of names out, those of the oldest faults."""
+        named = (
+            (mark.at, slot, mark, marks.slots)
+            for marks in self.entries.values()
+            for slot, mark in marks.slots.items()
+            if mark.subject
+        )
+        for at, slot, mark, slots in sorted(named, key=lambda one: one[:2]):
+            if excess <= 0:
+                return
+            slots[slot] = Mark(mark.id, at, mark.state)
+            excess -= sum(map(len, mark.subject))
+
+    @property
+    def open_subjects(self) -> set[ObjectIdentity]:
+        """The objects that have a fault which was told, and whose end wasn't."""
+        marks = (mark for one in self.entries.values() for mark in one.slots.values())
+        return {subject for mark in marks if (subject := mark.open_subject) is not None}
 
     def follow(self, entries: Collection[Entry], now: str, *, keep: bool = False) -> bool:
         """Begin the marks of new entries, and drop those of removed ones, unless these are kept.
@@ -141,8 +197,12 @@ class ToldMarks:
         lasts = told.about in FAULTS and not told.resolved
         # A fault that was resolved may come back with the same ID, and is told again.
         id_ = "" if told.resolved else told.id
-        at = min(told.at or now, now)  # a forged time mustn't make later ones count as told
-        marks.slots[slot] = Mark(id_, at, _OPEN if lasts else _TOLD)
+        at = now
+        if _TIME.fullmatch(told.at):  # a forged one mustn't make later ones count as told
+            at = min(told.at, now)
+        subject = told.subject
+        named = (*map(str, subject.place), subject.uid) if lasts else ()
+        marks.slots[slot] = Mark(id_, at, _OPEN if lasts else _TOLD, named)
 
     def record_result(self, name: str, result: str, now: str) -> bool:
         """Record the outcome of a message; returns whether it differs from the last one."""
@@ -159,10 +219,11 @@ class ToldMarks:
 
         What is as old counts as told from now on.
         """
-        left = {name: len(one.slots) for name, one in self.entries.items()}
-        for _ in range(sum(left.values()) - most):
-            left[max(left, key=left.__getitem__)] -= 1
-        for name, number in left.items():
-            marks = self.entries[name]
-            for slot in list(islice(marks.slots, len(marks.slots) - number)):
+        numbers = [len(one.slots) for one in self.entries.values()]
+        if sum(numbers) <= most:
+            return
+        together = lambda each: sum(min(each, number) for number in numbers)  # noqa: E731
+        each = bisect(range(most + 1), most, key=together) - 1
+        for marks in self.entries.values():
+            for slot in list(islice(marks.slots, max(0, len(marks.slots) - each))):
                 marks.since = max(marks.since, marks.slots.pop(slot).at)

@@ -26,7 +26,7 @@ from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.events import WARNING, ObjectRef
-from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.resources import BUNDLES, CONFIGMAPS, RULES, SECRETS
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.notify import marks as stored
 from copyrator.notify.config import (
@@ -171,11 +171,17 @@ class Notifier:
         """They can't be read or written: nothing is sent."""
         self._task: asyncio.Task[None] | None = None
         self._tests: set[asyncio.Task[None]] = set()
+        self._search: asyncio.Task[None] | None = None
+        """For objects that were deleted while no operator ran."""
 
     # --- start and stop -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Watch the ConfigMap. Call it before the workers write: what holds now is looked at."""
+        """Watch the ConfigMap.
+
+        Call it when the caches are complete: of a fault that was told, whose object isn't there,
+        the end is told. And before the workers write: what holds now is looked at.
+        """
         synced = asyncio.Event()
         config = WatchSpec(
             resource=CONFIGMAPS,
@@ -201,7 +207,7 @@ class Notifier:
         self._rules.observer = None
         if self._watch is not None:
             self._watch.release()
-        tasks = [*self._tests, *([self._task] if self._task else [])]
+        tasks = [*self._tests, *(one for one in (self._task, self._search) if one is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -242,8 +248,12 @@ class Notifier:
             self._read = version
             self._take(await asyncio.to_thread(read_config, data))
             await self._look_at_all()
+            self._stop_search()
         if self._config.entries and self._marks is None:
             await self._read_marks()
+        if self._marks is not None and self._search is None:
+            search = self._find_deleted(self._marks)
+            self._search = asyncio.create_task(search, name="notifications: deleted objects")
         if found is not None and found.test and self._marks is not None:
             self._begin_test(found.test)
 
@@ -344,6 +354,46 @@ class Notifier:
         for rule in self._rules:
             self._rule_seen(rule)
             await pause()
+
+    def _stop_search(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+            self._search = None
+
+    async def _find_deleted(self, marks: ToldMarks) -> None:
+        """Look at the objects that were deleted while no operator ran, or an entry had a fault."""
+        pause = TimeSlice().pause
+        for subject in marks.open_subjects:
+            found = self._found(*subject.place)
+            if found is not None:
+                is_gone = found.uid != subject.uid
+            else:
+                is_gone = await self._is_gone(subject)
+            if is_gone:
+                self._deletion_seen(subject)
+            await pause()
+
+    async def _is_gone(self, subject: ObjectIdentity) -> bool:
+        """Whether an object that isn't cached is gone; False where it can't be read.
+
+        It needn't be: watchNamespaces may have changed, and what can't be parsed isn't cached.
+        """
+        resource = BUNDLES if subject.kind is SubjectKind.BUNDLE else RULES
+        while True:
+            pages = self._client.list_pages(
+                resource,
+                subject.namespace,
+                field_selector=f"metadata.name={subject.name}",
+                metadata_only=True,
+            )
+            try:
+                found = [body async for page in pages for body in page.items]
+            except ApiError as error:
+                if not error.transient:
+                    return False
+                await asyncio.sleep(self._timing.save_retry)
+            else:
+                return all(body["metadata"].get("uid") != subject.uid for body in found)
 
     async def _look(self) -> None:
         """Find what each entry is to be told, once the marks are read."""

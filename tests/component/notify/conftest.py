@@ -137,13 +137,15 @@ class World:
     rules: RuleCache = field(default_factory=RuleCache)
     version: int = 1000
 
-    def bundle(self, name: str = "shop", namespace: str = "prod", **status: Any) -> None:
+    def bundle(
+        self, name: str = "shop", namespace: str = "prod", uid: str = "", **status: Any
+    ) -> None:
         """A Bundle as the API server returns it after a write of its status."""
         self.version += 1
         metadata = {
             "name": name,
             "namespace": namespace,
-            "uid": f"uid-{namespace}-{name}",
+            "uid": uid or f"uid-{namespace}-{name}",
             "resourceVersion": str(self.version),
             "generation": 1,
         }

@@ -283,6 +283,44 @@ def test_the_deletion_of_a_bundle_ends_its_faults(
     assert receiver.wait_told("SourceUnreachable", name, resolved=True)["what"] == "it was deleted"
 
 
+def test_the_deletion_of_what_has_faults_is_told_though_no_operator_ran(
+    operator: Operator, receiver: Receiver, team: Team
+) -> None:
+    bundle, rule = f"none-{team.namespace}", f"none-{team.namespace}-rule"
+    stays, user, home = f"stays-{team.namespace}", User(team.api), operator.namespace
+    for name in (bundle, stays):
+        team.bundle(name, repo="no/such")
+    spec = {"source": {"kind": "Secret", "name": "no-such"}, "targets": {"namespaces": ["prod"]}}
+    user.rule(home, rule, spec)
+    for name in (bundle, stays, rule):
+        receiver.wait_told("SourceUnreachable", name)
+
+    def marked() -> bool:
+        subjects = [mark[3] for mark in Settings(operator).marks()["ci"]["slots"].values()]
+        return {bundle, stays, rule} <= {one[2] for one in subjects if one}
+
+    until(marked, "their marks are written")
+    operator.stop(signal.SIGKILL)
+    for path in (
+        f"/apis/operator.werf.dev/v1/namespaces/{team.namespace}/bundles/{bundle}",
+        f"/apis/flant.com/v1/namespaces/{home}/copyrators/{rule}",
+    ):
+        team.api.patch(path, {"metadata": {"finalizers": None}})
+        team.api.delete(path)
+    operator.start()
+    for name in (bundle, rule):
+        told = receiver.wait_told("SourceUnreachable", name, resolved=True)
+        assert told["what"] == "it was deleted"
+    until(lambda: not marked(), "that is marked")
+    operator.stop(signal.SIGKILL)
+    operator.start()
+    team.bundle(f"later-{team.namespace}", repo="no/such")
+    receiver.wait_told("SourceUnreachable", f"later-{team.namespace}")
+    for name in (bundle, rule):
+        assert len(receiver.told("SourceUnreachable", name, resolved=True)) == 1
+    assert receiver.told("SourceUnreachable", stays, resolved=True) == []
+
+
 def test_receivers_that_fail_are_said_each_by_its_fault_and_hold_up_no_other(
     operator: Operator, receiver: Receiver, cloud: Stage, team: Team
 ) -> None:

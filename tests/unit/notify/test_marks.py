@@ -1,12 +1,20 @@
 """One message a transition: by marks, and where there are too many by the time."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from tests.steps import assert_quick
 
 from copyrator.notify.config import About, Entry, SecretRef, SubjectKind
-from copyrator.notify.marks import KEY, ToldMarks
+from copyrator.notify.marks import (
+    KEY,
+    NOTIFICATION_MARKS,
+    NOTIFICATION_MARKS_BYTES,
+    ToldMarks,
+)
 from copyrator.notify.transitions import ObjectIdentity, ObjectState, Transition
+from copyrator.settings.limits import STEP_SECONDS
 
 START, LATER, NOW = "2026-11-27T12:00:00Z", "2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"
 SHOP = ObjectIdentity(SubjectKind.BUNDLE, "prod", "shop", "uid-1")
@@ -148,3 +156,85 @@ def test_marks_with_a_time_to_come_silence_nothing():
     marks.entries["chat"].since = "9999"
     marks.follow([CHAT], NOW)
     assert untold(marks, holding(failed(at="2026-11-27T14:00:01Z")))
+
+
+def test_a_fault_that_lasts_names_its_object_until_its_end_is_told():
+    marks = begun()
+    marks.mark("chat", failed(), NOW)
+    assert again(marks).open_subjects == {SHOP}
+    gone = ObjectState(SHOP, is_deleted=True)
+    (resolved,) = untold(again(marks), gone)
+    assert (resolved.resolved, resolved.what) == (True, "it was deleted")
+    marks.mark("chat", resolved, NOW)
+    assert again(marks).open_subjects == set()
+    assert untold(again(marks), gone) == []
+
+
+def test_marks_of_a_former_version_are_read():
+    marks = begun()
+    marks.mark("chat", failed(), NOW)
+    ((slot, mark),) = marks.entries["chat"].slots.items()
+    former = {"since": START, "filter": CHAT.filter_id, "slots": {slot: [mark.id, mark.at, "!"]}}
+    found = ToldMarks.read({KEY: json.dumps({"entries": {"chat": former}})})
+    assert found.open_subjects == set()
+    assert untold(found, holding(failed())) == []
+    (resolved,) = untold(found, holding())
+    assert resolved.resolved
+
+
+@pytest.mark.parametrize(("place", "name", "named"), [(63, 253, 1_000), (15, 25, 4_500)])
+def test_marks_with_the_longest_names_fit_into_a_config_map(place, name, named):
+    """Its values together have at most 1 MiB; Kubernetes counts bytes."""
+    entries = [replace(CHAT, name=f"{i:063}") for i in range(50)]
+    marks = ToldMarks()
+    marks.follow(entries, START)
+    for one in marks.entries.values():
+        one.tested, one.test_result = "\x01" * 256, "\x01" * 200
+    for i in range(NOTIFICATION_MARKS):
+        uid = f"00000000-0000-0000-0000-{i:012}"
+        subject = ObjectIdentity(SubjectKind.RULE, "n" * place, f"{i:0{name}}", uid)
+        at = f"2026-11-27T{i // 3600:02}:{i // 60 % 60:02}:{i % 60:02}Z"
+        marks.mark(entries[i % 50].name, failed(at=at, subject=subject), NOW)
+        marks.record_result(entries[i % 50].name, "\x01" * 1000, NOW)
+    (written,) = marks.to_data().values()
+    assert len(written.encode()) <= NOTIFICATION_MARKS_BYTES < 2**20
+    found = ToldMarks.read({KEY: written})
+    assert sum(len(one.slots) for one in found.entries.values()) == NOTIFICATION_MARKS
+    assert len(found.open_subjects) >= named
+    assert subject in found.open_subjects, "those of the oldest faults are left out"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        ["Bundle", "prod", "shop"],
+        ["Secret", "prod", "shop", "uid-1"],
+        ["Bundle", "../..", "shop", "uid-1"],
+        ["Bundle", "prod", "x\n@channel", "uid-1"],
+        ["Bundle", "prod", "shop", "x" * 65],
+    ],
+)
+def test_a_mark_that_names_no_object_is_not_used_as_a_name(subject):
+    slots = {"0" * 12: ["1" * 12, START, "!", subject]}
+    one = {"since": START, "filter": CHAT.filter_id, "slots": slots}
+    assert ToldMarks.read({KEY: json.dumps({"entries": {"chat": one}})}).open_subjects == set()
+
+
+def test_a_forged_time_is_stored_as_no_time():
+    marks = begun()
+    marks.mark("chat", failed(at="\x01" * 40), NOW)
+    ((_, mark),) = marks.entries["chat"].slots.items()
+    assert mark.at == NOW
+
+
+def test_forged_marks_of_very_many_entries_are_dropped_quickly():
+    mark = ["", "", "."]
+    entries = {f"{i}": {"since": "", "filter": ""} for i in range(15_000)}
+    for i in range(2_000):
+        entries[f"{i}"]["slots"] = {f"{j}": mark for j in range(5)}
+    data = {KEY: json.dumps({"entries": entries}, separators=(",", ":"))}
+    copies = [ToldMarks.read(data) for _ in range(4)]
+    assert_quick(lambda: copies.pop().prune(), STEP_SECONDS)
+    (last, *_) = copies
+    last.prune()
+    assert sum(len(one.slots) for one in last.entries.values()) <= NOTIFICATION_MARKS
