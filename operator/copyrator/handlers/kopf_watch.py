@@ -13,8 +13,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.handlers.kopf_text import KopfPage, wrapped_event
 from copyrator.kube.client.pages import BOOKMARK, bare_event, lines
 from copyrator.kube.client.transport import OnRefused
-from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Unreachable
-from copyrator.kube.refusals import Refusal
+from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Refusal, Unreachable
 from copyrator.kube.resources import DELETED
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 from copyrator.kube.watch.reflector import Faults, Timing, WatchHealth

@@ -1,8 +1,8 @@
-"""The permissions that the operator lacks: added by a 403, removed when they are granted.
+"""Permissions by access reviews: the caller's, another user's, and those that the operator lacks.
 
-The object of each refused request has a condition already. Here the missing permissions are
-collected for /readyz, and access reviews check whether they have been granted, so that no object
-waits for the rest of its back-off.
+What the operator lacks is added by a 403 and removed when it is granted. The object of each refused
+request has a condition already: here the missing permissions are collected for /readyz, and access
+reviews check whether they have been granted, so that no object waits for the rest of its back-off.
 """
 
 from __future__ import annotations
@@ -10,12 +10,76 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from copyrator.kube.access_reviews import Reviewer, is_allowed
-from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.errors import ApiError, BrokenAnswer, Permission, Refusal
+
+_API_VERSION: Final = "authorization.k8s.io/v1"
+
+
+class Reviewer(Protocol):
+    """The part of KubeClient that sends reviews."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any],
+        timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
+    ) -> Any:
+        """Send a review."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Another user than the caller."""
+
+    user: str
+    groups: Sequence[str]
+
+
+async def is_allowed(
+    reviewer: Reviewer,
+    attributes: Mapping[str, str],
+    subject: Subject | None = None,
+    *,
+    local: bool = False,
+    timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
+) -> bool:
+    """Whether a request is allowed.
+
+    Args:
+        reviewer: sends the review.
+        attributes: its resourceAttributes: verb, group, resource, subresource, namespace, name.
+        subject: whose request it is; None: the caller's. Every user may review their own
+            (the ClusterRole system:basic-user), others' only with a permission.
+        local: review another user's request in the attributes' namespace, for which a permission in
+            that namespace is enough.
+        timeout: seconds; None: the client's.
+
+    Raises:
+        ApiError: the review failed.
+    """
+    kind = "SubjectAccessReview" if subject else "SelfSubjectAccessReview"
+    spec: dict[str, Any] = {"resourceAttributes": dict(attributes)}
+    if subject:
+        spec |= {"user": subject.user, "groups": list(subject.groups)}
+    body = {"apiVersion": _API_VERSION, "kind": kind, "spec": spec}
+    path = f"/apis/{_API_VERSION}/{kind.lower()}s"
+    if subject and local:
+        body["kind"], where = f"Local{kind}", attributes["namespace"]
+        path = f"/apis/{_API_VERSION}/namespaces/{where}/local{kind.lower()}s"
+    answer = await reviewer.request("POST", path, body=body, timeout=timeout)
+    status = answer.get("status") if isinstance(answer, dict) else None
+    allowed = status.get("allowed") if isinstance(status, dict) else None
+    if not isinstance(allowed, bool):
+        raise BrokenAnswer("the API server's answer is no access review")
+    return allowed
+
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.leader.lease import Lease
+from copyrator.kube.leader import Lease
 from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,7 @@ from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.leader.elector import Elector
-from copyrator.kube.leader.lease import default_identity
+from copyrator.kube.leader import Elector, default_identity
 from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.informers import InformerFactory

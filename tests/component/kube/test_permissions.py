@@ -9,8 +9,8 @@ from tests.component.kube.fake_api import FakeApi, error
 from copyrator.kube import errors, permissions
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.errors import Permission, Refusal
 from copyrator.kube.permissions import MissingPermissions
-from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import SECRETS
 
 CREATE = Permission("", "secrets", "create")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unreachable
-from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease
+from copyrator.kube.leader import DEFAULT_TERMS, Lease
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 from copyrator.runtime.prerequisites import (
     MissingPrerequisite,

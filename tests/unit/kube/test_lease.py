@@ -9,7 +9,7 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease, default_identity
+from copyrator.kube.leader import DEFAULT_TERMS, Lease, default_identity
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 STAMP = "2026-11-21T12:00:00.250000Z"

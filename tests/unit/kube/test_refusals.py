@@ -3,8 +3,7 @@
 import pytest
 
 from copyrator.kube.client.answers import from_answer
-from copyrator.kube.errors import Forbidden
-from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.errors import Forbidden, Permission, Refusal
 
 USER = 'User "system:serviceaccount:copyrator:copyrator"'
 

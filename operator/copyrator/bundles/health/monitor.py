@@ -46,8 +46,8 @@ from copyrator.bundles.health.judge import (
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.step import Change, Step
-from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
 from copyrator.kube.watch.placement import WatchPlacement, watch_permissions

@@ -28,9 +28,9 @@ from copyrator.bundles.inputs.freezes import AnnotatedNamespace
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import is_inherited
-from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.events import WARNING
+from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
-from copyrator.kube.access_reviews import is_allowed
-from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.refusals import Refusal
+from copyrator.kube.errors import ApiError, Forbidden, Refusal
+from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.placement import WatchPlacement, watch_permissions

@@ -32,8 +32,8 @@ from copyrator.bundles.plan.rights import (
 )
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
-from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import NAMESPACES, Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
 

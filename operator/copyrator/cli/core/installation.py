@@ -17,8 +17,8 @@ from copyrator.cli.core.cluster import Target, cluster_options, complete_namespa
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.kube import errors
-from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.errors import ApiError
+from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import LEASES, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS, Settings

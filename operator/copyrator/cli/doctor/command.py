@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
 TAKEOVER = 12.0
-"""Seconds: a standby takes a Lease over within 11 s of its last renewal (`kube.leader.lease`)."""
+"""Seconds: a standby takes a Lease over within 11 s of its last renewal (`kube.leader`)."""
 
 
 @click.command()

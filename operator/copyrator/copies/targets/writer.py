@@ -22,8 +22,7 @@ from copyrator.copies.targets.planning import Action, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
 from copyrator.kube import errors
 from copyrator.kube.client.pages import METADATA_WATCH
-from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import NOT_HELD, Permission, Refusal
+from copyrator.kube.errors import NOT_HELD, ApiError, Permission, Refusal
 from copyrator.kube.resources import Resource
 
 REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)

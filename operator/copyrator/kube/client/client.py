@@ -34,8 +34,7 @@ from copyrator.kube.client.transport import (
     Transport,
     WriteLimit,
 )
-from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer
-from copyrator.kube.refusals import Refusal
+from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Refusal
 from copyrator.kube.resources import Resource
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from copyrator.kube.client.answers import (
     read_answer,
 )
 from copyrator.kube.client.connection import Connection
-from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
-from copyrator.kube.refusals import Refusal
+from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Refusal, Unreachable
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import FairLimit, tenant
 

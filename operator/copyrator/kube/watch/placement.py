@@ -14,8 +14,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.errors import ApiError, Permission, Refusal
 from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,7 @@ from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, unt
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import DEFAULT_PAUSES, Connection, Endpoint, Pauses
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
-from copyrator.kube.leader.elector import Elector
-from copyrator.kube.leader.lease import Terms
+from copyrator.kube.leader import Elector, Terms
 
 TERMS = Terms(renew=0.01, retry=0.01, look=0.02, answer=1.0)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ops/leases/copyrator"
