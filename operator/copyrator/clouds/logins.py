@@ -22,6 +22,7 @@ from copyrator.kube.resources import SERVICEACCOUNTS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
 from copyrator.oci.errors import (
     IdentityMissing,
+    IdentityRefused,
     IdentityUnavailable,
     RateLimited,
     RegistryError,
@@ -47,6 +48,9 @@ REFUSED_SECONDS: Final = 300.0
 ACCOUNT_SECONDS: Final = 300.0
 """After so long an account is read again: a login ends with the annotations that it was for.
 A registry's refusal may be why they were edited: then it is read after ``ERROR_SECONDS``."""
+EDIT_SECONDS: Final = 1.0
+"""After so long an account is read again whose identity is missing or refused: an edit is what
+people do about it, and they don't wait then."""
 STALE_SECONDS: Final = 60.0
 """After a renewal that failed the present login, which hasn't ended, is used for so long."""
 SHORTEST: Final = timedelta(minutes=1)
@@ -83,7 +87,7 @@ class _SharedLogin:
     ends: float = 0.0
     renew_at: float = 0.0
     mark: str = ""
-    """Of the account that it was for."""
+    """Of the account that it, or the error, was for."""
     look_at: float = math.inf
     """When that is read again."""
     refused_at: float | None = None
@@ -148,9 +152,7 @@ class SharedLogins:
             return CloudLogin(before, entry.expires, min(ERROR_SECONDS, left))
         async with entry.lock:
             is_other = entry.credential is not before  # others that wait have renewed it
-            early = ACCOUNT_SECONDS - ERROR_SECONDS if again else 0.0
-            is_old = self._monotonic() >= entry.look_at - early
-            if entry.credential is not None and (is_old or (for_job and identity.account)):
+            if self._must_look(entry, again=again, for_job=for_job and bool(identity.account)):
                 await self._look(entry, identity)
             if self._is_due(entry, again=again and not is_other):
                 await self._renew(entry, identity, writes=writes, again=again)
@@ -158,8 +160,15 @@ class SharedLogins:
             fresh_for = min(entry.renew_at, entry.look_at) - self._monotonic()
             return CloudLogin(entry.credential, entry.expires, max(fresh_for, 0.0))
 
+    def _must_look(self, entry: _SharedLogin, *, again: bool, for_job: bool) -> bool:
+        """Whether the account is read again before its login, or its error, is the answer."""
+        if entry.credential is None:
+            return entry.look_at <= self._monotonic() < entry.error_until
+        early = ACCOUNT_SECONDS - ERROR_SECONDS if again else 0.0
+        return for_job or self._monotonic() >= entry.look_at - early
+
     async def _look(self, entry: _SharedLogin, identity: CloudIdentity) -> None:
-        """End a login whose account has changed, or is gone."""
+        """End a login or an error whose account has changed, or is gone."""
         try:
             with working_for(identity.namespace):
                 _, mark = await self._account(identity)
@@ -167,7 +176,8 @@ class SharedLogins:
             mark = entry.mark  # the API server's fault
         except IdentityMissing:
             mark = ""
-        entry.look_at = self._monotonic() + ACCOUNT_SECONDS
+        seconds = EDIT_SECONDS if entry.credential is None else ACCOUNT_SECONDS
+        entry.look_at = self._monotonic() + seconds
         if mark != entry.mark:
             entry.credential, entry.error = None, None
 
@@ -186,6 +196,7 @@ class SharedLogins:
         provider = identity.registry.provider
         if again:
             entry.refused_at = now
+        mark = ""
         try:
             with working_for(identity.namespace):
                 account, mark = await self._account(identity) if identity.account else (None, "")
@@ -199,6 +210,9 @@ class SharedLogins:
             if not (passes and entry.credential is not None and now < entry.ends):
                 entry.credential = None
                 entry.error, entry.error_until = error, self._monotonic() + pause
+                is_ours = identity.account and isinstance(error, IdentityMissing | IdentityRefused)
+                entry.mark = mark
+                entry.look_at = self._monotonic() + EDIT_SECONDS if is_ours else math.inf
             elif not again:
                 entry.renew_at = min(now + max(pause, STALE_SECONDS), entry.ends)
                 return

@@ -19,6 +19,7 @@ from copyrator.clouds.calls import Account, Calls, Issued
 from copyrator.clouds.logins import (
     ACCOUNT_SECONDS,
     CLOUD_LOGINS,
+    EDIT_SECONDS,
     ERROR_SECONDS,
     REFUSED_SECONDS,
     SharedLogins,
@@ -218,6 +219,51 @@ async def test_other_annotations_after_a_refusal_need_no_five_minutes() -> None:
     await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
     assert len(cloud.asked) == 3
     assert accounts.reads - reads <= 2
+
+
+@pytest.mark.parametrize("change", [{"annotations": {"role": "b"}}, {"uid": "2"}])
+@pytest.mark.parametrize("error", [IdentityMissing("none"), IdentityRefused("no")])
+async def test_an_error_ends_with_the_edit_that_mends_it(
+    error: RegistryError, change: dict[str, Any]
+) -> None:
+    """Who edits an account, and requests a poll, isn't told what was wrong before."""
+    cloud, accounts = Cloud(life=36_000, error=error), Accounts({"role": "a"})
+    logins = cloud.logins(client=accounts)
+    for _ in range(20):
+        with pytest.raises(type(error)):
+            await logins.login(OTHERS)
+    assert (accounts.reads, len(cloud.asked)) == (1, 1)
+    cloud.now += EDIT_SECONDS
+    for _ in range(20):
+        with pytest.raises(type(error)):
+            await logins.login(OTHERS, again=True)
+    assert (accounts.reads, len(cloud.asked)) == (2, 1)
+    vars(accounts).update(change)
+    cloud.error = None
+    cloud.now += EDIT_SECONDS
+    assert (await logins.login(OTHERS)).credential.password == "password-2"
+
+
+async def test_an_account_that_is_created_is_found_at_once() -> None:
+    cloud, accounts = Cloud(), Accounts(None)
+    logins = cloud.logins(client=accounts)
+    with pytest.raises(IdentityMissing, match="doesn't exist"):
+        await logins.login(OTHERS)
+    accounts.annotations = {}
+    cloud.now += EDIT_SECONDS
+    assert (await logins.login(OTHERS)).credential.password == "password-1"
+
+
+@pytest.mark.parametrize("error", [RateLimited("slowly", 30.0), IdentityUnavailable("down")])
+async def test_an_edit_ends_no_pause(error: RegistryError) -> None:
+    cloud, accounts = Cloud(error=error), Accounts({"role": "a"})
+    logins = cloud.logins(client=accounts)
+    for role in "abc":
+        accounts.annotations = {"role": role}
+        with pytest.raises(type(error)):
+            await logins.login(OTHERS)
+        cloud.now += EDIT_SECONDS
+    assert (accounts.reads, len(cloud.asked)) == (1, 1)
 
 
 async def test_a_job_gets_no_login_of_what_its_account_was_before() -> None:
