@@ -212,6 +212,8 @@ class WrittenLogin:
     expires: datetime
     renew_at: datetime
     """When it is renewed, if the Job's pod hasn't started by then."""
+    identity: CloudIdentity
+    """Whose."""
     is_whole: bool = False
     """Whether this process wrote the first one, so that all are in ``contents``."""
     contents: tuple[bytes, ...] = field(default=(), repr=False)

@@ -28,6 +28,7 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually, given_up
 from tests.component.oci.fake_registry import FakeRegistry
 
+from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
@@ -184,6 +185,24 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     await deployed(cluster)
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
     assert len(cluster.jobs()) == 1
+
+
+async def test_a_job_gets_no_token_of_another_identity_than_it_began_with(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    """It would have its registry's no more, and another's in its place."""
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin({"allowed_service_accounts": ("werf", "other")}, timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    cluster.change("bundles", "shop", spec={"serviceAccountName": "other"})
+    key = BundleKey("team", "shop")
+    await eventually(lambda: operator.bundles.get(key).spec.service_account == "other")
+    cloud.rotate()
+    for _ in range(4):
+        operator.let_pass(timedelta(minutes=5))
+        await eventually(lambda: rests(operator))
+    assert login_of(cluster, name) == config(cloud.tokens[0])
 
 
 async def test_its_secret_is_written_anew_twice_in_half_a_day_at_most(
@@ -561,6 +580,13 @@ REFUSED = (
 )
 
 
+REMEDY = (
+    "401 Unauthorized; give ServiceAccount team/werf ecr:BatchGetImage and "
+    "ecr:GetDownloadUrlForLayer on the repository"
+)
+"""As a poll needs no layer, the registry may refuse nothing before a Job."""
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
@@ -586,6 +612,7 @@ async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
     assert attempted["reason"] == ("TokenExpired" if late else "AuthenticationFailed")
     expiry = f"the token in the Job's Secret had expired at {format_time(cloud.expires)}"
     assert (expiry in attempted["message"]) is late
+    assert (REMEDY in attempted["message"]) is not late or restarted
     assert attempted["failures"] == 0
 
 
@@ -600,6 +627,15 @@ async def test_a_plan_whose_token_expired_is_made_again_without_limit(
     assert plan["reason"] == "TokenExpired"
     assert plan["nextRetryAt"]
     assert "the next Job gets a new one" in plan["message"]
+
+
+async def test_a_plan_that_the_registry_refuses_says_what_the_account_lacks(
+    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
+) -> None:
+    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
+    await begin(approval=ALWAYS)
+    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
+    assert cluster.status()["plan"]["message"].endswith(REMEDY)
 
 
 async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(

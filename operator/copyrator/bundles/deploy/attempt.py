@@ -289,7 +289,11 @@ class AttemptRunner:
         ending = refused if is_told else add_cause(refused, log)
         ending = excuse_lost_access(ending, log, job.server)
         expires = self._logins.expires(entry.key, job)
-        return excuse_expired_login(ending, log, expires, job.finished), evidence
+        ending = excuse_expired_login(ending, log, expires, job.finished)
+        is_refused = ending.reason is BundleReason.AUTHENTICATION_FAILED
+        if is_refused and (remedy := self._logins.remedy(entry.key, job)):
+            ending = replace(ending, message=f"{ending.message}; {remedy}")
+        return ending, evidence
 
     async def _redacted(
         self,

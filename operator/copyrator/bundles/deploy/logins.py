@@ -36,7 +36,7 @@ from copyrator.bundles.step import Change
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import JOBS
-from copyrator.oci.auth import CloudIdentity, CloudLogin, docker_config
+from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential, docker_config, remedy_of
 from copyrator.oci.errors import RegistryError
 
 log = logging.getLogger(__name__)
@@ -94,20 +94,24 @@ class JobLogins:
             return order
         login = await self._get(entry.key, credential.cloud)
         written = self._context.memories[entry.key].login.written
-        known = written.get(job) or WrittenLogin(login.expires, login.expires, is_whole=True)
+        known = written.get(job)
+        if known is None:
+            known = WrittenLogin(login.expires, login.expires, credential.cloud, is_whole=True)
         await self._write(entry, spec, job, login, known)
         return replace(order, login_expires=login.expires)
 
     async def keep(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
         """Renew the login of an unfinished Job where that is due; returns when it is due again.
 
-        None: its pod has started, or it has no login of a cloud, or the cloud was asked for one.
+        None: its pod has started, or it has no login of a cloud, or another than the spec has by
+        now, or the cloud was asked for one.
 
         Raises:
             ApiError: its pods can't be read now, or the Job or its Secret can't be written.
         """
-        known, identity = self._find(entry.key, job), self._context.cloud_identity(spec)
-        if known is None or identity is None or entry.deleting:
+        identity = self._context.cloud_identity(spec)
+        known = None if identity is None else self._find(entry.key, job, identity)
+        if known is None or known.identity != identity or entry.deleting:
             return None
         if job.started or job.given_up or job.deleting:
             return None
@@ -118,7 +122,7 @@ class JobLogins:
             known.fault = None
             return None
         try:
-            login = await self._get(entry.key, identity)
+            login = await self._get(entry.key, known.identity)
         except PendingLoginError:
             return None
         except RegistryError as error:
@@ -179,6 +183,13 @@ class JobLogins:
             return known.expires
         return None if job.is_login_renewed else job.login_expires
 
+    def remedy(self, key: BundleKey, job: JobRecord) -> str:
+        """What to do where the registry refuses a Job's token; empty where it isn't known."""
+        known = self._written(key, job)
+        if known is None:
+            return ""
+        return remedy_of(Credential(cloud=known.identity), known.identity.registry.host)
+
     def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:
         """What a Job's pod may have as its login, whatever its Secret has now: for redactions.
 
@@ -231,7 +242,7 @@ class JobLogins:
         memory = self._context.memories.get(key)
         return memory.login.written.get(job.name) if memory is not None else None
 
-    def _find(self, key: BundleKey, job: JobRecord) -> WrittenLogin | None:
+    def _find(self, key: BundleKey, job: JobRecord, identity: CloudIdentity) -> WrittenLogin | None:
         """What is known of a Job's login: after a restart by its annotations."""
         written = self._context.memories[key].login.written
         expires = job.login_expires
@@ -239,7 +250,7 @@ class JobLogins:
             now = self._context.clock()
             created = job.created or now
             at = now if job.is_login_renewed else created + (expires - created) * 2 / 3
-            written[job.name] = WrittenLogin(expires, at)
+            written[job.name] = WrittenLogin(expires, at, identity)
         return written.get(job.name)
 
     async def _write(

@@ -29,12 +29,12 @@ from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,
     PULLING,
-    REGISTRY_LOGIN,
     describe_error,
     find_error,
     find_expiry,
     first_cause,
     lacks_access,
+    refuses_login,
     strip_colours,
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
@@ -558,7 +558,7 @@ def _judge_error(error: str, code: int, server: str) -> Ending:
     pulling = PULLING.search(line)
     if pulling and _REGISTRY_TROUBLE.search(line):
         return _interruption(BundleReason.REGISTRY_UNREACHABLE, error, code)
-    if pulling and REGISTRY_LOGIN.search(line):
+    if refuses_login(error):
         return _interruption(BundleReason.AUTHENTICATION_FAILED, error, code)
     if lacks_access(error, server) or (server and _CLUSTER_TROUBLE.search(line)):
         return _interruption(BundleReason.CLUSTER_UNREACHABLE, error, code)

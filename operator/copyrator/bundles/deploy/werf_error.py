@@ -264,10 +264,17 @@ _UNAUTHORIZED: Final = re.compile(
 "https://HOST/PATH": CAUSE`` where there was no answer at all (Go's url.Error). ``401 Unauthorized``
 is of another server, such as the registry of an image that a workload can't pull."""
 
+
+def refuses_login(error: str) -> bool:
+    """Whether the first cause of an error is that the bundle's registry refuses the login."""
+    line = first_cause(error)
+    return PULLING.search(line) is not None and _REGISTRY_LOGIN.search(line) is not None
+
+
 PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 """Words of errors of the bundle's registry."""
 
-REGISTRY_LOGIN: Final = re.compile(
+_REGISTRY_LOGIN: Final = re.compile(
     r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
 )
 """Its refusals."""
@@ -281,10 +288,7 @@ def find_expiry(error: str, expires: datetime | None, ended: datetime | None) ->
         expires: when the Job's token expires; None: it has none, or that isn't known.
         ended: when the Job ended.
     """
-    line = first_cause(error)
-    if expires is None or ended is None or ended < expires:
-        return None
-    if not (PULLING.search(line) and REGISTRY_LOGIN.search(line)):
+    if expires is None or ended is None or ended < expires or not refuses_login(error):
         return None
     return (
         f"the token in the Job's Secret had expired at {format_time(expires)}; the next Job gets a "

@@ -46,6 +46,7 @@ from copyrator.bundles.deploy.werf_error import (
     find_plan_error,
     first_cause,
     lacks_access,
+    refuses_login,
     remove_template_text,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -202,6 +203,8 @@ class PlanReader:
             expires = self._logins.expires(key, job)
             if expired := find_expiry(whole, expires, job.finished):
                 reason, text = BundleReason.TOKEN_EXPIRED, f"{text}: {expired}"
+            elif refuses_login(whole) and (remedy := self._logins.remedy(key, job)):
+                text = f"{text}; {remedy}"
             return PlanFault(f"Job {job.name}: {text}", reason, denied)
         timeout = self._timing.plan_log_timeout
         try:
