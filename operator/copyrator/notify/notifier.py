@@ -65,10 +65,14 @@ _CALL_SECONDS: Final = 45.0
 _CALL_CPU_SECONDS: Final = 20
 _CALL_MEMORY: Final = 768 * 1024 * 1024
 """Of address space: Apprise's 190 services are loaded together."""
-_CHILDREN: Final = 3
+_CHILDREN: Final = 2
 """Of entries whose last message was sent; each holds 31 to 58 MB while it runs."""
+_MOST_CHILDREN: Final = 5
+"""With those whose message takes long."""
 _PATIENCE: Final = 1.0
 """Seconds that a message waits for another one before it has a child process of its own."""
+_LONG: Final = 3.0
+"""Seconds after which a message takes long: another child process takes the place of its own."""
 _START_SECONDS: Final = 5.0
 """For the watch of the ConfigMap when the operator starts."""
 _MARKED: Final = 200
@@ -146,7 +150,9 @@ class Notifier:
         self._namespace = namespace
         self._clock = clock
         self._leads = leads
-        self._quick = IsolatedPool(isolated, _CHILDREN, _PATIENCE)
+        self._quick = IsolatedPool(
+            isolated, _CHILDREN, _MOST_CHILDREN, patience=_PATIENCE, long=_LONG
+        )
         self._slow = isolated()
         """For entries whose last message failed: a receiver that hangs for long delays no other."""
         self._failing: set[str] = set()

@@ -151,21 +151,30 @@ class Isolated:
 
 
 class IsolatedPool:
-    """Child processes, so that a call which takes long delays others by `patience` only.
+    """Child processes, so that calls which take long delay others by seconds only.
 
-    A further child works only where another one has been busy for so long: mostly there is one.
+    A further child works only where another one has been busy for `patience`: mostly there is one.
+    A call that takes `long` goes on, and another child takes its place.
 
     Args:
         make: makes a child.
-        size: the most children.
+        size: the most calls at a time, without those that take long.
+        most: the most children.
         patience: seconds.
+        long: seconds.
     """
 
-    def __init__(self, make: Callable[[], Isolated], size: int, patience: float) -> None:
-        self.children = [make() for _ in range(size)]
+    def __init__(
+        self, make: Callable[[], Isolated], size: int, most: int, *, patience: float, long: float
+    ) -> None:
+        self.children = [make() for _ in range(most)]
         """The last one of those that are free is used next: it is running, or was last."""
         self._free = list(self.children)
+        self._size = size
         self._patience = patience
+        self._long = long
+        self._quick = 0
+        """Calls that haven't taken long yet."""
         self._changed = asyncio.Condition()
 
     async def call(
@@ -179,15 +188,28 @@ class IsolatedPool:
         async with self._changed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience):
-                    await self._changed.wait_for(lambda: len(self._free) == len(self.children))
-            await self._changed.wait_for(lambda: self._free)
+                    await self._changed.wait_for(lambda: self._free and not self._quick)
+            await self._changed.wait_for(lambda: self._free and self._quick < self._size)
             child = self._free.pop()
+            self._quick += 1
+        work = asyncio.create_task(child.call(function, group, *args, **kwargs))
         try:
-            return await child.call(function, group, *args, **kwargs)
+            try:
+                await asyncio.wait({work}, timeout=self._long)
+            finally:
+                self._quick -= 1
+            if not work.done():
+                await self._notify()
+            return await work
         finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
             self._free.append(child)
-            async with self._changed:
-                self._changed.notify_all()
+            await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     async def close(self) -> None:
         """End all children."""

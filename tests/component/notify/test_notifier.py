@@ -30,7 +30,6 @@ from tests.component.notify.conftest import (
     marks_of,
     now,
     secret,
-    serve,
 )
 from tests.steps import measured_steps
 
@@ -39,7 +38,6 @@ from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.notify.marks import CONFIG_MAP as MARKS
 from copyrator.notify.marks import NOTIFICATION_MARKS
 from copyrator.settings.limits import STEP_SECONDS
-from copyrator.workqueue.isolated import Isolated
 
 Make = Callable[..., World]
 
@@ -246,31 +244,6 @@ async def test_a_redirect_is_not_followed_and_the_url_is_said_nowhere(
     for text in (said, caplog.text):
         assert "token-abc" not in text
         assert "secret text" not in text
-
-
-async def test_one_receiver_that_hangs_keeps_no_other_from_being_told(
-    cluster: FakeCluster, receiver: Receiver, world: Make
-) -> None:
-    async def hang(_: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(3600)
-        return web.Response()
-
-    slow = Receiver(answers=[hang] * 100)
-    runner = await serve(slow.handle)
-    secret(cluster, "slow", url=f"http://127.0.0.1:{runner.addresses[0][1]}/")
-    secret(cluster, "chat", url=receiver.url)
-    configure(cluster, entry("slow"), entry("chat"))
-    one = await started(cluster, world(isolated=lambda: Isolated(wall_seconds=5.0)))
-    one.bundle(**failed())
-    await eventually(lambda: one.count("slow", "failed") >= 1, "it has a time limit")
-    await eventually(lambda: "isn't done after 5 s" in marks_of(cluster)["slow"]["result"])
-    await eventually(lambda: receiver.got, "the other one is told")
-    waited = one.count("slow", "failed")
-    for attempt in (2, 3):
-        one.bundle(**failed(attempt))
-        await eventually(lambda attempt=attempt: len(receiver.got) == attempt)
-    assert one.count("slow", "failed") <= waited + 2, "and is told while the slow one hangs"
-    await runner.cleanup()
 
 
 async def test_a_rotated_secret_is_used_without_a_restart(

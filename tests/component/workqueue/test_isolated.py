@@ -167,7 +167,7 @@ async def test_a_group_with_much_work_lets_another_one_between(isolated: Isolate
 async def test_work_that_takes_long_holds_up_no_other_and_children_are_bounded(
     tmp_path: Path,
 ) -> None:
-    pool = IsolatedPool(Isolated, 2, 0.1)
+    pool = IsolatedPool(Isolated, 2, 2, patience=0.1, long=60.0)
     ends = [tmp_path / "a", tmp_path / "b"]
     try:
         long = [asyncio.create_task(pool.call(wait_for, "a", str(ends[0])))]
@@ -188,9 +188,51 @@ async def test_work_that_takes_long_holds_up_no_other_and_children_are_bounded(
 
 
 async def test_quick_work_is_done_by_one_child() -> None:
-    pool = IsolatedPool(Isolated, 3, 60.0)
+    pool = IsolatedPool(Isolated, 3, 5, patience=60.0, long=60.0)
     try:
         calls = [pool.call(process_id, f"group {number}") for number in range(20)]
         assert len(set(await asyncio.gather(*calls))) == 1
+    finally:
+        await pool.close()
+
+
+async def test_work_that_takes_long_at_once_in_all_children_gives_way_to_others(
+    tmp_path: Path,
+) -> None:
+    """Nothing of it is cut off; the number of children is bounded."""
+    pool = IsolatedPool(Isolated, 1, 4, patience=0.1, long=0.3)
+    end = tmp_path / "end"
+    try:
+        long = [
+            asyncio.create_task(pool.call(wait_for, f"long {number}", str(end)))
+            for number in range(3)
+        ]
+        await eventually(lambda: len(pool._free) == 1)
+        last = await pool.call(process_id, "quick")
+        assert await pool.call(process_id, "quick") == last
+        assert not any(work.done() for work in long)
+        long.append(asyncio.create_task(pool.call(wait_for, "long 3", str(end))))
+        await eventually(lambda: not pool._free)
+        waits = asyncio.create_task(pool.call(process_id, "quick"))
+        await asyncio.sleep(0.5)
+        assert not waits.done(), "no fifth one is started"
+        end.touch()
+        children = set(await asyncio.gather(*long))
+        assert len(children) == 4
+        assert await waits in children
+    finally:
+        await pool.close()
+
+
+async def test_work_that_is_given_up_ends_its_child_and_frees_its_place(tmp_path: Path) -> None:
+    pool = IsolatedPool(Isolated, 1, 1, patience=0.1, long=60.0)
+    try:
+        work = asyncio.create_task(pool.call(wait_for, "a", str(tmp_path / "never")))
+        await eventually(lambda: pool.children[0]._child is not None)
+        process = pool.children[0]._child
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        assert process.returncode is not None
+        assert await pool.call(process_id, "b") != process.pid
     finally:
         await pool.close()
