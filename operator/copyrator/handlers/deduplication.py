@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
-from copyrator.handlers.kopf_text import whole
+from copyrator.handlers.kopf_guard import whole
 from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Resource

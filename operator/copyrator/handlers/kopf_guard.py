@@ -4,13 +4,19 @@ Unfiltered, kopf reopens a watch that closes at once thousands of times a second
 within a watch, a truncated answer or an expired page of a list, and logs each try. Here such
 answers are logged once and retried with exponential back-off; where a watch can't continue, kopf
 gets a 410, the one error after which it lists again. See docs/adr/0006-kopf-guard.md.
+
+Objects get to kopf as their identifying metadata, and the whole object as one text. kopf decodes a
+page of a list as a whole, and each event with Python's own parser. One object of 1.4 MB can hold
+700,000 lists: that takes it a quarter of a second, and a text of that size 5 ms. The handlers
+decode the text, object by object and within limits (``whole``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,17 +24,303 @@ import aiohttp
 import msgspec
 
 from copyrator.api.json_text import DECODER
+from copyrator.api.keys import ObjectName
 from copyrator.connections import Connector, keepalive_socket
-from copyrator.handlers.kopf_text import wrapped_page
-from copyrator.handlers.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
-from copyrator.kube.client.answers import flattened, from_answer, no_answer, read_answer
+from copyrator.kube.client.answers import MOST, flattened, from_answer, no_answer, read, read_answer
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.pages import decode_page, fewer
+from copyrator.kube.client.pages import (
+    BOOKMARK,
+    BareEvent,
+    Page,
+    bare_event,
+    decode_page,
+    fewer,
+    lines,
+)
 from copyrator.kube.client.transport import OnRefused
-from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized
-from copyrator.kube.resources import Resource
+from copyrator.kube.errors import (
+    AnswerTooLarge,
+    ApiError,
+    BrokenAnswer,
+    Forbidden,
+    Gone,
+    Refusal,
+    Unauthorized,
+    Unreachable,
+)
+from copyrator.kube.resources import DELETED, Resource
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
-from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults, Timing, WatchHealth
+from copyrator.kube.watch.store import OutOfOrderError
+
+TEXT: Final = "text"
+"""The field that holds the whole object, as JSON."""
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Head(msgspec.Struct, rename="camel", omit_defaults=True):
+    metadata: _Metadata
+    api_version: str = ""
+    kind: str = ""
+    text: str = ""
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+@dataclass(frozen=True, slots=True)
+class KopfPage:
+    """A page of a list in the form that kopf gets.
+
+    Attributes:
+        raw: the list; each of its items is a head with a text.
+        names: of its objects.
+        last: whether it is the list's last page.
+    """
+
+    raw: bytes
+    names: set[ObjectName]
+    last: bool
+
+
+def wrapped_page(page: Page, res: Resource) -> KopfPage:
+    """Convert a page of the API server's to kopf's form.
+
+    Raises:
+        BrokenAnswer: an item is not an object.
+    """
+    heads = [_head(raw) for raw in page.items.raw()]
+    body = {
+        "kind": f"{res.kind}List",
+        "apiVersion": res.api_version,
+        "metadata": {"resourceVersion": page.resource_version, "continue": page.continue_token},
+        "items": heads,
+    }
+    names = {ObjectName(head.metadata.namespace, head.metadata.name) for head in heads}
+    return KopfPage(msgspec.json.encode(body), names, last=not page.continue_token)
+
+
+def wrapped_event(event: BareEvent) -> tuple[bytes, str]:
+    """Convert an event of the API server's to kopf's form; also return its resourceVersion.
+
+    Raises:
+        BrokenAnswer: it holds no object.
+    """
+    head = _head(event.raw)
+    return msgspec.json.encode({"type": event.type, "object": head}), head.metadata.resource_version
+
+
+def whole(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Decode the object from its text; return a body without a text as it is."""
+    text = body.get(TEXT)
+    decoded: dict[str, Any] = read(text.encode()) if isinstance(text, str) else dict(body)
+    return decoded
+
+
+def _head(raw: bytes) -> _Head:
+    try:
+        try:
+            head = _head_decoder.decode(raw)
+        except RecursionError:  # still too deep for one object, so that `read` marks it
+            raw = flattened(raw, 2 * MOST)
+            head = _head_decoder.decode(raw)
+        head.text = raw.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BrokenAnswer("the API server sent something that isn't an object") from error
+    return head
+
+
+LIST_AGAIN = b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n'
+
+LONGEST_PAGE = 50
+"""Objects per page of kopf's list: a Bundle with its whole history has 6 KB."""
+
+OnListed = Callable[[WatchSpec, set[ObjectName]], None]
+"""Called with what was listed and the names of all its objects."""
+
+
+def _ignore(_refusal: Refusal) -> None:
+    """No-op `on_refused`."""
+
+
+class KopfPath:
+    """The state of one path: its present fault, and the pause before the next request.
+
+    Attributes:
+        spec: what is listed and watched here; None for discovery.
+        last_contact: `clock` at the server's last answer.
+        page_size: limit of objects in the list's next page.
+        on_refused: called for every RBAC 403.
+        on_listed: called with the names in a complete list.
+        on_silent: called when a healthy watch of kopf's is found silent.
+    """
+
+    def __init__(
+        self, path: str, spec: WatchSpec | None, timing: Timing, clock: Callable[[], float]
+    ) -> None:
+        self.spec = spec
+        self.timing = timing
+        self.clock = clock
+        self.last_contact = clock()
+        self.page_size = LONGEST_PAGE
+        self.on_refused: OnRefused = _ignore
+        self.on_listed: OnListed = lambda _spec, _names: None
+        self.on_silent: Callable[[], None] = lambda: None
+        self.health = WatchHealth(timing)
+        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's read of {path}"
+        self._faults = Faults(what, timing, clock)
+        self._pause = 0.0
+        self._shown: set[ObjectName] = set()
+
+    def status(self, spec: WatchSpec) -> WatchStatus:
+        """As `/readyz` shows it; the objects are kopf's."""
+        return WatchStatus(
+            spec=spec,
+            synced=self._faults.current is None,
+            objects=0,
+            failure=self._faults.current,
+            failing_for=self._faults.seconds,
+            silent_for=self.clock() - self.last_contact,
+        )
+
+    async def rest(self) -> None:
+        """Wait for the pause that the last fault requires."""
+        pause, self._pause = self._pause, 0.0
+        await asyncio.sleep(pause)
+
+    def note(
+        self, error: ApiError, *, since: float | None = None, everywhere: bool = False
+    ) -> None:
+        """Record a fault that occurred now or at the time `since`."""
+        if isinstance(error, Forbidden) and error.refusal:
+            self.on_refused(error.refusal)
+        self._faults.note(error, since=since, everywhere=everywhere)
+        self._pause = max(self._faults.next_delay(), min(error.retry_after or 0.0, 60.0))
+
+    def broke(self, error: ApiError, *, opened: bool = False, everywhere: bool = False) -> bool:
+        """Record that a watch failed or was refused; return whether kopf has to list again."""
+        doubted = self.health.doubt
+        report, restart = self.health.broke(error, opened=opened)
+        if report:
+            silent = report.reason == "WatchSilent"
+            self.note(report, since=self.last_contact if silent else None, everywhere=everywhere)
+            if silent and not doubted:
+                self.on_silent()
+        return bool(restart)
+
+    def answered(self) -> None:
+        """Record a complete answer. A path with a watch is healthy only once that is open."""
+        self.health.listed()
+        if self.spec is None:
+            self.recover()
+
+    def take_page(self, spec: WatchSpec, page: KopfPage, *, first: bool) -> None:
+        """Add a page to its list."""
+        if first:
+            self._shown = set()
+        self._shown |= page.names
+        if page.last:
+            self.on_listed(spec, self._shown)
+            self._shown = set()
+
+    def recover(self) -> None:
+        """Clear the fault."""
+        self.health.recovered()
+        self._faults.clear()
+
+    def settled(self) -> None:
+        """Called when a watch has been open for `settled` seconds."""
+        if not self.health.doubt:
+            self.recover()
+
+    def calm(self) -> None:
+        """Called when a watch was open for `stable` seconds or more."""
+        self._faults.calm()
+
+    def ended(self, lived: float) -> None:
+        """Record a watch's regular end; raises BrokenAnswer when that was too early."""
+        self.health.ended(lived, bookmarks=True)
+        self.recover()
+        if lived >= self.timing.stable:
+            self._faults.calm()
+
+
+class GuardedEvents:
+    """Replaces the content of a watch's response; checks each event.
+
+    Ends with the event that makes kopf list again, where needed; `lost`: has only that one.
+    """
+
+    def __init__(self, path: KopfPath, content: aiohttp.StreamReader, *, lost: bool) -> None:
+        self._path = path
+        self._content = content
+        self._lost = lost
+        self._latest = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other attribute that aiohttp uses."""
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, _size: int) -> AsyncGenerator[bytes, None]:
+        """One event at a time; kopf reads a watch with this method."""
+        if self._lost:
+            yield LIST_AGAIN
+            return
+        path = self._path
+        opened = path.clock()
+        timer = asyncio.get_running_loop().call_later(path.timing.settled, path.settled)
+        try:
+            async with aclosing(lines(self._chunks())) as found:
+                async for line in found:
+                    yield self._checked(line) + b"\n"
+            path.ended(path.clock() - opened)
+        except ApiError as error:
+            if path.clock() - opened >= path.timing.stable:
+                path.calm()
+            if path.broke(error, opened=True):
+                yield LIST_AGAIN
+        finally:
+            timer.cancel()
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+        path = self._path
+        while True:
+            try:
+                async with asyncio.timeout(path.timing.doubt_silence):
+                    chunk = await self._content.readany()
+            except TimeoutError:
+                raise Unreachable("no response", reason="Timeout") from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise BrokenAnswer("the watch was interrupted") from error
+            if not chunk:
+                return
+            path.last_contact = path.clock()
+            if path.health.doubt:
+                path.recover()
+            yield chunk
+
+    def _checked(self, line: bytes) -> bytes:
+        """Check an event and convert it to kopf's form.
+
+        Raises:
+            ApiError: it is invalid or out of order; a late one may be of an object long deleted.
+        """
+        event = bare_event(line)
+        found, version = wrapped_event(event)
+        if not version:
+            raise BrokenAnswer("the API server sent an object without a resourceVersion")
+        number = int(version) if version.isdecimal() else self._latest
+        if number < self._latest and event.type not in (BOOKMARK, DELETED):
+            raise OutOfOrderError
+        self._latest = max(self._latest, number)
+        return found
+
 
 KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024  # limit: objects as the API server has them
 """Bytes of one page of a list of rules or Bundles: kopf decodes each as a whole."""

@@ -13,8 +13,7 @@ from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from copyrator.api.names import RULE_PREFIX
 from copyrator.handlers.deduplication import EventDeduplicator
-from copyrator.handlers.kopf_guard import WATCH_SECONDS, KopfGuard
-from copyrator.handlers.kopf_watch import LONGEST_PAGE
+from copyrator.handlers.kopf_guard import LONGEST_PAGE, WATCH_SECONDS, KopfGuard
 from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)

@@ -2,13 +2,17 @@
 
 Off unless a port and a secret are configured. A call only makes polls due at once: the version to
 deploy is still read from the registry by the operator itself, so a forged call, or a stolen secret,
-can only cause an earlier poll. Every replica listens, and a standby relays its calls to the leader
-(relay.py).
+can only cause an earlier poll. Every replica listens, and a standby relays its calls to the leader.
+
+A Service selects all ready replicas, and a standby is ready; the leader's URL is an annotation of
+the Lease. The body is signed again: the secret itself is never sent to an address from an
+annotation.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import os
@@ -20,6 +24,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 from aiohttp import web
 
 from copyrator.api.text import count
@@ -31,9 +36,7 @@ from copyrator.oci.notifications import (
     parse_notification,
     unwrap_form,
 )
-from copyrator.serving import relay
-from copyrator.serving.listener import CALLERS_FAULTS, Listener
-from copyrator.serving.peers import Peers
+from copyrator.serving.listener import CALLERS_FAULTS, Listener, Peers
 from copyrator.settings.limits import HEADER_SECONDS
 from copyrator.workqueue.fairness import FairLimit
 
@@ -166,10 +169,10 @@ class WebhookServer:
         try:
             secret = self._known_secret()
             body = await self._authentic_body(request, secret)
-            if self.pushed is None and relay.RELAYED not in request.headers:
+            if self.pushed is None and RELAYED not in request.headers:
                 # The leader counts it.
                 event_type = request.headers.get(EVENT_TYPE)
-                status, text = await relay.send_to_leader(self._leader(), body, event_type, secret)
+                status, text = await send_to_leader(self._leader(), body, event_type, secret)
                 return web.Response(status=status, text=text)
             sender, found = self._take(body, request.headers.get(EVENT_TYPE))
             status, text = 202, f"{count(found, 'Bundle is', 'Bundles are')} polled now"
@@ -328,3 +331,44 @@ def _password(credentials: str) -> str:
 
 def _is_same(text: str, secret: bytes) -> bool:
     return hmac.compare_digest(text.encode(errors="surrogateescape"), secret)
+
+
+RELAYED: Final = "X-Copyrator-Relayed"
+"""Marks a relayed call, which is never relayed again."""
+RELAY_SECONDS: Final = 5.0
+"""Timeout of the leader's answer: registries wait about as long for theirs."""
+MAX_RELAY_ANSWER: Final = 4096
+"""Bytes of the leader's answer that are returned."""
+
+_AGAIN: Final = "try again, or wait for the next poll\n"
+
+
+def webhook_url(host: str, port: int, path: str) -> str:
+    """This replica's URL for the other replicas; an IPv6 address is put in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
+def sign_body(body: bytes, secret: bytes) -> str:
+    """The signature of the body, as in GitHub's X-Hub-Signature-256."""
+    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+async def send_to_leader(
+    leader: str | None, body: bytes, event_type: str | None, secret: bytes
+) -> tuple[int, str]:
+    """Send the body to the leader; return the status and text for the caller."""
+    if leader is None:
+        return 503, f"no leading replica can be reached: {_AGAIN}"
+    headers = {"X-Hub-Signature-256": sign_body(body, secret), RELAYED: "1"}
+    if event_type is not None:
+        headers[EVENT_TYPE] = event_type
+    timeout = aiohttp.ClientTimeout(total=RELAY_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(leader, data=body, headers=headers, allow_redirects=False) as answer,
+        ):
+            text = await answer.content.read(MAX_RELAY_ANSWER)
+            return answer.status, text.decode(errors="replace")
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+        return 503, f"the leading replica can't be reached: {_AGAIN}"

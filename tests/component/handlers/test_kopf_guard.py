@@ -28,8 +28,7 @@ from tests.steps import measured_steps
 
 from copyrator.api.fields import TOO_MANY
 from copyrator.handlers import kopf_guard
-from copyrator.handlers.kopf_guard import KopfGuard
-from copyrator.handlers.kopf_text import whole
+from copyrator.handlers.kopf_guard import KopfGuard, whole
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import Timing

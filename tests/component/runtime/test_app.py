@@ -17,8 +17,7 @@ from copyrator.kube.client.pages import Page
 from copyrator.kube.errors import Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 from copyrator.runtime import logs
-from copyrator.runtime.app import App
-from copyrator.runtime.wiring import Parts
+from copyrator.runtime.app import App, Parts
 from copyrator.settings.config import Settings
 from copyrator.workqueue.outcome import Done, Outcome
 from copyrator.workqueue.queue import WorkQueue

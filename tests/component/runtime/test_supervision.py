@@ -13,8 +13,7 @@ from copyrator.api.keys import Key, RuleKey
 from copyrator.kube.client.connection import FAILURES, Connection, Endpoint
 from copyrator.kube.errors import Unreachable
 from copyrator.runtime import watchdog
-from copyrator.runtime.app import App
-from copyrator.runtime.wiring import Parts
+from copyrator.runtime.app import App, Parts
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
 from copyrator.workqueue.outcome import Done, Outcome

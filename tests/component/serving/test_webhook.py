@@ -34,7 +34,6 @@ from yarl import URL
 
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
-from copyrator.serving import relay
 from copyrator.serving.listener import CONNECTIONS_PER_PEER, ListenError
 from copyrator.serving.webhook import (
     DEFAULT_TIMING,
@@ -44,6 +43,7 @@ from copyrator.serving.webhook import (
     WebhookError,
     WebhookServer,
     WebhookTiming,
+    webhook_url,
 )
 from demo.chart import ROOT
 from hostile.mangled import JSON, TEXTS, mangled
@@ -598,8 +598,8 @@ async def test_what_was_passed_on_once_is_not_passed_on_again(hook: Hook, standb
 
 
 def test_an_address_of_ipv6_is_put_in_brackets() -> None:
-    assert relay.url_of("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
-    assert relay.url_of("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"
+    assert webhook_url("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
+    assert webhook_url("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"
 
 
 async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:

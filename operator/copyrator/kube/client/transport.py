@@ -191,11 +191,11 @@ WATCH_PATIENCE = 60.0
 
 
 Fence = Callable[[], bool]
-"""Whether writes may be sent at this moment (kube.leader.elector, set in runtime.wiring)."""
+"""Whether writes may be sent at this moment (kube.leader, set in runtime.app)."""
 
 
 class WriteLimit(Protocol):
-    """Bounds the writes in flight (workqueue.limits.AdaptiveLimit, set in runtime.wiring)."""
+    """Bounds the writes in flight (workqueue.limits.AdaptiveLimit, set in runtime.app)."""
 
     def slot(self) -> AbstractAsyncContextManager[object]:
         """Wait for a slot; the time spent inside is the latency that the limit adapts to."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.serving.peers import Peers
+from copyrator.serving.listener import Peers
 
 PROXIES = Peers([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
 
