@@ -70,6 +70,25 @@ async def test_a_refused_view_of_the_sources_deletes_nothing(cluster, copied, wh
     await until(lambda: reason(cluster, "rule") == "Synced")
 
 
+@pytest.mark.parametrize("code", [429, 500])
+async def test_a_first_list_that_fails_for_a_moment_is_no_failure_of_the_rule(
+    cluster, operator, code
+):
+    """A failure would be told to people, and the missing source after it."""
+    cluster.always("list", for_path(cluster, SOURCES, error(code, "InternalError")))
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: "can't watch configmaps" in ready(cluster)["message"])
+    assert (ready(cluster)["status"], ready(cluster)["reason"]) == ("Unknown", "Progressing")
+    cluster.behave()
+    await until(lambda: ready(cluster)["status"] == "False")
+    assert ready(cluster)["reason"] == "SourceNotFound"
+
+
+def ready(cluster):
+    status = cluster.found("copyrators", HOME, "rule").get("status", {})
+    return status.get("conditions", [{"message": ""}])[0]
+
+
 async def test_nothing_else_deletes_while_the_view_of_the_sources_is_refused(cluster, copied):
     targets = {"targets": {"namespaces": ["*"], "exclude": [TARGETS[0]]}}
     (state,) = copied.controller._context.rule_states.values()

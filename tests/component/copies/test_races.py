@@ -5,6 +5,9 @@ the preconditions that it carries.
 """
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from aiohttp import web
@@ -12,6 +15,7 @@ from tests.component.copies.conftest import HOME, Operator, by_name, counts, mak
 from tests.component.kube.fake_api import turns, until
 
 from copyrator.api.names import FIELD_MANAGER
+from copyrator.copies.timing import DEFAULT_TIMING
 
 COPIES = "/api/v1/namespaces/team/configmaps"
 COPY = f"{COPIES}/app"
@@ -220,3 +224,32 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
         assert cluster.found("configmaps", HOME, "app")["data"] == {"key": "ours"}
     finally:
         await operator.stop()
+
+
+async def test_an_event_that_comes_late_takes_back_no_status(cluster):
+    """A busy operator sees its finalizer after its next write, and that one much later."""
+    seconds = count()
+    operator = Operator(
+        cluster,
+        timing=replace(DEFAULT_TIMING, status_interval=0.0),
+        clock=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(seconds)),
+    )
+    delivered, held = operator.controller.rule_event, []
+
+    def hold(body, *, deleted):
+        held.append(body)
+
+    operator.controller.rule_event = hold
+    await operator.start()
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: held, "the rule is made")
+    delivered(held[0], deleted=False)
+    await until(lambda: len(held) == 3, "its finalizer and its status are on their way")
+    assert "finalizers" in held[1]["metadata"]
+    delivered(held[1], deleted=False)
+    operator.requeue_rules()
+    await operator.settled()
+    assert len(held) == 3, "no other status is written"
+    delivered(held[2], deleted=False)
+    await operator.settled()
+    assert len(held) == 3

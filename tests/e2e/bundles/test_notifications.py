@@ -398,8 +398,10 @@ def test_very_many_transitions_are_few_messages_and_each_is_told_once(
     cloud.serve("rules.example.com", take)
     settings.urls("bad", rules="https://rules.example.com/")
     url = {"secretName": "bad", "key": "rules"}
-    # The only entry, so that no message to another one has these among its own; without Bundles.
+    # The only entry, so that no message to another one has these among its own; without Bundles,
+    # and without what earlier files have left in other namespaces.
     entry = {"name": "rules", "urlFrom": url, "kinds": ["CopyratorRule"]}
+    entry["namespaces"] = [operator.namespace]
     settings.write(yaml.safe_dump({"entries": [entry]}))
     until(lambda: settings.marks().keys() == {"rules"}, "it has begun")
 

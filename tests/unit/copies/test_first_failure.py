@@ -7,8 +7,9 @@ import pytest
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_status import Failure, FailureReason
-from copyrator.copies.rules.ready_conditions import removing, summarized
+from copyrator.copies.rules.ready_conditions import removing, summarized, watch_fault
 from copyrator.copies.rules.summarize import RuleSummary
+from copyrator.kube.errors import Unreachable
 
 SPEC = parse_rule(
     {
@@ -119,3 +120,21 @@ def test_what_keeps_a_rule_from_being_deleted_is_named(failed, told):
     assert condition.reason == "PartialFailure"
     assert removing(5, []).message == "removing 5 copies"
     assert removing(1, problems[:1]).message == "b/x: Error, 1 of 1 copy can't be removed: no"
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds", "status"),
+    [(False, 59.0, "Unknown"), (False, 60.0, "False"), (True, 0.0, "False")],
+)
+def test_a_first_list_that_fails_for_long_is_a_failure_of_the_rule(seen, seconds, status):
+    """A later fault is one that lasts: the watch counts as synced until then."""
+    watch = SimpleNamespace(
+        failure=Unreachable("no answer"),
+        synced=False,
+        seen=seen,
+        reflector=SimpleNamespace(failing_for=seconds),
+    )
+    found = watch_fault([watch])  # type: ignore[list-item]
+    assert found is not None
+    assert found.statuses[0] == status
+    assert found.reason == "Progressing"

@@ -32,6 +32,7 @@ from copyrator.copies.sources.remotes import RemoteUse
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import DEFAULT_TIMING
 
 
 def progress(spec: RuleSpec, rollout: RolloutState | None) -> str:
@@ -137,8 +138,10 @@ def watch_fault(registrations: Iterable[Registration]) -> ReadyCondition | None:
             return forbidden(failure)
         if isinstance(failure, NotFound):
             return ReadyCondition(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, failure.message)
+        tolerance = DEFAULT_TIMING.tolerance  # of a first list as of a watch that fails later
+        lasts = registration.seen or registration.reflector.failing_for >= tolerance
         return ReadyCondition(
-            Health.RETRYING,
+            Health.RETRYING if lasts else Health.PROGRESSING,
             RuleReason.PROGRESSING,
             f"can't watch {registration.reflector}: {failure.message}",
         )

@@ -81,6 +81,7 @@ async def write_status(
     """Write the status if it changed; at most once a second for a rule.
 
     Raises:
+        ConflictError: the rule has changed.
         ApiError: it can't be written.
     """
     if condition.reason not in _IN_PROGRESS:
@@ -106,9 +107,9 @@ async def write_status(
         context.touch(rule.owner)
         return
     state.delay_status(context.monotonic() + context.timing.status_interval)
-    known = rule.status.get("conditions")
+    known, version = rule.status.get("conditions"), rule.resource_version
     try:
-        await context.client.patch(
+        answer = await context.client.patch(
             RULES,
             rule.key.namespace,
             rule.key.name,
@@ -119,6 +120,7 @@ async def write_status(
                     "name": rule.key.name,
                     "namespace": rule.key.namespace,
                     "uid": rule.uid,
+                    "resourceVersion": version,
                 },
                 "status": status,
             },
@@ -126,9 +128,12 @@ async def write_status(
             subresource="status",
             force=True,
         )
-    except (errors.NotFound, errors.ConflictError):
-        return  # deleted or replaced: its watch event follows
-    rule.status = status
+    except errors.NotFound:
+        return  # its watch event follows
+    stored = context.rules.get(rule.key)  # the event of the earlier version may have come meanwhile
+    for one in [rule] if stored is None else [rule, stored]:
+        if (one.uid, one.resource_version) == (rule.uid, version):
+            one.status, one.resource_version = status, answer["metadata"]["resourceVersion"]
     state.report_by = math.inf
     if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
         if condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING):
