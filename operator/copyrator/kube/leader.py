@@ -22,14 +22,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
 from copyrator.api.seen_time import SeenTime, parse_seen
 from copyrator.api.times import format_micro_time, format_time, parse_time
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, NotFound
 from copyrator.kube.resources import LEASES
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
