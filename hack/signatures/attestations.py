@@ -18,9 +18,8 @@ from copyrator.metrics import Metrics
 from copyrator.oci import reference as oci
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
-from copyrator.signatures.attestation import encode_statement
+from copyrator.signatures.attestation import SigningKey, encode_statement, read_private_key
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
-from copyrator.signatures.private_keys import SigningKey, read_private_key
 from signatures import cosign
 from signatures.cosign_by_hand import IN_TOTO
 from signatures.forged_cosign import BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach, read_bundle

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift_status import NO_DRIFT, DriftStatus
+from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
 from copyrator.api.plan_status import (
     Baseline,
     MissingPermission,
@@ -605,7 +605,7 @@ class BundleStatus(Record):
     """Only where a user requested a plan of another version; for a day."""
     baseline: Baseline = _NO_BASELINE
     """Only where spec.approval.mode is OnRisk, or drift is checked for."""
-    drift: DriftStatus = NO_DRIFT
+    drift: DriftStatus = NO_DRIFT_STATUS
     """Likewise; no more than its check's number where neither does."""
     pin: PinStatus = UNPINNED
     """Only where a user set the annotation pin."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.api.fields import UnreadableJsonError, read_json
 
 KEY: Final = ".dockerconfigjson"
 """Of a Secret of the type kubernetes.io/dockerconfigjson."""

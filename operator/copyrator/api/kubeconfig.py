@@ -24,8 +24,7 @@ import yaml
 
 from copyrator.api import syntax
 from copyrator.api.certificates import whole_seconds
-from copyrator.api.fields import Fields, SpecError
-from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_json
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -15,7 +15,7 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
-from copyrator.api.drift_status import DriftReason
+from copyrator.api.drift import DriftReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE

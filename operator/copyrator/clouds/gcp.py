@@ -31,7 +31,7 @@ from copyrator.api.clouds import (
     CloudRegistry,
     Provider,
 )
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.connections import Connector, aiohttp
 from copyrator.oci.auth import OWN_IDENTITY as OWN

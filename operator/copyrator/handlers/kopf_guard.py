@@ -23,7 +23,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from copyrator.api.json_text import DECODER
+from copyrator.api.fields import DECODER
 from copyrator.api.keys import ObjectName
 from copyrator.connections import Connector, keepalive_socket
 from copyrator.kube.client.answers import MOST, flattened, from_answer, no_answer, read, read_answer

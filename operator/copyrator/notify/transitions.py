@@ -23,7 +23,7 @@ from copyrator.api.bundle_status import (
     Trust,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.drift import DriftVerdict
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.text import count, truncate

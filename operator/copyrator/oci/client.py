@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from yarl import URL
 
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential, remedy_of
 from copyrator.oci.errors import (
     InvalidResponse,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from multidict import MultiMapping
 from yarl import URL
 
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.oci.errors import InvalidResponse
 from copyrator.oci.push_route import Route
 from copyrator.oci.reference import Repository

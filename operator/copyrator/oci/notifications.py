@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from copyrator.api.clouds import ECR_HOST
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
 WEBHOOK_PUSHES: Final = 1000  # limit: webhook

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.api.times import format_time
 from copyrator.settings.limits import ATTESTATION_BYTES
 from copyrator.signatures.model import (
@@ -110,13 +110,13 @@ def sign(
     name: str, content: bytes, password: bytes | None, statement: DeployedStatement
 ) -> bytes | TrustError:
     """In the child: the bundle of a statement, or the error of the key's file."""
-    from copyrator.signatures import private_keys  # noqa: PLC0415 - only there
+    from copyrator.signatures import attestation  # noqa: PLC0415 - only there
 
     try:
-        key = private_keys.read_private_key(name, content, password)
+        key = attestation.read_private_key(name, content, password)
     except TrustError as error:
         return error
-    return private_keys.sign_statement(key, statement)
+    return attestation.sign_statement(key, statement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from yarl import URL
 
 from copyrator.api.clouds import find_provider
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.oci.auth import Challenge, CloudLogins, Credential, parse_challenges, remedy_of
 from copyrator.oci.errors import (
     AuthenticationFailed,

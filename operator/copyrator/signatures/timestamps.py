@@ -1,8 +1,8 @@
 """RFC 3161 time stamps over a signature, by a time stamp authority (TSA) that an entry trusts.
 
-``rfc3161_client`` checks the token's own signature, ``x509_chain`` the TSA's certificates. Neither
-reads the token's reference to its certificate (ESSCertIDv2, RFC 5816): the certificate is found by
-issuer and serial number, and has to have the key that signed.
+``rfc3161_client`` checks the token's own signature, ``certificates`` the certificates of the TSA.
+Neither reads the token's reference to its certificate (ESSCertIDv2, RFC 5816): the certificate is
+found by issuer and serial number, and has to have the key that signed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import rfc3161_client
 from cryptography import x509
 
 from copyrator.settings import limits
-from copyrator.signatures.certificates import UNREADABLE
+from copyrator.signatures.certificates import UNREADABLE, Purpose, order_chain, verify_chain
 from copyrator.signatures.model import InvalidSignatureError
-from copyrator.signatures.x509_chain import Purpose, order_chain, verify_chain
 
 _HASHES: Final = {
     x509.ObjectIdentifier("2.16.840.1.101.3.4.2.1"),

@@ -22,9 +22,8 @@ from tests.signature_layout import INDEX_TYPE, digest_of, encoded, index, listed
 from tests.unit.signatures.attesting import DEPLOYED, signing_key
 from tests.unit.signatures.making import key, public_pem
 
-from copyrator.signatures.attestation import parse_statement
+from copyrator.signatures.attestation import parse_statement, sign_statement
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
-from copyrator.signatures.private_keys import sign_statement
 from copyrator.signatures.sigstore_bundle import read_envelope
 
 STAGING = {

@@ -9,9 +9,15 @@ import pytest
 
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
-from copyrator.api.rule import RULE_ITEMS, RULE_VALUES, copies_kind, parse_rule
+from copyrator.api.rule import (
+    RULE_ITEMS,
+    RULE_VALUES,
+    TEMPLATE_TEXT,
+    copies_kind,
+    parse_rule,
+    template_texts,
+)
 from copyrator.api.rule_spec import MAX_TARGETS_TEXT, RuleSpec, Source, Targets
-from copyrator.api.rule_transform import TEMPLATE_TEXT, template_texts
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import RULE_DEPTH
 

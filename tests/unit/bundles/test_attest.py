@@ -52,9 +52,8 @@ from copyrator.bundles.gates.evidence import (
     statement_of,
     update_statements,
 )
-from copyrator.signatures.attestation import judge
+from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import Signature, SignatureFormat
-from copyrator.signatures.private_keys import sign_statement
 
 CLUSTER = "0b0ea68a-9a52-4a8f-8f2c-54d1a3b8e001"
 SPEC = BundleSpec(

@@ -15,8 +15,15 @@ from tests.unit.bundles.plan_samples import spec as spec_of
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome, Verification
 from copyrator.api.conditions import ConditionStatus
-from copyrator.api.drift import Drift, DriftMode, Ignored
-from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftStatus, DriftVerdict
+from copyrator.api.drift import (
+    MAX_DRIFTED,
+    Drift,
+    DriftCheck,
+    DriftMode,
+    DriftStatus,
+    DriftVerdict,
+    Ignored,
+)
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time

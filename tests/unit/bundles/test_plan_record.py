@@ -24,7 +24,7 @@ from tests.unit.bundles.plan_samples import (
 
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
-from copyrator.api.drift_status import DriftCheck, DriftStatus
+from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
     MAX_RISKY,

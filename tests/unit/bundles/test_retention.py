@@ -9,7 +9,7 @@ import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.drift_status import DriftCheck, DriftStatus
+from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.jobs import plan_ttl

@@ -17,14 +17,13 @@ from tests.unit.signatures.making import (
     public_pem,
 )
 
-from copyrator.signatures.attestation import encode_statement
+from copyrator.signatures.attestation import SigningKey, encode_statement, sign_statement
 from copyrator.signatures.model import (
     CosignKeys,
     DeployedStatement,
     Signature,
     SignatureFormat,
 )
-from copyrator.signatures.private_keys import SigningKey, sign_statement
 
 DEPLOYED = DeployedStatement(
     digest=ARTIFACT.digest,

@@ -32,7 +32,12 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.settings.limits import ATTESTATION_BYTES
-from copyrator.signatures.attestation import encode_statement, judge, parse_statement
+from copyrator.signatures.attestation import (
+    encode_statement,
+    judge,
+    parse_statement,
+    sign_statement,
+)
 from copyrator.signatures.judge import judge as judge_signatures
 from copyrator.signatures.model import (
     Artifact,
@@ -43,7 +48,6 @@ from copyrator.signatures.model import (
     Signature,
     SignatureRequirement,
 )
-from copyrator.signatures.private_keys import sign_statement
 
 TIMES = st.integers(1_600_000_000, 4_000_000_000).map(
     lambda seconds: datetime.fromtimestamp(seconds, UTC)

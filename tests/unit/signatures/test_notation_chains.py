@@ -28,10 +28,9 @@ from tests.unit.signatures.notary import (
     resign,
 )
 
-from copyrator.signatures.certificates import describe
+from copyrator.signatures.certificates import Purpose, describe, verify_chain
 from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.notation import verify
-from copyrator.signatures.x509_chain import Purpose, verify_chain
 
 MIDDLE = "CN=issuing,O=example.com,ST=WA,C=US"
 UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.7"), b"\x05\x00")

@@ -22,9 +22,8 @@ from tests.unit.signatures.notary import (
 )
 
 from copyrator.signatures.certificates import describe
-from copyrator.signatures.distinguished_names import check_subject, read_subjects
 from copyrator.signatures.model import InvalidSignatureError, TrustError
-from copyrator.signatures.notation import verify
+from copyrator.signatures.notation import check_subject, read_subjects, verify
 
 LEAF = "CN=releases,OU=build,O=Example\\, Inc.,L=Seattle,ST=WA,C=US"
 

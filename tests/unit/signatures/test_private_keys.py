@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.unit.signatures.attesting import signing_key
 from tests.unit.signatures.making import key, private_pem, public_pem
 
+from copyrator.signatures.attestation import read_private_key
 from copyrator.signatures.model import TrustError
-from copyrator.signatures.private_keys import read_private_key
 
 PASSWORD = b"correct horse"
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
-from copyrator.api.drift_status import DriftCheck
+from copyrator.api.drift import DriftCheck
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import PlanStatus

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, Outcome
-from copyrator.api.json_text import read_json
+from copyrator.api.fields import read_json
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.text import count
 from copyrator.api.times import parse_time

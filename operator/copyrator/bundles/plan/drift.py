@@ -19,10 +19,11 @@ from typing import Final
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.drift import Drift, DriftMode
-from copyrator.api.drift_status import (
+from copyrator.api.drift import (
     MAX_DRIFTED,
+    Drift,
     DriftCheck,
+    DriftMode,
     DriftReason,
     DriftStatus,
     DriftVerdict,

@@ -18,7 +18,7 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift_status import DriftReason
+from copyrator.api.drift import DriftReason
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord
 from copyrator.api.times import parse_time

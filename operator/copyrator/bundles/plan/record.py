@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleReason, BundleStatus, GateState, Outcome
-from copyrator.api.drift_status import DriftCheck
+from copyrator.api.drift import DriftCheck
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,

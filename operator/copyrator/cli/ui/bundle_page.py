@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import ObjectName

@@ -28,7 +28,7 @@ from copyrator.api.bundle_status import (
     parse_status,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.health import HealthMode, HealthReason

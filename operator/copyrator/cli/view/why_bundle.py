@@ -22,8 +22,7 @@ from copyrator.api.bundle_status import (
     Trust,
 )
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftMode
-from copyrator.api.drift_status import DriftVerdict
+from copyrator.api.drift import DriftMode, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, sentence
 from copyrator.api.health import HealthMode

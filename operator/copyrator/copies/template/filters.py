@@ -31,7 +31,7 @@ from copyrator.api.docker_config import (
     read_entry,
     split_key,
 )
-from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.api.fields import UnreadableJsonError, read_json
 from copyrator.copies.template.certificates import bundled
 from copyrator.copies.template.scope import (
     Meter,

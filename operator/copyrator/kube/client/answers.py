@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
-from copyrator.api.json_text import DECODER
+from copyrator.api.fields import DECODER, NOT_WHOLE, TOO_DEEP, TOO_MANY
 from copyrator.api.times import parse_retry_after
 from copyrator.kube.errors import (
     AdmissionDenied,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from copyrator.api.json_text import DECODER
+from copyrator.api.fields import DECODER
 from copyrator.connections import aiohttp
 from copyrator.kube.client import pages
 from copyrator.kube.client.answers import containers, from_foreign_answer, in_pieces

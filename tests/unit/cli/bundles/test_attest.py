@@ -17,9 +17,9 @@ from copyrator.cli.bundles.attest import Attestations, read_all
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import InvalidResponse
 from copyrator.oci.signatures import SignatureFinder
+from copyrator.signatures.attestation import sign_statement
 from copyrator.signatures.keys import read_keys
 from copyrator.signatures.model import DeployedStatement, Signature, SignatureFormat
-from copyrator.signatures.private_keys import sign_statement
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DIGEST = "sha256:" + "0a" * 32

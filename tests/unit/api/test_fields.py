@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.api.json_text import UnreadableJsonError, read_json
+from copyrator.api.fields import UnreadableJsonError, read_json
 from copyrator.oci.auth import DOCKER_CONFIG_BYTES
 from copyrator.settings.limits import STEP_SECONDS
 
