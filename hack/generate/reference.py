@@ -34,7 +34,8 @@ Filters compare two values; `&&`, `||` and regular expressions aren't supported,
 STATUS, in `get` and `top` and at the beginning of `describe`, `tree` and `why`, is one word.
 `Failing`: Ready is False, a certificate has expired, or a Bundle isn't trusted, healthy or as it
 was deployed. `Waiting`: in progress, waiting for a gate or a person, or there is a warning. Else
-`Suspended` or `Ready`. `-o wide` also has READY, the status of that condition.
+`Suspended` or `Ready`. `-o wide` also has READY, the status of that condition, and of a Bundle
+LOGIN, its provider or the Secret of its `auth`.
 
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
 changes found (a usage error of `plan` is 1); 130 interrupted.

@@ -187,5 +187,5 @@ def test_registries_of_clouds_name_the_extra_that_they_need(bin_folder: Path) ->
     said = run(str(bin_folder / "python"), "-c", CLOUDS).splitlines()
     assert len(said) == len(Provider)
     for provider, line in zip(Provider, said, strict=True):
-        assert line.startswith(f"spec.provider {provider} needs a library that isn't installed")
+        assert line.startswith(f"the provider {provider} needs a library that isn't installed")
         assert line.endswith(f"pip install 'copyrator[{provider}]'")

@@ -149,7 +149,7 @@ class Calls:
             ) from None
         except ImportError:
             raise IdentityMissing(
-                f"spec.provider {provider} needs a library that isn't installed: set image.clouds "
+                f"the provider {provider} needs a library that isn't installed: set image.clouds "
                 f"of the chart, or run pip install 'copyrator[{provider}]'"
             ) from None
 

@@ -187,6 +187,29 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     assert len(cluster.jobs()) == 1
 
 
+async def test_bundles_of_one_repository_with_other_accounts_share_no_answer(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], bundle: Make
+) -> None:
+    await begin({"allowed_service_accounts": ("werf", "other")}, suspend=True)
+    await eventually(lambda: cluster.status().get("available"))
+    cloud.error = IdentityRefused("no")
+    spec = {"registry": HOST, "insecure": None, "provider": "aws", "serviceAccountName": "other"}
+    bundle("more", **spec)
+    await eventually(lambda: cluster.reason("more") == "IdentityRefused")
+    assert cloud.asked[0] == ("ServiceAccount team/werf", False)
+    assert {one for one, _ in cloud.asked[1:]} == {"ServiceAccount team/other"}
+
+
+async def test_while_it_is_suspended_only_polls_ask_for_a_login(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    operator = await begin(suspend=True)
+    await eventually(lambda: cluster.status().get("available") and rests(operator))
+    assert len(cloud.asked) == 1
+    assert not secrets(cluster)
+    assert not cluster.jobs()
+
+
 async def test_a_job_gets_no_token_of_another_identity_than_it_began_with(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,18 @@ def test_without_an_identity_the_message_says_how_to_get_one(
     assert said.startswith("Error: you have no identity of")
     assert said.count("\n") == 1
     assert remedy in said
+
+
+def test_without_the_library_the_message_says_what_to_install(
+    cloud_stage: Stage, account_tokens: OwnTokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Amazon(cloud_stage, account_tokens)
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    said = resolve(cloud_stage, f"{ECR}/team/app", "--provider", "aws", code=1)
+    assert said == (
+        "Error: the provider aws needs a library that isn't installed: "
+        "run pip install 'copyrator[aws]'\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -446,6 +446,20 @@ async def test_a_poll_takes_one_login_for_all_repositories(
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
+async def test_accounts_of_one_namespace_share_no_token(registry: FakeRegistry, auth: str) -> None:
+    registry.auth, cloud, accounts = auth, Cloud(), Accounts({"role": "a"})
+    client = registry_client(clock=lambda: cloud.now)
+    client.use_logins(lambda transport: cloud.logins(transport, accounts))
+    names = ("werf", "other")
+    one, other = (Credential(cloud=CloudIdentity(SHOP.registry, "prod", name)) for name in names)
+    for _ in range(2):  # the registry takes the first token, which is werf's
+        await client.digest(app(registry), "1.0.0", one)
+        with pytest.raises(AuthenticationFailed, match="ServiceAccount prod/other"):
+            await client.digest(app(registry), "1.0.0", other)
+    await client.close()
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
 async def test_a_login_is_renewed_at_two_thirds_of_its_life(
     registry: FakeRegistry, auth: str
 ) -> None:

@@ -224,6 +224,7 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
         Column("AVAILABLE", lambda view: view.summary.available.version or "-", spare=1),
         Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
         Column("FROM", _source, wide=True),
+        Column("LOGIN", _login, wide=True),
         Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
         _of_body(rows.age_column("AGE", rows.created, now, wide=True)),
         Column("MESSAGE", lambda view: view.trouble, below=True),
@@ -247,6 +248,13 @@ def _raw(view: BundleView) -> Body:
 def _source(view: BundleView) -> str:
     spec = _raw(view)
     return f"{spec.get('registry') or '-'}/{spec.get('repo') or '-'}"
+
+
+def _login(view: BundleView) -> str:
+    spec = _raw(view)
+    if provider := spec.get("provider"):
+        return str(provider)
+    return f"Secret {auth}" if (auth := spec.get("auth")) else "-"
 
 
 def describe_bundle(view: BundleView) -> Iterator[Detail]:

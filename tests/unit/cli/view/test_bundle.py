@@ -101,6 +101,14 @@ def test_a_list_shows_what_runs_and_what_there_is() -> None:
     assert found["DIGEST"] == "a" * 12
 
 
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [({}, "-"), ({"auth": "creds"}, "Secret creds"), ({"provider": "aws"}, "aws")],
+)
+def test_a_list_shows_how_a_registry_is_logged_in_to(spec: dict[str, str], shown: str) -> None:
+    assert cells(bundle(spec))["LOGIN"] == shown
+
+
 @pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
 @pytest.mark.parametrize("status", ["True", "False", "Unknown"])
 def test_what_is_suspended_says_so_whatever_ready_is(status: str, reason: str) -> None:
