@@ -6,6 +6,7 @@ because it is imported here without loading the system's certificates: twice, in
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -22,6 +23,8 @@ finally:
     del ssl.SSLContext.set_default_verify_paths  # the inherited method is visible again
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.http_parser import RawResponseMessage
     from aiohttp.streams import StreamReader
@@ -36,9 +39,30 @@ INTERIM_ANSWERS: Final = 8
 
 
 class _Handler(ResponseHandler):
-    """Ends a connection on which a server sends answers 1xx without end."""
+    """Ends a connection on which a server sends answers 1xx without end.
+
+    Args:
+        loop: the running one.
+        opened: has its transport as long as that is open.
+    """
 
     _interim = 0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, opened: set[asyncio.Transport]) -> None:
+        super().__init__(loop)
+        self._opened = opened
+        self._own: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._own = transport
+        self._opened.add(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self._own is not None:
+            self._opened.discard(self._own)
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data) or 1, PARSED_AT_ONCE):
@@ -56,13 +80,21 @@ class Connector(aiohttp.TCPConnector):
     """Aborts a TLS connection that isn't used again, as aiohttp itself does in `close`.
 
     That of a cancelled or unread request would wait up to 30 s for the server's close_notify, known
-    to no session, and would still be open when the loop ends.
+    to no session, and would still be open when the loop ends. So would that of a request which is
+    cancelled in the moment of connecting, and one that was kept too long: `close` aborts these.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        handler: type[ResponseHandler] = _Handler
-        self._factory = partial(handler, loop=self._loop)
+        self._opened: set[asyncio.Transport] = set()
+        handler: Callable[..., ResponseHandler] = _Handler
+        self._factory = partial(handler, self._loop, self._opened)
+
+    async def close(self, *, abort_ssl: bool = False) -> None:
+        """Close all connections, whatever state they are in."""
+        await super().close(abort_ssl=abort_ssl)
+        for transport in tuple(self._opened):
+            transport.abort()
 
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from tests.authority import Authority
 
+from copyrator import connections
 from copyrator.connections import Connector
 
 HALF_AN_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
@@ -79,6 +80,26 @@ def test_an_answer_that_is_not_read_leaves_no_connection(authority: Authority) -
 
     with nothing_left(), Silent(authority.context(), HALF_AN_ANSWER) as server:
         asyncio.run(on_a_session(authority, unread, server))
+
+
+def test_a_request_that_is_cancelled_in_the_moment_of_connecting_leaves_no_connection(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the answer by which a command fails comes with the end of a handshake."""
+    made = connections._Handler.connection_made
+
+    async def cancelled(session: aiohttp.ClientSession, server: Silent) -> None:
+        def cancel(handler: connections._Handler, transport: asyncio.BaseTransport) -> None:
+            made(handler, transport)
+            request.cancel()
+
+        monkeypatch.setattr(connections._Handler, "connection_made", cancel)
+        request = asyncio.ensure_future(session.get(server.url))
+        with pytest.raises(asyncio.CancelledError):
+            await request
+
+    with nothing_left(), Silent(authority.context(), b"") as server:
+        asyncio.run(on_a_session(authority, cancelled, server))
 
 
 async def on_a_session(
