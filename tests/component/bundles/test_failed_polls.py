@@ -244,7 +244,7 @@ async def test_failures_that_go_on_make_ready_false_after_some_time(
     await deployed(cluster, operator)
     registry.fault = fault
     await next_poll(operator)
-    began, told[:] = operator.passed, []
+    began, began_at, told[:] = operator.passed, operator.monotonic(), []
     assert failed(cluster) == 1
 
     while condition(cluster, "Ready") == DEPLOYED:
@@ -252,7 +252,10 @@ async def test_failures_that_go_on_make_ready_false_after_some_time(
         assert operator.passed - began < timedelta(hours=1)
         await next_due(operator)
 
-    assert abs((operator.passed - began).total_seconds() - seconds) <= max(6, seconds / 10)
+    # A busy machine takes time, too, by which the clock is moved less.
+    tolerance = max(6, seconds / 10)
+    assert operator.monotonic() - began_at >= seconds - tolerance
+    assert (operator.passed - began).total_seconds() <= seconds + tolerance
     status = cluster.status()
     assert status["conditions"][0]["reason"] == status["lastError"]["reason"]
     assert status["conditions"][0]["message"].startswith(status["lastError"]["message"])
@@ -353,14 +356,12 @@ async def test_a_restart_does_not_begin_the_count_anew(
     second = await run(ahead=passed)
     await eventually(lambda: failed(cluster) == 2, "what failed is polled for at once")
     assert condition(cluster, "Ready") == DEPLOYED
-    steps = []
     while condition(cluster, "Ready") == DEPLOYED:
         await next_due(second)
-        steps.append((second.now(), cluster.status()["failedPolls"]))
 
     assert cluster.status()["failedPolls"] == {"count": 3, "since": since}
-    lasted = second.now() - datetime.fromisoformat(since)
-    assert timedelta(seconds=1200) <= lasted < timedelta(seconds=1260), steps
+    assert second.now() - datetime.fromisoformat(since) >= timedelta(seconds=1200)
+    assert second.passed < timedelta(seconds=1260), "without the time that a busy machine takes"
 
 
 @pytest.mark.parametrize(
