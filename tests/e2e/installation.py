@@ -4,6 +4,7 @@ import contextlib
 import json
 import secrets
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,32 @@ def _versions(api: Api, crds: list[dict[str, Any]]) -> dict[str, str]:
     ours = {one["metadata"]["name"] for one in crds}
     found = {one["name"]: one for one in api.metadata(CRDS) if one["name"] in ours}
     return {name: f"{one['uid']} {one['resourceVersion']}" for name, one in found.items()}
+
+
+def delete_crds(api: Api, *names: str) -> None:
+    """Delete the CRDs of these names that exist, and wait until they are gone.
+
+    The API server first lists a kind's objects, which fails while it begins to serve the kind
+    ("storage is (re)initializing"), as when nobody has asked for it since its CRD was changed. When
+    it tries again, before it has seen what it wrote of that into the CRD, a conflict ends the try,
+    and that event begins none: the CRD's condition Terminating is all that has changed. So it
+    pauses until its next round, up to 5 minutes later. Any other change ends the pause.
+    Source: apiextensions-apiserver, pkg/controller/finalizer/crd_finalizer.go.
+    """
+
+    def left() -> set[str]:
+        return {one["name"] for one in api.metadata(CRDS)} & {*names}
+
+    def are_gone() -> bool:
+        for name in left():
+            again = {"copyrator.test/again": str(time.monotonic() // 2)}
+            with contextlib.suppress(ApiStatusError):  # it is gone by now
+                api.patch(f"{CRDS}/{name}", {"metadata": {"annotations": again}})
+        return not left()
+
+    for name in left():
+        api.delete(f"{CRDS}/{name}")
+    until(are_gone, lambda: f"{left()} are gone")
 
 
 def serves(api: Api) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
-from tests.e2e.installation import apply, collection_of, object_path, serves
+from tests.e2e.installation import apply, collection_of, delete_crds, object_path, serves
 from tests.long import long_form
 
 from localcluster import Api, ApiStatusError, Cluster
@@ -47,17 +47,6 @@ def wait_for(api: Api, crd: str, **conditions: str) -> None:
     eventually(said, f"{crd} says {conditions}")
 
 
-def delete_crd(api: Api, name: str) -> None:
-    """Delete one, if it is there, and wait until it is gone."""
-
-    def there() -> bool:
-        return name in {one["name"] for one in api.metadata(CRD_API)}
-
-    if there():
-        api.delete(f"{CRD_API}/{name}")
-        eventually(lambda: not there(), f"{name} is gone")
-
-
 @pytest.fixture(scope="module")
 def crds(cluster: Cluster) -> Api:
     api = cluster.api()
@@ -77,7 +66,7 @@ def alone(cluster: Cluster) -> Iterator[Cluster]:
             api.delete(path)
             api.remove_finalizers(path)
     yield cluster
-    delete_crd(api, OLD)
+    delete_crds(api, OLD)
     apply_crds(api)
 
 
@@ -645,7 +634,7 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
     """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
     api = alone.api()
     skip_before_1_30(api, "every change of what a new CRD refuses is refused")
-    delete_crd(api, BUNDLES)
+    delete_crds(api, BUNDLES)
     api.create(CRD_API, permissive(BUNDLES, "Bundle"))
     wait_for(api, BUNDLES, Established="True")
     eventually(lambda: serves(api), "the API server serves Bundles")
@@ -683,7 +672,7 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
 )
 def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluster) -> None:
     api = alone.api()
-    delete_crd(api, RULES)
+    delete_crds(api, RULES)
     api.create(CRD_API, permissive(OLD, "CopyratorRule"))
     wait_for(api, OLD, Established="True")
     apply(api, [yaml.safe_load((CRDS / f"{RULES}.yaml").read_text())])
@@ -692,6 +681,6 @@ def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluste
     said = {item["type"]: item for item in conditions}
     assert "already in use" in said["NamesAccepted"]["message"]
 
-    delete_crd(api, OLD)
+    delete_crds(api, OLD)
 
     wait_for(api, RULES, NamesAccepted="True", Established="True")

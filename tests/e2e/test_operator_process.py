@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 from tests.e2e.cli.conftest import Stage
 from tests.e2e.faults.proxy import Exchange, FaultProxy, holds, only
-from tests.e2e.installation import apply, install, serves
+from tests.e2e.installation import apply, delete_crds, install, serves
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
 from tests.long import LONG, long_form
 
@@ -224,13 +224,6 @@ def attempts(process: OperatorProcess) -> float:
     return sum(map(float, counted))
 
 
-def delete_crds(own: Cluster, *names: str) -> None:
-    """Delete them, and wait until they are gone."""
-    for name in names:
-        own.api().delete(f"{CRD_PATH}/{name}")
-    until(lambda: not {one["name"] for one in own.api().metadata(CRD_PATH)} & {*names}, "gone")
-
-
 def make_crds(own: Cluster) -> None:
     apply(own.api(), [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")])
 
@@ -239,8 +232,7 @@ def make_crds(own: Cluster) -> None:
 def crds_come_back(own: Cluster) -> Iterator[None]:
     """Whatever becomes of a test that deletes CRDs, the next one finds them."""
     yield
-    if OLD in {one["name"] for one in own.api().metadata(CRD_PATH)}:
-        delete_crds(own, OLD)
+    delete_crds(own.api(), OLD)
     make_crds(own)
     until(lambda: serves(own.api()), "the API server serves rules and Bundles")
 
@@ -254,13 +246,13 @@ def crds_come_back(own: Cluster) -> Iterator[None]:
 def test_missing_crds_are_named_with_the_remedy_and_waited_for_also_in_the_same_process(
     own, kubeconfig, log, command
 ):
-    delete_crds(own, *CRDS)
+    delete_crds(own.api(), *CRDS)
     with OperatorProcess(kubeconfig, log, command=command) as process:
         waits_for_crds(own, process)
         if command is RUN:
             starts_again(own, process)
         else:  # docs/adr/0001-events-only.md
-            delete_crds(own, "bundles.operator.werf.dev")
+            delete_crds(own.api(), "bundles.operator.werf.dev")
             assert process.wait() != 0, "the kubelet starts it again"
 
 
@@ -278,7 +270,7 @@ def starts_again(
     own: Cluster, process: OperatorProcess, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
     """A CRD is deleted under a ready operator, and comes back."""
-    delete_crds(own, "bundles.operator.werf.dev")
+    delete_crds(own.api(), "bundles.operator.werf.dev")
     process.wait_says("bundles.operator.werf.dev is missing")
     meanwhile()
     make_crds(own)
@@ -291,7 +283,7 @@ def starts_again(
 @pytest.mark.usefixtures("crds_come_back")
 def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log):
     # The original's CRD in its working form: another plural, the same kind (docs/adoption.md).
-    delete_crds(own, "copyrators.flant.com")
+    delete_crds(own.api(), "copyrators.flant.com")
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     old = {
@@ -312,7 +304,7 @@ def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log)
         body = process.wait_says("its names are taken")
         assert "copyrators.flant.com" in body
         assert "export its objects" in body
-        delete_crds(own, OLD)
+        delete_crds(own.api(), OLD)
         process.wait_ready()
 
 
@@ -378,7 +370,7 @@ def test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened
 ):
     # Where kopf waits for an answer it takes the end for a pause, and once went on for ever.
     answer = threading.Event()
-    delete_crds(own, *CRDS)
+    delete_crds(own.api(), *CRDS)
     with (
         FaultProxy(own) as proxy,
         OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,

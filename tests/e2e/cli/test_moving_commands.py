@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.cli.conftest import SENTINEL, rule, secret
-from tests.e2e.installation import RULES
+from tests.e2e.installation import RULES, delete_crds
 from tests.e2e.operator_process import until
 
 from copyrator import __version__
@@ -206,7 +206,7 @@ def tools(stage):
         name = one["metadata"]["name"]
         stage.cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}")
     yield
-    stage.cluster.kubectl("delete", "crd", *(one["metadata"]["name"] for one in crds))
+    delete_crds(stage.api, *(one["metadata"]["name"] for one in crds))
 
 
 def custom(group: str, kind: str, name: str, namespace: str = "", **spec: Any) -> dict[str, Any]:

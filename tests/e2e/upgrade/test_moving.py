@@ -6,15 +6,14 @@ With the commands of docs/installation.md and docs/adoption.md, on one cluster, 
 import json
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
+from tests.e2e.installation import CRDS, delete_crds
 from tests.e2e.test_readme import Reader
 
 import release
@@ -114,19 +113,8 @@ def fresh(disposable: Cluster) -> Iterator[Cluster]:
     """A cluster that nobody has installed anything on, and that is so again afterwards."""
     yield disposable
     disposable.helm("uninstall", "copyrator", *HOME, "--no-hooks", "--ignore-not-found")
-    disposable.kubectl("delete", "crd", "--all", "--wait=false")
-    eventually(lambda: _are_gone(disposable), "all CRDs are gone", 240)
-
-
-def _are_gone(cluster: Cluster) -> bool:
-    """Whether no CRD is left; the API server, which pauses ever longer, is made to look again."""
-    left = cluster.kubectl("get", "crd", "--output=name").split()
-    for name in left:
-        with suppress(CommandFailedError):  # it is gone by now
-            cluster.kubectl(
-                "annotate", "--overwrite", name, f"copyrator.test/again={time.time_ns()}"
-            )
-    return not left
+    api = disposable.api()
+    delete_crds(api, *(one["name"] for one in api.metadata(CRDS)))
 
 
 @pytest.fixture
