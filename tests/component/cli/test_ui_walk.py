@@ -10,7 +10,7 @@ from tests.component.copies.conftest import serving
 from tests.long import LONG
 
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.get import report
+from copyrator.cli.ui import command
 
 MOST = 200 if LONG else 12
 """Pages of one shape."""
@@ -45,7 +45,7 @@ async def test_every_page_is_well_formed_and_shows_no_value(hostile, tmp_path):
             faults += reader.finish()
             faults += [f"{path}: has the value of a Secret" for one in SECRET if one in text]
             walk.add(reader.links)
-        text = await report._report(Target(kubeconfig=tmp_path / "kubeconfig"), None)
+        text = await command._report(Target(kubeconfig=tmp_path / "kubeconfig"), None)
     for one in SECRET:
         assert one not in text
     reader = PageReader("the report")

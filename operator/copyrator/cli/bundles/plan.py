@@ -23,12 +23,14 @@ from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, Plan
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import Operation, OperationType, read_operation, risky
-from copyrator.cli.bundles.plan_diff import ObjectDiff, fold, split
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
+    ObjectDiff,
     PlanLog,
+    fold,
     read_plan_log,
     release_namespace,
+    split,
     with_refusals_of,
 )
 from copyrator.cli.core.cluster import Target, run

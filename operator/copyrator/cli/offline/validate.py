@@ -1,11 +1,21 @@
-"""What `copyrator validate` finds in rules and Bundles, without a cluster."""
+"""What `copyrator validate` finds in rules and Bundles, without a cluster.
+
+Fields are checked by the CRD's schema, and in templates by Kubernetes' kinds. Of structural schemas
+only the keywords that our CRDs use. CEL rules aren't evaluated: the operator's own parsers, which
+are called too, check all of them. In templates the types and names of fields and of variables are
+checked without rendering; nothing is said of custom resources.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Final
+
+import jinja2
+from jinja2 import meta, nodes
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
@@ -13,26 +23,351 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, NotationSpec, 
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.rule import parse_rule, path_of
 from copyrator.api.rule_spec import RuleSpec, Targets
+from copyrator.api.text import truncate
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step
-from copyrator.cli.offline.schema import (
-    OF_NAME,
-    OF_TEMPLATE,
-    Problem,
-    of_template,
-    problems,
-    unknown_fields,
-    unknown_names,
-    wrong_types,
+from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, whole_expression
+from copyrator.copies.template.rendering import (
+    ANY,
+    SOURCES,
+    UNKNOWN_KIND,
+    field_type,
+    fields_of,
+    is_jinja,
+    item_type,
+    namespace_context,
+    rule_texts,
+    source_context,
+    type_of,
 )
-from copyrator.copies.template.compiling import compile_text
-from copyrator.copies.template.rendering import rule_texts
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError
 from copyrator.signatures.notation import read_subjects
+
+Schema = Mapping[str, Any]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A field's fault and the remedy."""
+
+    path: tuple[Step, ...]
+    message: str
+
+    @property
+    def field(self) -> str:
+        """The path in the usual form: ``spec.valuesFrom[0].kind``."""
+        text = ""
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        return text.lstrip(".")
+
+
+def problems(value: Any, schema: Schema, path: tuple[Step, ...] = ()) -> Iterator[Problem]:
+    """All violations of the schema in a value."""
+    if value is None:
+        return  # the API server drops it
+    if schema.get("x-kubernetes-int-or-string"):
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            yield Problem(path, "must be a number or a string")
+        return
+    wanted = schema.get("type")
+    if wanted and not _is(value, wanted):
+        article = "an" if wanted[0] in "aeiou" else "a"
+        yield Problem(path, f"must be {article} {wanted}, not {_shown(value)}")
+        return
+    if isinstance(value, dict):
+        yield from _map(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list(value, schema, path)
+    else:
+        yield from _scalar(value, schema, path)
+
+
+def _is(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool) and wanted != "boolean":
+        return False
+    return isinstance(value, _TYPES[wanted])
+
+
+def _map(value: dict[str, Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    known: Mapping[str, Schema] = schema.get("properties") or {}
+    rest = schema.get("additionalProperties")
+    free = rest is not None or schema.get("x-kubernetes-preserve-unknown-fields")
+    top = not path
+    free = free or path == ("metadata",)  # the API server's own, of which CRDs only limit the name
+    for name, item in value.items():
+        here = (*path, name)
+        if name in known:
+            yield from problems(item, known[name], here)
+        elif isinstance(rest, Mapping):
+            yield from problems(item, rest, here)
+        elif not free and not (top and name in ("apiVersion", "kind", "metadata")):
+            close = closest(name, known)
+            others = f"; known fields: {', '.join(known)}" if known else "; remove it"
+            advice = f"; did you mean {close}?" if close else others
+            yield Problem(here, f"is an unknown field{advice}")
+    for name in schema.get("required") or ():
+        if value.get(name) is None:
+            yield Problem(path, f"{name} is required")
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        yield Problem(path, f"must have at most {schema['maxProperties']} entries")
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was meant: one is part of the other, or they are spelt much alike."""
+    word = word.lower()
+    lower = {one.lower(): one for one in known}
+    if word in lower:
+        return lower[word]
+    part = [one for one in lower if min(len(one), len(word)) > 3 and (one in word or word in one)]
+    found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
+    found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
+    return lower[found[0]] if found else None
+
+
+def _list(value: list[Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        yield Problem(path, f"must have at most {schema['maxItems']} items")
+    if "minItems" in schema and len(value) < schema["minItems"]:
+        yield Problem(path, f"must have at least {schema['minItems']} items")
+    for index, item in enumerate(value):
+        yield from problems(item, schema.get("items") or {}, (*path, index))
+
+
+def _scalar(value: Any, schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield Problem(path, f"{_shown(value)} isn't one of {', '.join(map(str, schema['enum']))}")
+        return
+    if isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            yield Problem(path, "must not be empty")
+        elif "maxLength" in schema and len(value) > schema["maxLength"]:
+            yield Problem(path, f"must have at most {schema['maxLength']} characters")
+        elif "pattern" in schema and not re.search(schema["pattern"], value):
+            yield Problem(path, f"{_shown(value)} doesn't match {schema['pattern']}")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield Problem(path, f"must be at least {schema['minimum']}")
+        if value > schema.get("maximum", value):
+            yield Problem(path, f"must be at most {schema['maximum']}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return truncate(text, 60)
+
+
+_LITERALS: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "quantity": (str, int, float),
+    "int-or-string": (int, str),
+}
+_NOUNS: Final = {
+    "integer": "an integer",
+    "boolean": "a boolean",
+    "int-or-string": "an integer or a string",
+    "quantity": "a quantity",
+    "number": "a number",
+    "string": "a string",
+}
+_FILTERS: Final = {"integer": "number", "number": "number", "boolean": "bool"}
+"""The filter that makes what a field of this type wants."""
+
+_TEXT, _NUMBER, _BOOLEAN = "string", "number", "boolean"
+_MADE_BY: Final = {
+    **dict.fromkeys(("int", "float", "number", "length", "count", "round", "abs"), _NUMBER),
+    "bool": _BOOLEAN,
+    **dict.fromkeys(("lower", "upper", "title", "capitalize", "trim", "replace", "join"), _TEXT),
+    **dict.fromkeys(("string", "b64encode", "to_json", "to_yaml", "tojson", "format"), _TEXT),
+}
+"""What filters make, where that doesn't depend on their input."""
+
+
+def wrong_types(template: Mapping[str, Any]) -> Iterator[Problem]:
+    """Values that the API server would refuse for their type."""
+    for problem, unknown in _walk(template, *_start(template)):
+        if not unknown:
+            yield problem
+
+
+def unknown_fields(template: Mapping[str, Any]) -> Iterator[Problem]:
+    """Fields that the API server would drop, unless it is of a newer version."""
+    for problem, unknown in _walk(template, *_start(template)):
+        if unknown:
+            yield problem
+
+
+def _start(template: Mapping[str, Any]) -> tuple[str, tuple[Step, ...]]:
+    return type_of(template.get("apiVersion"), template.get("kind")), ("spec", "template")
+
+
+def _walk(value: Any, wanted: str, path: tuple[Step, ...]) -> Iterator[tuple[Problem, bool]]:
+    """All problems, and of each whether it is an unknown field."""
+    if isinstance(value, Mapping):
+        if wanted.startswith("[") or wanted in _LITERALS:
+            yield Problem(path, f"must be {_noun(wanted)}, not a map"), False
+            return
+        for key, item in value.items():
+            name = str(key)
+            below = field_type(wanted, name)
+            if below is not None:
+                yield from _walk(item, below, (*path, name))
+            elif not is_jinja(name):
+                yield Problem((*path, name), _unknown(wanted, name)), True
+    elif isinstance(value, list):
+        if not (wanted.startswith("[") or wanted in (ANY, UNKNOWN_KIND)):
+            yield Problem(path, f"must be {_noun(wanted)}, not a list"), False
+            return
+        for index, item in enumerate(value):
+            yield from _walk(item, item_type(wanted), (*path, index))
+    elif value is not None and (said := _of_scalar(value, wanted)):
+        yield Problem(path, said), False
+
+
+def _noun(wanted: str) -> str:
+    return _NOUNS.get(wanted) or ("a list" if wanted.startswith("[") else "a map")
+
+
+def _unknown(parent: str, name: str) -> str:
+    close = closest(name, fields_of(parent) or {})
+    advice = f"; did you mean {close}?" if close else ""
+    return f"the API server drops a field of this name{advice}"
+
+
+def _of_scalar(value: Any, wanted: str) -> str | None:
+    """What is wrong with a text, number or boolean."""
+    if wanted in (ANY, UNKNOWN_KIND):
+        return None
+    if isinstance(value, str) and is_jinja(value):
+        return _of_text(value, wanted)
+    if wanted not in _LITERALS:
+        return f"must be {_noun(wanted)}, not {value!r}"
+    right = isinstance(value, _LITERALS[wanted])
+    if right and isinstance(value, bool) == (wanted == "boolean"):
+        return None
+    if isinstance(value, str):
+        remedy = "; remove the quotes" if wanted in _FILTERS and _is_quoted(value) else ""
+    else:
+        remedy = "; put it in quotes" if wanted == "string" else ""
+    return f"must be {_noun(wanted)}, not {value!r:.60}{remedy}"
+
+
+def _is_quoted(text: str) -> bool:
+    return text in ("true", "false") or text.lstrip("-").isdigit()
+
+
+def _of_text(text: str, wanted: str) -> str | None:
+    """What is wrong with a text with Jinja2 in it."""
+    filter_ = _FILTERS.get(wanted)
+    if filter_ is None:
+        return None
+    try:
+        tree = ENVIRONMENT.parse(text)
+    except (jinja2.TemplateError, ValueError, RecursionError):
+        return None  # said of the text itself
+    whole = whole_expression(tree)
+    if whole is None:
+        return f'must be {_noun(wanted)}; make all of it one expression: "{{{{ … | {filter_} }}}}"'
+    made = _made(whole)
+    if made is None or made == ("boolean" if wanted == "boolean" else "number"):
+        return None
+    return f"must be {_noun(wanted)}, and the expression makes {_NOUNS[made]}; add | {filter_}"
+
+
+def _made(node: nodes.Expr) -> str | None:
+    """The type of what an expression makes; None: not known."""
+    made = None
+    match node:
+        case nodes.Const(value=bool()) | nodes.Compare() | nodes.Not() | nodes.Test():
+            made = _BOOLEAN
+        case nodes.Const(value=str()) | nodes.Concat():
+            made = _TEXT
+        case nodes.Const(value=int() | float()):
+            made = _NUMBER
+        case nodes.Filter(name="default" | "d", node=nodes.Expr() as inner, args=[other, *_]):
+            made = _common(inner, other)
+        case nodes.Filter():
+            made = _MADE_BY.get(node.name)
+        case nodes.CondExpr(expr1=first, expr2=nodes.Expr() as second):
+            made = _common(first, second)
+        case nodes.Getattr() | nodes.Getitem() if _is_of_target(node):
+            made = _TEXT
+    return made
+
+
+def _common(one: nodes.Expr, other: nodes.Expr) -> str | None:
+    made = _made(one)
+    return made if made == _made(other) else None
+
+
+def _is_of_target(node: nodes.Expr) -> bool:
+    """Whether it is a name, label or annotation: ``namespace.labels['x']``."""
+    fields = 0
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        node, fields = node.node, fields + 1
+    return isinstance(node, nodes.Name) and node.name in ("namespace", "rule") and fields > 0
+
+
+_NAMESPACE: Final = tuple(namespace_context("", {}, {}))
+_SOURCE: Final = tuple(source_context({}, ""))
+_RULE: Final = ("name", "namespace")
+
+OF_TEMPLATE: Final[Mapping[str, Sequence[str]]] = {"namespace": _NAMESPACE, "rule": _RULE}
+"""The variables of spec.template and their fields."""
+OF_NAME: Final[Mapping[str, Sequence[str]]] = {**OF_TEMPLATE, "source": _SOURCE}
+"""Those of spec.transform.name."""
+
+
+def of_template(rule: RuleSpec) -> Mapping[str, Sequence[str]]:
+    """The variables of a rule's template and their fields."""
+    if not rule.sources:
+        return OF_TEMPLATE
+    return {**OF_TEMPLATE, SOURCES: tuple(entry.alias for entry in rule.sources)}
+
+
+def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What is wrong with the names in a text that is valid Jinja2, with the remedy."""
+    tree = ENVIRONMENT.parse(text)
+    undeclared = meta.find_undeclared_variables(tree)
+    for name in sorted(undeclared - known.keys() - ENVIRONMENT.globals.keys()):
+        yield f"unknown variable {name}{_advice(name, list(known), 'variables')}"
+    reads: list[nodes.Getattr | nodes.Getitem] = list(tree.find_all(nodes.Getattr))
+    for found in [*reads, *tree.find_all(nodes.Getitem)]:
+        owner, field = found.node, _field(found)
+        if not isinstance(owner, nodes.Name) or owner.name not in undeclared & known.keys():
+            continue
+        fields = known[owner.name]
+        if field is not None and field not in fields:
+            yield f"unknown field {owner.name}.{field}{_advice(field, fields, 'fields')}"
+
+
+def _field(found: nodes.Getattr | nodes.Getitem) -> str | None:
+    if isinstance(found, nodes.Getattr):
+        return found.attr
+    value = found.arg.value if isinstance(found.arg, nodes.Const) else None
+    return value if isinstance(value, str) else None
+
+
+def _advice(word: str, known: Sequence[str], what: str) -> str:
+    close = closest(word, known)
+    return f"; did you mean {close}?" if close else f"; known {what}: {', '.join(known)}"
+
 
 SYSTEM = ("kube-node-lease", "kube-public", "kube-system")
 _LABEL = "kubernetes.io/metadata.name"

@@ -1,25 +1,321 @@
-"""What the pages can do to a rule or Bundle.
+"""What the pages can do to a rule or Bundle, and the page on which a plan is decided.
 
-A decision about a plan has a page of its own (decision_page.py); all else is asked for before it is
-done.
+All but that decision is asked for before it is done. The page shows what the plan's deploy would
+do. A chart's author decides how many operations there are, and what a diff has. So it shows a part
+of the operations, and a part of the lines, and says how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
+from copyrator.api.bundle_status import HistoryEntry, parse_status
+from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus
+from copyrator.api.text import count
+from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.record import is_spent
+from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
+from copyrator.cli.bundles.plan import (
+    PlannedChanges,
+    PlannedOperation,
+    PlanView,
+    describe_origin,
+    explain_missing,
+    hidden_secrets,
+    is_judged,
+    plan_fault,
+    planned_changes,
+)
+from copyrator.cli.bundles.plan_log import ObjectDiff, sign_of, with_refusals_of
 from copyrator.cli.core import reconcile
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import one
-from copyrator.cli.core.output import said
+from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.core.reconcile import set_suspend
+from copyrator.cli.ui.parts import fields
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import (
+    BundleView,
+    describe_version,
+    is_expired,
+    permission_summary,
+)
+from copyrator.cli.view.lists import page_of, pages_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
+
+
+OPERATIONS: Final = 100
+"""Operations of a page."""
+LINES: Final = 200
+"""Lines of one object's diff that are shown."""
+ALL_LINES: Final = 3000
+"""Lines of all diffs of a page."""
+LINE: Final = 1000
+"""Characters of a line that are shown."""
+GROUPED: Final = 10
+"""Operations above which it is said how many there are of each type and kind."""
+OPENED: Final = 5
+"""Risky operations whose diff is shown unasked, if it isn't longer than as many lines:"""
+OPENED_LINES: Final = 40
+
+_SIGNS: Final = {"+": "added", "-": "removed", "": "same"}
+_WORDS: Final = {
+    OperationType.CREATE: "create",
+    OperationType.UPDATE: "update",
+    OperationType.DELETE: "delete",
+    OperationType.RECREATE: "recreate",
+    OperationType.APPLY: "blindly apply",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DiffView:
+    """What is shown of a diff."""
+
+    lines: Sequence[tuple[str, str]] = ()
+    """The class (``added``, ``removed``, ``same``) and the text of each."""
+    left: int = 0
+    """Lines that aren't shown."""
+    added: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """An operation of a page."""
+
+    number: int
+    """Its place among all of the plan's."""
+    word: str
+    type: str
+    what: str
+    where: str
+    is_risky: bool
+    is_hidden: bool
+    diff: DiffView
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionChoice:
+    """A decision that can be taken."""
+
+    verb: str
+    button: str
+    look: str
+    """The button's class."""
+    effect: str
+    command: str
+
+
+def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
+    """What the page shows of a plan; pure.
+
+    Args:
+        found: the plan, and its log as far as it could be read.
+        number: of the page, if there are more operations than fit on one.
+    """
+    view, plan = found.view, found.view.status.plan
+    is_made = plan.outcome == PlanOutcome.PLANNED
+    changes = planned_changes(found) if is_made else PlannedChanges(())
+    pages = pages_of(len(changes.operations), OPERATIONS)
+    number = min(max(number, 1), pages)
+    budget = LineBudget(ALL_LINES)
+    start = (number - 1) * OPERATIONS
+    shown = [
+        _operation(at, one, budget)
+        for at, one in enumerate(page_of(changes.operations, number, OPERATIONS), start + 1)
+    ]
+    text = [line for line in changes.text if line]
+    secrets = hidden_secrets(found.log.operations or ()) if is_judged(plan) else 0
+    return {
+        "bundle": str(view.name),
+        "sentence": describe_plan_effect(view),
+        "unbound": _unbound(plan) if plan.bound is False else None,
+        "unseen": printable(found.log.fault),
+        "hidden_secrets": secrets,
+        "hidden": plan.hidden or 0,
+        "changed": [said(one, 2000) for one in plan.changed],
+        "change_unknown": said(plan.change_unknown, 1000) if plan.change_unknown else "",
+        "missing": list(_missing_permissions(found)),
+        "facts": fields(_facts(found)) if is_made else [],
+        "groups": _groups(changes.operations),
+        "operations": shown,
+        "total": len(changes.operations),
+        "risky": max(plan.risky_operations or 0, len(plan.risky)),
+        "number": number,
+        "pages": pages,
+        "others": [
+            (said(one.title), diff_view(one, budget)) for one in changes.others[:OPERATIONS]
+        ],
+        "others_left": max(len(changes.others) - OPERATIONS, 0),
+        "text": [printable(line[:LINE]) for line in text[:LINES]],
+        "text_left": max(len(text) - LINES, 0),
+        "folded": changes.folded,
+        "notes": [] if found.log.fault else list(explain_missing(found)),
+        "command": view.hint("plan"),
+        "choices": list(choices(view)),
+    }
+
+
+def describe_plan_effect(view: BundleView) -> str:
+    """The one sentence about a plan: what it would do, and what it waits for."""
+    plan = view.status.plan
+    if fault := plan_fault(view):
+        return f"{fault[0].upper()}{fault[1:]}."
+    counts = [(word, getattr(plan.counts, type_) or 0) for type_, word in _WORDS.items()]
+    parts = [f"{word} {number}" for word, number in counts if number]
+    if parts:
+        parts[0] += " object" if parts[0].endswith(" 1") else " objects"
+    done = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "change nothing"
+    return f"Plan {said(plan.id)} of {said(plan.version)} would {done}; {_state(view, plan)}."
+
+
+def _state(view: BundleView, plan: PlanStatus) -> str:
+    if plan.decision is not None:
+        by = f" by {said(plan.by)}" if plan.by else ""
+        since = f" {rows.age(plan.at, view.now)} ago" if plan.at else ""
+        done = ", and its deploy has begun" if is_spent(view.status) else ""
+        return f"it was {said(plan.decision).lower()}{by}{since}{done}"
+    if is_expired(plan, view.now):
+        return (
+            f"it expired {rows.age(plan.expires_at, view.now)} ago, and the operator makes it again"
+        )
+    if decided := ShownPlan.of(view.body).decision:
+        return f"it was {decided.lower()}, which the operator hasn't seen yet"
+    if not view.is_decision_due:
+        return "no deploy of it waits for a decision"
+    ends = f", and expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
+    return f"it waits for your decision{ends}"
+
+
+def choices(view: BundleView) -> Iterator[DecisionChoice]:
+    """The decisions that can be taken about a plan now."""
+    plan, deployed = view.status.plan, view.status.deployed.version
+    kept = f"{said(deployed)} stays deployed" if deployed else "nothing is deployed"
+    effects = (
+        (APPROVE, f"Approving deploys {said(plan.version)}, as soon as its other gates pass."),
+        (REJECT, f"After a rejection {kept}, until something else is to be deployed."),
+    )
+    for choice, effect in effects:
+        if _is_open(choice, view):
+            again = " after all" if plan.decision is not None else ""
+            command = view.hint(choice.verb, said(plan.id))
+            button = f"{choice.verb.capitalize()}{again}"
+            look = "primary" if choice is APPROVE else "danger"
+            yield DecisionChoice(choice.verb, button, look, effect, command)
+
+
+def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
+    try:
+        approve.check_open(choice.decision, view, view.status.plan.id)
+    except Fault:
+        return False
+    return ShownPlan.of(view.body).decision != choice.decision
+
+
+def _unbound(plan: PlanStatus) -> list[str]:
+    more = ["There may be more reasons."] if len(plan.unbound) >= MAX_UNBOUND else []
+    return [*map(said, plan.unbound), *more]
+
+
+def _missing_permissions(found: PlanView) -> Iterator[str]:
+    status = parse_status(with_refusals_of(found.view.body, found.log.diff))
+    missing = missing_of(status)
+    yield from (said(format_permission(one), 500) for one in missing)
+    if missing and status.plan.unreviewed:
+        yield f"{count(status.plan.unreviewed, 'kind')} not reviewed"
+
+
+def _facts(found: PlanView) -> Iterator[Detail]:
+    view, plan = found.view, found.view.status.plan
+    yield Detail("Version", describe_version(plan.version, plan.digest))
+    there = view.status.deployed
+    yield Detail("Deployed", describe_version(there.version, there.digest) if there.digest else "-")
+    if plan.newer:
+        advice = view.hint("plan", "--refresh")
+        yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
+    if plan.bound:
+        yield Detail("Contents", "bound: what is deployed is what was planned")
+    if not missing_of(view.status) and (permissions := permission_summary(view.status)):
+        yield Detail("Permissions", permissions)
+    yield from describe_origin(found)
+    last = next((one for one in view.status.past if one.approved_by), None)
+    yield Detail("Approved last", _approval(last, view) if last else "none of its last deploys")
+
+
+def _approval(entry: HistoryEntry, view: BundleView) -> str:
+    outcome = said(entry.outcome).lower()
+    when = rows.age(entry.time, view.now)
+    return f"{said(entry.version)} by {said(entry.approved_by)}, {outcome} {when} ago"
+
+
+def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]]:
+    """How many operations there are of each type and kind, the most first; none of a few."""
+    if len(operations) <= GROUPED:
+        return []
+    found = Counter((_WORDS[one.operation.type], _kind(one.operation)) for one in operations)
+    return [(word, kind, number) for (word, kind), number in found.most_common(OPERATIONS)]
+
+
+def _kind(operation: Operation) -> str:
+    return f"{operation.kind}.{operation.group}" if operation.group else operation.kind
+
+
+class LineBudget:
+    """The lines that a page may still show."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self, wanted: int) -> int:
+        """As many lines as there are left for one object."""
+        taken = min(wanted, LINES, self._left)
+        self._left -= taken
+        return taken
+
+
+def _operation(number: int, one: PlannedOperation, budget: LineBudget) -> OperationView:
+    diff = diff_view(one.diff, budget) if one.diff else DiffView()
+    operation = one.operation
+    places = operation.group, operation.namespace and f"in {operation.namespace}"
+    return OperationView(
+        number=number,
+        word=_WORDS[operation.type],
+        type=operation.type,
+        what=said(f"{operation.kind}/{operation.name}", LINE),
+        where=said(", ".join(filter(None, places)), LINE) if any(places) else "",
+        is_risky=one.is_risky,
+        is_hidden=one.is_hidden,
+        diff=diff,
+        is_open=one.is_risky and number <= OPENED and 0 < len(diff.lines) <= OPENED_LINES,
+    )
+
+
+def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
+    """What is shown of an object's diff, as far as there are lines left."""
+    safe = one.without_values()
+    taken = budget.take(len(safe.lines))
+    return DiffView(
+        lines=list(_lines(safe.lines[:taken])),
+        left=len(safe.lines) - taken,
+        added=one.added,
+        removed=one.removed,
+    )
+
+
+def _lines(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        text = line[:LINE] + ("…" if len(line) > LINE else "")
+        yield _SIGNS[sign_of(line)], printable(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,14 @@ from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead
 from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.get.tree import health_of, release_objects
-from copyrator.cli.ui.decision_page import DiffView, LineBudget, diff_view
-from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
+from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.parts import (
+    INDENT,
     SIGNS,
     STATE_TONES,
+    Arrow,
+    Box,
+    Drawing,
     actions_of,
     condition_rows,
     event_rows,
@@ -57,8 +60,14 @@ from copyrator.cli.view.bundle import (
     operation_counts,
 )
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
-from copyrator.cli.view.promotion import Environment, PromotionGraph, PromotionPath, Stage
-from copyrator.cli.view.timeline import VersionChange, timeline
+from copyrator.cli.view.versions import (
+    Environment,
+    PromotionGraph,
+    PromotionPath,
+    Stage,
+    VersionChange,
+    timeline,
+)
 from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
 from copyrator.kube.resources import Discovery
 from copyrator.kube.watch.store import name_of

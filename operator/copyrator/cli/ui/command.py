@@ -1,4 +1,4 @@
-"""`copyrator ui` and `top`: rules, copies and Bundles, on a local web page or in a terminal."""
+"""`copyrator ui`, `top` and `report`: rules and Bundles on a web page, in a terminal, in a file."""
 
 # ruff: noqa: PLC0415 - what they show, and a web server, are imported late: not for --help
 
@@ -11,6 +11,7 @@ import socket
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ import click
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option, username
-from copyrator.cli.core.output import Format, answer_option
+from copyrator.cli.core.output import Format, answer_option, prose
 
 if TYPE_CHECKING:
     from copyrator.cli.ui.server import Server
@@ -148,3 +149,44 @@ def top(target: Target, *, once: bool, shape: Format | None) -> None:
     from copyrator.cli.get.top import show_problems
 
     run(show_problems(target, shape, once=once))
+
+
+@click.command()
+@click.option(
+    "--html",
+    "file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="File to write; - writes to stdout.",
+)
+@cluster_options()
+@operator_namespace_option
+def report(target: Target, home: str | None, file: Path) -> None:
+    """Write the state of all rules and Bundles to one HTML file.
+
+    The file needs no other file and runs no code. It has what you may list, in all namespaces or
+    (-n) in one, and no values of Secrets.
+    """
+    text = run(_report(target, home))
+    if str(file) == "-":
+        click.echo(text)
+        return
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise Fault(f"can't write {file} ({error.strerror}); choose another --html") from None
+    prose([f"{file} written."], err=True)
+
+
+async def _report(target: Target, home: str | None) -> str:
+    from copyrator.cli.ui.pages import Pages
+    from copyrator.cli.view.live import Live
+    from copyrator.cli.view.overview import overview
+
+    async with target.connect() as client:
+        installation = await find_installation(client, home)
+        pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
+        async with Live(client, target.namespace_option, target.namespace) as live:
+            seen, now = live.now, datetime.now(UTC)
+            return pages.report(seen, overview(seen, now), installation, now)

@@ -27,11 +27,10 @@ from copyrator.cli.ui.parts import SIGNS, STATE_TONES, address, certificate_tone
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.lists import Listing, Query, Search
-from copyrator.cli.view.matrix import Matrix, View, matrix
+from copyrator.cli.view.lists import Listing, Matrix, Query, Search, View, matrix
 from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
-from copyrator.cli.view.promotion import PromotionGraph
 from copyrator.cli.view.rule import RuleView
+from copyrator.cli.view.versions import PromotionGraph
 from copyrator.cli.view.why_copy import count_rules, group_answers
 
 FIRST: Final = 25

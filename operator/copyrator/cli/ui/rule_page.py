@@ -25,11 +25,14 @@ from copyrator.api.times import format_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import describe_writes
-from copyrator.cli.ui.drawing import INDENT, Arrow, Box, Drawing
 from copyrator.cli.ui.parts import (
+    INDENT,
     SIGNS,
     STATE_TONES,
+    Arrow,
+    Box,
     ConditionRow,
+    Drawing,
     certificate_tone,
     condition_rows,
     segment,

@@ -33,9 +33,8 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, means, one
 from copyrator.cli.get import why
 from copyrator.cli.get.events import events_of
-from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide
+from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide, decision_values
 from copyrator.cli.ui.bundle_page import BundleReader
-from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import actions_of, event_rows, segment
 from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
@@ -43,13 +42,14 @@ from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.lists import (
     CopySearch,
     Query,
+    View,
     list_rows,
+    matrix,
     read_number,
     read_query,
     search,
 )
 from copyrator.cli.view.live import Live
-from copyrator.cli.view.matrix import View, matrix
 from copyrator.cli.view.overview import bundle_rows, freeze_rows, overview, rule_rows
 from copyrator.cli.view.rule import RuleView
 from copyrator.kube import errors

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.cli.bundles.hold import _attested
+from copyrator.cli.bundles.attest import _attested
 from copyrator.cli.core.faults import Fault
 
 OLD, NEW = "sha256:" + "0" * 64, "sha256:" + "1" * 64

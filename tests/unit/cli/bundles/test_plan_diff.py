@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.cli.bundles.plan_diff import ObjectDiff, fold, sign_of, split
+from copyrator.cli.bundles.plan_log import ObjectDiff, fold, sign_of, split
 
 FACTS = Path(__file__).parents[4] / "docs" / "facts" / "werf-output"
 ALWAYS = re.compile(

@@ -24,8 +24,8 @@ from copyrator.cli.ui.bundle_page import (
 )
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.promotion import Environment, PromotionPath, Soak, Stage
 from copyrator.cli.view.rows import State
+from copyrator.cli.view.versions import Environment, PromotionPath, Soak, Stage
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

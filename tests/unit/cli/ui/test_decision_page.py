@@ -11,7 +11,7 @@ from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.cli.bundles.approve import APPROVE
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.ui.decision_page import (
+from copyrator.cli.ui.actions import (
     ALL_LINES,
     LINES,
     choices,

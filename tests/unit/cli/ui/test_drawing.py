@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.cli.ui.drawing import CHARACTER, Arrow, Box, Drawing, fit
+from copyrator.cli.ui.parts import CHARACTER, Arrow, Box, Drawing, fit
 
 
 @given(st.text(max_size=200), st.floats(10, 400))

@@ -17,13 +17,12 @@ from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.core.installation import Installation
+from copyrator.cli.ui.actions import decision_values
 from copyrator.cli.ui.bundle_page import Readings
-from copyrator.cli.ui.decision_page import decision_values
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.lists import SORTS, CopySearch, Query, list_rows, search
-from copyrator.cli.view.matrix import View, matrix
+from copyrator.cli.view.lists import SORTS, CopySearch, Query, View, list_rows, matrix, search
 from copyrator.cli.view.overview import Snapshot, bundle_rows, freeze_rows, overview, rule_rows
 from copyrator.cli.view.rule import RuleView
 

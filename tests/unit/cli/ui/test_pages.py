@@ -11,7 +11,7 @@ from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.matrix import View, matrix
+from copyrator.cli.view.lists import View, matrix
 from copyrator.cli.view.overview import SeenCopies, overview
 from copyrator.cli.view.rows import describe_conditions
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.view.matrix import COLUMNS, ROWS, View, matrix
+from copyrator.cli.view.lists import COLUMNS, ROWS, View, matrix
 from copyrator.cli.view.overview import SeenCopies
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.promotion import (
+from copyrator.cli.view.versions import (
     BESIDE,
     MOST,
     PromotionGraph,

@@ -11,7 +11,7 @@ from hypothesis import given
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import printable
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.timeline import MESSAGE, VersionEvent, timeline
+from copyrator.cli.view.versions import MESSAGE, VersionEvent, timeline
 from copyrator.settings.config import Settings
 from hostile.mangled import JSON
 

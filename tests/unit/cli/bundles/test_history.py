@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.text import Text
 
+from copyrator.cli.bundles.logs import history_columns, last_failure
 from copyrator.cli.core.output import Table
-from copyrator.cli.get.history import history_columns, last_failure
 from copyrator.cli.view.bundle import BundleView
 
 ATTEMPT = {"job": "shop-2", "message": "create: Pod/bad failed: no\x1b[2J"}

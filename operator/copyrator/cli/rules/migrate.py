@@ -23,7 +23,7 @@ from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.installation import find_installation, own_namespace_option
 from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, reference, show_all
-from copyrator.cli.migrate.tools import (
+from copyrator.cli.rules.migrate_tools import (
     DATA_KINDS,
     NOWHERE,
     MigratedRule,

@@ -7,8 +7,13 @@ import pytest
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.cli.migrate.command import migrations
-from copyrator.cli.migrate.tools import bundle_rules, cluster_secret, import_requests, requests
+from copyrator.cli.rules.migrate import migrations
+from copyrator.cli.rules.migrate_tools import (
+    bundle_rules,
+    cluster_secret,
+    import_requests,
+    requests,
+)
 from copyrator.copies.template.rendering import Composing, Tree
 from localcluster.signing import self_signed
 

@@ -1,1 +1,0 @@
-"""Rules in place of other tools' annotations."""
