@@ -222,7 +222,7 @@ class Amazon:
         writes = key.allows("ecr:PutImage")
         for host, repos in key.role.repos.items():
             if key.allows("ecr:BatchGetImage"):
-                self.guards[host].admit(password, *repos, until=until, writes=writes)
+                self.guards[host].admit(password, *repos, user="AWS", until=until, writes=writes)
         data = {
             "authorizationToken": base64.b64encode(f"AWS:{password}".encode()).decode(),
             "expiresAt": until,

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from multidict import CIMultiDict
 from tests.clouds.amazon import ECR, HOST, STS, Amazon, Role, refused, sts_refused
-from tests.clouds.guards import OwnTokens
+from tests.clouds.guards import BearerGuard, OwnTokens
 from tests.clouds.stage import Answer, Asked, Stage
 
 from copyrator.api.clouds import Provider, read_registry
@@ -39,6 +39,7 @@ from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
 from copyrator.runtime import logs
 from copyrator.settings.config import LogFormat, LogLevel
+from demo.chart import ROOT
 
 REGISTRY = read_registry(Provider.AWS, HOST)
 PUBLIC = read_registry(Provider.AWS, "public.ecr.aws")
@@ -884,3 +885,21 @@ async def test_a_pull_that_isnt_allowed_names_identity_and_right(
         "ecr:GetDownloadUrlForLayer",
     ):
         assert word in failed.value.message
+
+
+async def test_the_public_registry_is_read_by_tokens_of_its_own_token_server(
+    amazon: Amazon, calls: Calls, account: MakeAccount, client: RegistryClient
+) -> None:
+    """Unlike private ones, which take the password itself."""
+    stage, host = amazon.stage, PUBLIC.host
+    guard = BearerGuard(stage, host, "/token/")
+    amazon.guards[host] = guard  # type: ignore[assignment]
+    for name, server in ((PUBLIC_STS, amazon.sts), (PUBLIC_ECR, amazon.ecr)):
+        stage.serve(name, server)
+    stage.serve(host, guard, stage.pass_on)
+    digest = stage.push(ROOT / "examples" / "charts" / "hello", "alias/app", "1.0.0")
+    arn = amazon.add_role("public", "team/werf", repos={host: ("alias/*",)})
+    client.use_logins(lambda _: Logins(calls, account(arn)))
+    credential = Credential(cloud=CloudIdentity(PUBLIC, "team", "werf"))
+    assert await client.digest(Repository(host, "alias/app"), "1.0.0", credential) == digest
+    assert guard.scopes == ["repository:alias/app:pull"]
