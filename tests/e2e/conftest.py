@@ -182,7 +182,7 @@ def stalls_until_the_end() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def loops_that_are_never_held(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No callback of an operator takes over 250 ms of processor time (copyrator/runtime/stalls.py).
+    """No callback of an operator takes over 250 ms of processor time (copyrator.runtime.watchdog).
 
     A test that provokes that says what it expects in the line: `@pytest.mark.stalls("worker")`.
     """

@@ -19,7 +19,7 @@ from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.gates.catalog import VENDORED, all_gates
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.version.rhythm import Rhythm, poll_retry
-from copyrator.runtime.stalls import LOGGED_SECONDS, NOTED_SECONDS
+from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from copyrator.settings.limits import STEP_SECONDS
 from localcluster import pins
 from localcluster.standin import settings

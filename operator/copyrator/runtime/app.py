@@ -51,7 +51,7 @@ from copyrator.metrics import Metrics
 from copyrator.notify.notifier import Notifier
 from copyrator.oci.client import RegistryClient
 from copyrator.runtime import logs, prerequisites, watchdog
-from copyrator.runtime.stalls import StallMeter
+from copyrator.runtime.watchdog import StallMeter
 from copyrator.serving.health import HealthServer
 from copyrator.serving.listener import ListenError
 from copyrator.serving.webhook import PATH, WebhookError, WebhookServer, webhook_url

@@ -23,14 +23,7 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import reconciler
-from copyrator.bundles.gates import (
-    age,
-    approval,
-    catalog,
-    promotion,
-    signature,
-    windows,
-)
+from copyrator.bundles.gates import age, approval, catalog, promotion, signature, windows
 from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations

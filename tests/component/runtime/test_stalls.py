@@ -11,8 +11,8 @@ import pytest
 from tests.e2e import stalls as e2e_stalls
 
 from copyrator.metrics import Metrics
-from copyrator.runtime import logs, stalls
-from copyrator.runtime.stalls import StallMeter
+from copyrator.runtime import logs, watchdog
+from copyrator.runtime.watchdog import StallMeter
 
 SECRET = "hunter2"
 
@@ -42,7 +42,7 @@ def told(caplog: pytest.LogCaptureFixture):
 
     def lines() -> list[str]:
         return [
-            one.getMessage() for one in caplog.records if one.name == "copyrator.runtime.stalls"
+            one.getMessage() for one in caplog.records if one.name == "copyrator.runtime.watchdog"
         ]
 
     return lines
@@ -89,7 +89,7 @@ async def test_time_that_passes_without_work_is_no_stall(seen):
 async def test_one_that_holds_it_too_long_is_named_with_its_task_and_key(seen, told):
     async def run() -> None:
         with logs.bound(rule="team-a/main", reconcile="1f"):
-            burn(stalls.LOGGED_SECONDS + 0.02)
+            burn(watchdog.LOGGED_SECONDS + 0.02)
 
     await asyncio.create_task(run(), name="worker 7")
     (line,) = told()
@@ -101,7 +101,7 @@ async def test_one_that_holds_it_too_long_is_named_with_its_task_and_key(seen, t
 
 async def test_a_named_callback_tells_none_of_its_arguments(seen, told):
     loop = asyncio.get_running_loop()
-    work = functools.partial(burn, stalls.LOGGED_SECONDS + 0.02, SECRET)
+    work = functools.partial(burn, watchdog.LOGGED_SECONDS + 0.02, SECRET)
     loop.call_soon(work, SECRET)
     await asyncio.sleep(0)
     (line,) = told()
@@ -111,7 +111,7 @@ async def test_a_named_callback_tells_none_of_its_arguments(seen, told):
 
 async def test_where_the_task_waits_next_tells_which_part_of_it_that_was(seen, told):
     async def inner() -> None:
-        burn(stalls.LOGGED_SECONDS + 0.02)
+        burn(watchdog.LOGGED_SECONDS + 0.02)
         await asyncio.sleep(0.001)
 
     async def outer() -> None:
@@ -124,7 +124,7 @@ async def test_where_the_task_waits_next_tells_which_part_of_it_that_was(seen, t
 
 
 async def test_the_tests_with_real_operators_find_that_line_in_a_log_once(seen, told, tmp_path):
-    await in_a_task(burn, stalls.LOGGED_SECONDS + 0.02, name="worker 7")
+    await in_a_task(burn, watchdog.LOGGED_SECONDS + 0.02, name="worker 7")
     log = tmp_path / "operator.log"
     e2e_stalls.follow(log)
     assert e2e_stalls.new_ones() == [], "it isn't there yet"
@@ -141,11 +141,11 @@ async def test_not_every_one_is_logged_where_there_are_many(told):
     meter = StallMeter(seen.append, logged=0.02, clock=lambda: now)
     meter.install()
     await asyncio.sleep(0)
-    for _ in range(stalls.LINES + 3):
+    for _ in range(watchdog.LINES + 3):
         await in_a_task(burn, 0.03)
-    assert len(told()) == stalls.LINES
-    assert len(seen) == stalls.LINES + 3
-    now += stalls.WINDOW_SECONDS + 1
+    assert len(told()) == watchdog.LINES
+    assert len(seen) == watchdog.LINES + 3
+    now += watchdog.WINDOW_SECONDS + 1
     await in_a_task(burn, 0.03)
     meter.uninstall()
     assert "(3 more stalls not logged)" in told()[-1]
@@ -156,7 +156,7 @@ async def test_it_is_a_histogram_that_tells_faults_from_the_rest():
     meter = StallMeter(metrics.event_loop_stall_seconds.observe)
     meter.install()
     await in_a_task(burn, 0.03)
-    await in_a_task(burn, stalls.LOGGED_SECONDS + 0.02)
+    await in_a_task(burn, watchdog.LOGGED_SECONDS + 0.02)
     meter.uninstall()
 
     def value(suffix: str, **labels: str) -> float | None:
@@ -164,7 +164,7 @@ async def test_it_is_a_histogram_that_tells_faults_from_the_rest():
         return metrics.registry.get_sample_value(name, labels)
 
     assert value("count") == 2
-    assert value("bucket", le=str(stalls.LOGGED_SECONDS)) == 1
+    assert value("bucket", le=str(watchdog.LOGGED_SECONDS)) == 1
 
 
 async def test_nothing_is_left_when_it_is_taken_off():
@@ -204,7 +204,7 @@ async def test_on_a_python_whose_handles_look_different_it_stays_off(monkeypatch
 
     other = Handle if missing == "_run" else Run
     with monkeypatch.context() as patched:
-        patched.setattr(stalls.asyncio, "Handle", other)
+        patched.setattr(watchdog.asyncio, "Handle", other)
         meter = StallMeter(lambda _seconds: None)
         meter.install()
     assert not meter.on
@@ -218,7 +218,7 @@ async def test_on_a_python_that_runs_callbacks_otherwise_it_stays_off(monkeypatc
         __slots__ = ()
 
     with monkeypatch.context() as patched:
-        patched.setattr(stalls.asyncio, "Handle", Unused)
+        patched.setattr(watchdog.asyncio, "Handle", Unused)
         patched.setattr(Unused, "__slots__", asyncio.events.Handle.__slots__)
         meter = StallMeter(lambda _seconds: None)
         meter.install()
@@ -228,7 +228,7 @@ async def test_on_a_python_that_runs_callbacks_otherwise_it_stays_off(monkeypatc
 
 
 def test_this_python_is_one_that_can_be_measured():
-    """Red where a new Python changed asyncio's names: then stalls.py needs another way in."""
+    """Red where a new Python changed asyncio's names: then StallMeter needs another way in."""
 
     async def measured() -> bool:
         meter = StallMeter(lambda _seconds: None)

@@ -25,7 +25,7 @@ from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, re
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.gates import approval
-from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import (
     Operation,

@@ -22,7 +22,7 @@ from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
-from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanPurpose

@@ -17,9 +17,8 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.health import HealthReason
+from copyrator.api.health import HealthReason, Status
 from copyrator.api.keys import BundleKey
-from copyrator.api.kstatus import Status
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
     DECODERS,

@@ -13,7 +13,7 @@ from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates import approval
-from copyrator.bundles.plan import decision as plan_decision
+from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.record import PlanPurpose
 

@@ -38,8 +38,8 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
+from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.decision import record_decision
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 

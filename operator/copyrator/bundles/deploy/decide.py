@@ -31,6 +31,7 @@ from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
 from copyrator.bundles.gates import age, approval, windows
+from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import FREEZE
 from copyrator.bundles.gates.gate import (
@@ -44,7 +45,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
-from copyrator.bundles.plan import decision as plan_decision
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.machine import PlanMachine

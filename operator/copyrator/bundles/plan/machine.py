@@ -28,9 +28,9 @@ from copyrator.bundles.deploy.attempt import is_made_of, target_of
 from copyrator.bundles.deploy.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
+from copyrator.bundles.gates.approval import has_new_decision, record_decision
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.memory import PlanMemory
-from copyrator.bundles.plan.decision import has_new_decision, record_decision
 from copyrator.bundles.plan.drift import (
     DriftFindings,
     break_off_check,

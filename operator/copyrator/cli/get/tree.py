@@ -49,7 +49,7 @@ from copyrator.kube.resources import (
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
-    from copyrator.api.kstatus import Result
+    from copyrator.api.health import Result
     from copyrator.api.rule_spec import RuleSpec
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import RuleView
@@ -260,7 +260,7 @@ def bundle_tree(body: Body, jobs: Sequence[Body], objects: Sequence[Body] = ()) 
 
 def health_of(body: Body) -> Result | None:
     """The health of an object of a release; None where its kind has none."""
-    from copyrator.api.kstatus import Result, Status, compute
+    from copyrator.api.health import Result, Status, compute
 
     kind = (body["apiVersion"], body["kind"])
     if any(kind == (one.api_version, one.kind) for one in _JUDGED):

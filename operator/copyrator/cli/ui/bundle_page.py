@@ -23,9 +23,8 @@ from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, Status
 from copyrator.api.keys import ObjectName
-from copyrator.api.kstatus import Status
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes

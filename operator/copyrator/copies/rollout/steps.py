@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.kstatus import Status, compute
+from copyrator.api.health import Status, compute
 from copyrator.api.rollout import Consumer, Rollout, RolloutState
 from copyrator.api.text import printable_start
 from copyrator.api.times import format_time, parse_time
