@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -23,9 +23,25 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import annotate, deployed, waits
 from tests.component.bundles.waiting import eventually
+from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering
 
+from copyrator.oci import statements
+from copyrator.workqueue.isolated import Isolated
+
 ENCRYPTED = {"secretName": "attest-key", "key": "key.pem", "passwordKey": "password"}
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Any]:
+    with LastingChild(Isolated()).running() as child:
+        yield child
+
+
+@pytest.fixture(autouse=True)
+def pushed_by(child: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All operators' statements are signed and pushed by one process."""
+    monkeypatch.setattr(statements, "Isolated", lambda **_: child)
 
 
 @pytest.fixture

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 from tests.authority import Authority
+from tests.component.lasting_child import LastingChild
 from tests.component.notify.conftest import Mailbox, Receiver, answering, serve
 
 from copyrator.notify.config import About, Config, SubjectKind
@@ -36,8 +37,15 @@ MESSAGE = build_message(
 )
 
 
+@pytest.fixture(scope="module")
+def child() -> Iterator[Isolated]:
+    with LastingChild(make_isolated()).running() as child:
+        yield child
+
+
 @pytest.fixture
-async def child() -> AsyncIterator[Isolated]:
+async def fresh() -> AsyncIterator[Isolated]:
+    """A child that knows no CA: it reads the operator's once."""
     found = make_isolated()
     yield found
     await found.close()
@@ -155,17 +163,17 @@ async def test_a_text_that_is_too_long_for_a_service_is_cut(
 
 @pytest.mark.parametrize("scheme", ["https", "mmosts"])
 async def test_a_receiver_may_have_a_certificate_of_the_operators_cas(
-    child: Isolated, receiver: Receiver, tmp_path: Path, scheme: str
+    fresh: Isolated, receiver: Receiver, tmp_path: Path, scheme: str
 ) -> None:
     authority = Authority.make(tmp_path / "ca")
     runner = await serve(receiver.handle, authority.context())
     url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/tokenabc"
     try:
-        unknown = await sent(child, url)
+        unknown = await sent(fresh, url)
         assert unknown.fault
         assert receiver.got == []
         order = Order(url, None, "/c", {}, str(tmp_path / "ca" / "ca.pem"))
-        assert (await child.call(send, "chat", order, MESSAGE)).fault == ""
+        assert (await fresh.call(send, "chat", order, MESSAGE)).fault == ""
     finally:
         await runner.cleanup()
     assert len(receiver.got) == 1

@@ -7,7 +7,7 @@ import base64
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.authority import Authority
 from tests.component.kube.fake_api import hang
+from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering, registry_client
 from tests.component.oci.pushed_registry import PushedRegistry
 from tests.component.oci.signed_registry import NAME
@@ -41,7 +42,14 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.oci.statements import PrivateKeyFile, Pushed, PushTarget, StatementPusher
+from copyrator.oci.statements import (
+    PUSH_CPU_SECONDS,
+    PUSH_SECONDS,
+    PrivateKeyFile,
+    Pushed,
+    PushTarget,
+    StatementPusher,
+)
 from copyrator.signatures.attestation import judge
 from copyrator.signatures.model import (
     DEPLOYED_PREDICATE,
@@ -79,11 +87,16 @@ async def client() -> AsyncIterator[RegistryClient]:
     await client.close()
 
 
+@pytest.fixture(scope="module")
+def child() -> Iterator[Any]:
+    limits = Isolated(cpu_seconds=PUSH_CPU_SECONDS, wall_seconds=PUSH_SECONDS)
+    with LastingChild(limits).running() as child:
+        yield child
+
+
 @pytest.fixture
-async def pusher(client: RegistryClient) -> AsyncIterator[StatementPusher]:
-    pusher = StatementPusher(client, pause=0.01)
-    yield pusher
-    await pusher.close()
+def pusher(client: RegistryClient, child: Any) -> StatementPusher:
+    return StatementPusher(client, isolated=child, pause=0.01)
 
 
 @pytest.fixture(scope="module")
