@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,7 +93,7 @@ def measured_steps() -> Iterator[Steps]:
     """Measure every step of every event loop of this thread, and what of a step is in the block."""
     _leave_out_the_tests_garbage()
     steps = Steps()
-    run = asyncio.Handle._run
+    run, this_thread = asyncio.Handle._run, threading.get_ident()
     last = time.thread_time()
 
     def ends(where: Any) -> None:
@@ -101,6 +102,9 @@ def measured_steps() -> Iterator[Steps]:
         last = time.thread_time()
 
     def measured(handle: asyncio.Handle) -> None:
+        if threading.get_ident() != this_thread:
+            run(handle)
+            return
         ends("the step in which the block begins")
         run(handle)
         ends(handle)

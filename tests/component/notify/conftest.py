@@ -6,8 +6,8 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
@@ -20,6 +20,7 @@ from aiohttp import web
 from aiosmtpd.smtp import SMTP
 from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.lasting_child import LastingChild
 
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.times import format_time
@@ -34,7 +35,8 @@ from copyrator.metrics import Metrics
 from copyrator.notify.config import KEY
 from copyrator.notify.lane import NotifyTiming
 from copyrator.notify.marks import CONFIG_MAP as MARKS
-from copyrator.notify.notifier import Notifier
+from copyrator.notify.notifier import _MOST_CHILDREN, Notifier, make_isolated
+from copyrator.workqueue.isolated import Isolated
 
 HOME = "ops"
 TIMING = NotifyTiming(settle=0.2, retries=(0.3,), save_retry=0.1)
@@ -222,8 +224,18 @@ def marks_of(cluster: FakeCluster) -> dict[str, Any]:
     return {} if found is None else json.loads(found["data"]["marks.json"])["entries"]
 
 
+@pytest.fixture(scope="module")
+def children() -> Iterator[list[Isolated]]:
+    """Work for all leaders of a file; a process starts when it is needed."""
+    with ExitStack() as stack:
+        lasting = (LastingChild(make_isolated()) for _ in range(1 + _MOST_CHILDREN))
+        yield [stack.enter_context(child.running()) for child in lasting]
+
+
 @pytest.fixture
-async def world(cluster: FakeCluster) -> AsyncIterator[Callable[..., World]]:
+async def world(
+    cluster: FakeCluster, children: list[Isolated]
+) -> AsyncIterator[Callable[..., World]]:
     """Makes a leader: ``world()``."""
     made: list[World] = []
 
@@ -232,6 +244,8 @@ async def world(cluster: FakeCluster) -> AsyncIterator[Callable[..., World]]:
         watches = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         informers, metrics = InformerFactory(client, timing=watches), Metrics()
         bundles, rules = BundleCache(), RuleCache()
+        free = iter(children)
+        options.setdefault("isolated", lambda: next(free))
         notifier = Notifier(
             client=client,
             informers=informers,

@@ -37,6 +37,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.notify.marks import CONFIG_MAP as MARKS
 from copyrator.notify.marks import NOTIFICATION_MARKS
+from copyrator.notify.notifier import make_isolated
 from copyrator.settings.limits import STEP_SECONDS
 
 Make = Callable[..., World]
@@ -454,7 +455,7 @@ async def test_the_child_process_has_nothing_of_the_operators_environment(
 ) -> None:
     monkeypatch.setenv("SOME_PASSWORD", "hidden")
     chat(cluster, receiver)
-    one = await started(cluster, world())
+    one = await started(cluster, world(isolated=make_isolated))
     one.bundle(**failed())
     await eventually(lambda: receiver.got)
     (child,) = [found._child for found in one.notifier._quick.children if found._child]
