@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
 from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
 from copyrator.api.plan_status import (
     Baseline,
@@ -22,7 +22,6 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.records import Packed, Record
-from copyrator.api.suspension import NOT_SUSPENDED, Suspension
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""

@@ -14,10 +14,10 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     ReadyCondition,
+    Suspension,
     build_conditions,
     conditions_by_type,
 )
-from copyrator.api.suspension import Suspension
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:

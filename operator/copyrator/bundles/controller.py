@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.drift import DriftReason
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.context import BundleTiming, Context, Hasher

@@ -22,6 +22,7 @@ from copyrator.api.bundle_status import (
     Verification,
 )
 from copyrator.api.conditions import (
+    NOT_SUSPENDED,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
@@ -30,6 +31,8 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
     ready_reason,
+    suspend,
+    suspended_ready,
     unmanaged_conditions,
     with_further,
 )
@@ -37,7 +40,6 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import hold_text
 from copyrator.api.records import merge_patch
-from copyrator.api.suspension import NOT_SUSPENDED, suspend, suspended_ready
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context

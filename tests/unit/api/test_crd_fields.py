@@ -20,7 +20,7 @@ from copyrator.api.bundle_spec import (
 )
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.certificates import Certificate
-from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
+from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition, Suspension
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
 from copyrator.api.records import Record, json_fields
@@ -46,7 +46,6 @@ from copyrator.api.rule_status import (
     build_rule_status,
 )
 from copyrator.api.selectors import Operator
-from copyrator.api.suspension import Suspension
 from copyrator.api.times import parse_time
 
 CRDS = Path(__file__).parents[3] / "crds"

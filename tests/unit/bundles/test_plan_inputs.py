@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.bundles.plan.input_hashes import (
+from copyrator.bundles.plan.seal import (
     PLAN_INPUT_FILE_KEYS,
     FileHash,
     Inputs,

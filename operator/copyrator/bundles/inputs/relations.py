@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PROMOTE_TO
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
-from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource, Sources

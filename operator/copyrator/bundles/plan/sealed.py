@@ -29,11 +29,18 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
-from copyrator.bundles.plan import input_hashes, seal
-from copyrator.bundles.plan.input_hashes import FileHash, Hashes, Inputs, SourceHash
+from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.operations import Plan, read_plan
 from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
-from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels
+from copyrator.bundles.plan.seal import (
+    FileHash,
+    Hashes,
+    Inputs,
+    SealedValues,
+    SealKind,
+    SealLabels,
+    SourceHash,
+)
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
@@ -352,12 +359,12 @@ class InputsReader:
         pause = TimeSlice()
         hashes: dict[str, str] = {}
         for name in sorted(files):
-            hashes[name] = input_hashes.keyed_hash(self.key, name.encode(), files[name])
+            hashes[name] = seal.keyed_hash(self.key, name.encode(), files[name])
             await pause.pause()
         name = f"{source.kind} {source.name}"
         if again := sum(one.name.partition(" (")[0] == name for one in self._sources):
             name += f" ({again + 1})"  # it is named twice, perhaps as spec.secretKey
-        whole = input_hashes.keyed_hash(
+        whole = seal.keyed_hash(
             self.key, *(part.encode() for pair in hashes.items() for part in pair)
         )
         self._files += len(files)
@@ -390,11 +397,11 @@ class InputsReader:
             and brackets <= limits.BUNDLE_REDACTION_INLINE_BRACKETS
         )
         if is_small:
-            found = input_hashes.key_hashes_of(self.key, parsed)
+            found = seal.key_hashes_of(self.key, parsed)
         else:
             try:
                 found = await self.isolated.call(
-                    input_hashes.key_hashes_of, self.namespace, self.key, parsed
+                    seal.key_hashes_of, self.namespace, self.key, parsed
                 )
             except IsolatedError:
                 return {}
@@ -404,7 +411,7 @@ class InputsReader:
     def result(self) -> Inputs:
         """The record of all sources and the variables."""
         env = {
-            name: input_hashes.keyed_hash(self.key, name.encode(), value.encode())
+            name: seal.keyed_hash(self.key, name.encode(), value.encode())
             for name, value in self.env.items()
         }
         return Inputs(tuple(self._sources), env)
@@ -454,7 +461,7 @@ class InputsStore:
             now = await self._read(entry, status.plan.job or "")
         except _UnknownError as error:
             return (), f"what changed isn't known: {error}"
-        return input_hashes.find_changes(before, now), ""
+        return seal.find_changes(before, now), ""
 
     async def _read(self, entry: BundleEntry, job: str) -> Inputs:
         name = seal.inputs_secret(job)
@@ -473,8 +480,8 @@ class InputsStore:
             raise _UnknownError(
                 f"Secret {name} isn't what the operator wrote, or its hash key has changed"
             )
-        return input_hashes.read_inputs(text)
+        return seal.read_inputs(text)
 
     def _signature(self, entry: BundleEntry, job: str, text: str) -> str:
         key = self._seals.derive(entry, job, f"{_PURPOSE} signature").encode()
-        return input_hashes.keyed_hash(key, text.encode())
+        return seal.keyed_hash(key, text.encode())

@@ -53,10 +53,10 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import freeze
     from copyrator.cli.core import notify
-    from copyrator.cli.doctor.clouds import WHAT as CLOUDS
-    from copyrator.cli.doctor.clouds import clouds
     from copyrator.cli.doctor.objects import (
+        CLOUDS,
         approval_policy,
+        clouds,
         marks_policy,
         objects,
         plans_are_asked,

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import ConditionType
 from copyrator.cli.core.output import Detail, printable
-from copyrator.cli.get.events import last_seen, times
+from copyrator.cli.get.describe import last_seen, times
 from copyrator.cli.view import rows
 from copyrator.cli.view.lists import Query
 from copyrator.cli.view.rows import State

@@ -32,7 +32,7 @@ from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, means, one
 from copyrator.cli.get import why
-from copyrator.cli.get.events import events_of
+from copyrator.cli.get.describe import events_of
 from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide, decision_values
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.pages import Pages

@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
-from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.rule_status import RuleReason
-from copyrator.api.suspension import PAUSES
 from copyrator.api.times import parse_time
 from copyrator.cli.core.hints import hint
 from copyrator.cli.core.objects import annotations_of

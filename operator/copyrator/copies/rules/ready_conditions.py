@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from copyrator.api import names
-from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.conditions import (
+    NOT_SUSPENDED,
+    Health,
+    ReadyCondition,
+    Suspension,
+    suspend,
+    suspended_ready,
+)
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec, place_of
@@ -22,7 +29,6 @@ from copyrator.api.rule_status import (
     SourceCluster,
     shared_message,
 )
-from copyrator.api.suspension import NOT_SUSPENDED, Suspension, suspend, suspended_ready
 from copyrator.api.text import GROUP, count, some
 from copyrator.api.times import format_time
 from copyrator.copies.rules.rules import Rule

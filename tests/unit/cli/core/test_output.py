@@ -18,7 +18,7 @@ from copyrator.cli.core.output import (
     reference,
     said,
 )
-from copyrator.cli.get.events import event_columns
+from copyrator.cli.get.describe import event_columns
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, bundle_columns
 
