@@ -1,4 +1,4 @@
-"""Anchored globs, matched in bounded time for any pattern.
+"""Anchored globs, matched in bounded time for any pattern, and the annotations that list them.
 
 A regular expression of ``*a*a*a`` can take seconds, and one of a thousand globs a second to
 compile. Here names without a wildcard are a set, and all patterns of a list run together as one
@@ -8,7 +8,7 @@ text costs four operations on an integer of as many bits as the patterns have ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -143,3 +143,44 @@ def read_globs(fields: Fields, name: str, check: Check) -> Globs:
             "allowed: use fewer or shorter ones",
         )
     return Globs(patterns)
+
+
+MAX_CONSENT_TEXT: Final = 256 * 1024  # limit: copies, sources, consent
+"""Characters of an allow-to or allow-from annotation: as many as the API server allows all
+annotations of an object together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """An annotation of consent, parsed once."""
+
+    listed: frozenset[str] = frozenset()
+    globs: Globs = NO_GLOBS
+    problem: str | None = None
+    """Why it is invalid, for its author: it allows nothing then."""
+
+    def names(self, namespace: str) -> bool:
+        """Whether it names a namespace."""
+        return namespace in self.listed or self.globs.matches(namespace)
+
+
+def read_consent(annotations: Mapping[str, str], annotation: str) -> Consent | None:
+    """Parse an annotation of consent; None where it is absent."""
+    text = annotations.get(annotation)
+    return None if text is None else _parse_consent(text)
+
+
+def _parse_consent(text: str) -> Consent:
+    if len(text) > MAX_CONSENT_TEXT:
+        return Consent(problem=f"is longer than {MAX_CONSENT_TEXT} characters")
+    parts = {part.strip() for part in text.split(",")} - {""}
+    wild = {part for part in parts if is_wild(part)} if is_wild(text) else set()
+    if len(wild) > MAX_GLOBS:
+        return Consent(
+            problem=f"has {len(wild)} patterns with wildcards; at most {MAX_GLOBS} are allowed"
+        )
+    if sum(map(len, wild)) > MAX_GLOB_TEXT:
+        return Consent(
+            problem=f"has more than {MAX_GLOB_TEXT} characters in patterns with wildcards"
+        )
+    return Consent(frozenset(parts - wild), Globs(tuple(wild)))

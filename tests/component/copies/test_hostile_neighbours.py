@@ -7,7 +7,7 @@ from tests.component.copies.conftest import HOME, by_name, counts, is_failing, m
 from tests.component.kube.fake_api import until
 from tests.steps import measured_steps
 
-from copyrator.api import consent, names
+from copyrator.api import globs, names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
@@ -25,13 +25,13 @@ LARGE = ",".join(f"{'x' * 40}-{number}" for number in range(4_500))
 def parsed(monkeypatch):
     """Every text of an annotation that was parsed."""
     texts = []
-    parse = consent._parse_consent
+    parse = globs._parse_consent
 
     def counting(text):
         texts.append(text)
         return parse(text)
 
-    monkeypatch.setattr(consent, "_parse_consent", counting)
+    monkeypatch.setattr(globs, "_parse_consent", counting)
     return texts
 
 

@@ -32,8 +32,7 @@ from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
 from copyrator.signatures.judge import judge as judge_all
 from copyrator.signatures.model import Found, InvalidSignatureError, SignatureRequirement
-from copyrator.signatures.notation import load_roots, verify
-from copyrator.signatures.timestamps import TimeInterval, read_time
+from copyrator.signatures.notation import TimeInterval, load_roots, read_time_stamp, verify
 
 LATER = NOW + 60 * DAY
 """The signer's certificate has expired, its root hasn't."""
@@ -207,7 +206,7 @@ def delete_bytes(text: bytearray, place: int, byte: int) -> None:
 
 
 def test_the_time_of_a_token_is_read() -> None:
-    assert read_time(TOKEN, b"message", ROOTS) == STAMPED
+    assert read_time_stamp(TOKEN, b"message", ROOTS) == STAMPED
 
 
 @given(
@@ -229,7 +228,7 @@ def test_no_mutation_of_a_token_gives_another_time(
     for mutate, place, byte in mutations:
         mutate(token, place, byte)
     with suppress(InvalidSignatureError):
-        assert read_time(bytes(token), b"message", ROOTS) == STAMPED
+        assert read_time_stamp(bytes(token), b"message", ROOTS) == STAMPED
 
 
 def test_a_time_stamp_of_now_isnt_of_the_future() -> None:
@@ -278,7 +277,7 @@ def test_the_reason_is_said_as_a_whole(changes: dict[str, Any], reason: str) -> 
 
 def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> None:
     with pytest.raises(InvalidSignatureError, match=r"^its time stamp is for another signature$"):
-        read_time(TOKEN, b"another message", ROOTS)
+        read_time_stamp(TOKEN, b"another message", ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +291,9 @@ def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> Non
 def test_parts_of_a_second_of_the_accuracy_are_counted(accuracy: bytes, margin: timedelta) -> None:
     token = make_time_stamp(b"message", make_tsa(), accuracy=accuracy)
     moment = NOW - DAY
-    assert read_time(token, b"message", ROOTS) == TimeInterval(moment - margin, moment + margin)
+    assert read_time_stamp(token, b"message", ROOTS) == TimeInterval(
+        moment - margin, moment + margin
+    )
 
 
 @pytest.mark.parametrize(

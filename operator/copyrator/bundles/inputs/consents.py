@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, ConsentState, ConsentStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.consent import Consent, read_consent
+from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.bundles.bundle import BundleEntry

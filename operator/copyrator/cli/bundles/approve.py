@@ -17,8 +17,7 @@ from copyrator.api.plan_status import PlanDecision
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import annotations_of, object_arguments, one
 from copyrator.cli.core.output import Format, object_option, prose, said

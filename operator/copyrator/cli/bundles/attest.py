@@ -22,8 +22,7 @@ from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     annotations_of,

@@ -29,8 +29,7 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_duration, parse_time
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,

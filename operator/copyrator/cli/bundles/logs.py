@@ -17,8 +17,7 @@ from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import jobs_of, listed, object_arguments, one
 from copyrator.cli.core.output import (
     Column,

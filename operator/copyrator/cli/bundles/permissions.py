@@ -24,7 +24,7 @@ from copyrator.bundles.plan.rights import (
     missing_of,
     uninstall_permissions,
 )
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 

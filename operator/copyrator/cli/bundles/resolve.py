@@ -58,8 +58,7 @@ from copyrator.cli.bundles.registry import (
     trust_options,
 )
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.output import (
     Column,

@@ -38,8 +38,7 @@ from copyrator.cli.bundles.registry import (
     registry_options,
 )
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     annotations_of,

@@ -16,8 +16,7 @@ from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,

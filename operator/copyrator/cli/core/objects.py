@@ -13,8 +13,7 @@ import click
 
 from copyrator.api import names
 from copyrator.cli.core.cluster import Target, add_options, all_of
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, JOBS, RULES, Discovery, Resource
 from copyrator.kube.watch.store import name_of

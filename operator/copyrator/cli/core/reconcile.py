@@ -24,8 +24,7 @@ from copyrator.api.rule_status import RuleReason, read_rule_status, read_unconfi
 from copyrator.api.text import count
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint_about
+from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,

@@ -16,8 +16,7 @@ import click
 from copyrator.api import names
 from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     DEPLOYMENTS,
     Installation,

@@ -12,8 +12,7 @@ import click
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_status import RuleReason
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
 from copyrator.cli.core.output import prose
 from copyrator.cli.view import rows

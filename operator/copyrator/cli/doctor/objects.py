@@ -32,7 +32,7 @@ from copyrator.bundles.trust.policy import (
     read_requirement,
 )
 from copyrator.cli.bundles.clouds import shown_annotations
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.core.installation import DEPLOYMENTS, Installation, allowed, pod_selector
 from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.doctor.check import Check

@@ -28,8 +28,7 @@ from copyrator.api.kubeconfig import (
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed, username
 from copyrator.cli.core.objects import listed, listed_in
 from copyrator.cli.core.output import Format, answer_option, said

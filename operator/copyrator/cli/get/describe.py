@@ -18,8 +18,7 @@ import click
 
 from copyrator.api import names
 from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import RESOURCES, copies, object_arguments, one
 from copyrator.cli.core.output import (

@@ -14,8 +14,7 @@ import click
 from copyrator.api import names
 from copyrator.api.freeze import Freeze, sentence
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import (
     MANAGED,

@@ -19,8 +19,7 @@ import click
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,

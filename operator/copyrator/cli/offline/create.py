@@ -16,8 +16,7 @@ from copyrator.api.clouds import Provider
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.output import (
     Format,

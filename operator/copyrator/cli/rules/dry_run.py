@@ -24,8 +24,7 @@ from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_spec import RuleSpec, place_of
 from copyrator.api.rule_status import Failure, FailureReason, RuleReason
 from copyrator.cli.core.cluster import Target, ahead, all_of
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import annotations_of, listed
 from copyrator.cli.view.rule import RuleView

@@ -23,8 +23,7 @@ from copyrator.api.rule_spec import RuleSpec, Source
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import one
 from copyrator.cli.core.output import Format, Kind, Table, console, dump, prose, typed

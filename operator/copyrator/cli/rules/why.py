@@ -16,7 +16,7 @@ from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import FailureReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import CopyGroup
 from copyrator.cli.view.why_copy import CopyVerdict, RuleAnswer

@@ -22,7 +22,7 @@ from copyrator.api.rule_status import RuleReason, shared_message
 from copyrator.api.selectors import ANY_LABELS
 from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.parts import (

@@ -26,9 +26,8 @@ from copyrator.cli.bundles import logs
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.core import hints
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.core.faults import Fault, fault_of
+from copyrator.cli.core.faults import Fault, fault_of, hint
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, means, one
 from copyrator.cli.get import why
@@ -372,7 +371,7 @@ class Server:
         html = self.pages.confirm(
             question=f"{verb.capitalize()} {SINGULAR[what]} {namespace}/{name}?",
             effect=VERBS[verb].effects[what],
-            command=hints.hint(verb, SINGULAR[what], f"{namespace}/{name}"),
+            command=hint(verb, SINGULAR[what], f"{namespace}/{name}"),
             path=request.path,
             token=self._form,
             button=verb.capitalize(),

@@ -13,7 +13,7 @@ from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import format_time, parse_time
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.rows import State

@@ -11,7 +11,7 @@ from copyrator.api import names
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import annotations_of
 from copyrator.cli.core.output import Column, Detail
 from copyrator.kube.watch.store import name_of

@@ -27,7 +27,7 @@ from copyrator.api.rule_status import (
 )
 from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
-from copyrator.cli.core.hints import hint, hint_about
+from copyrator.cli.core.faults import hint, hint_about
 from copyrator.cli.core.objects import is_set_to_suspend
 from copyrator.cli.core.output import Column, Detail
 from copyrator.cli.view import rows

@@ -34,7 +34,7 @@ from copyrator.bundles.gates.catalog import FREEZE, all_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.bundles.permissions import explain_permissions
-from copyrator.cli.core.hints import hint
+from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (

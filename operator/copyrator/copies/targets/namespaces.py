@@ -12,7 +12,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from copyrator.api import names
-from copyrator.api.consent import Consent, read_consent
+from copyrator.api.globs import Consent, read_consent
 from copyrator.api.rule_spec import Targets
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.informers import WatchSpec

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from copyrator.cli import cli
-from copyrator.cli.core import hints
+from copyrator.cli.core import faults
 
-SOURCE = Path(hints.__file__).parents[1]
+SOURCE = Path(faults.__file__).parents[1]
 NO_HINTS = {
     "__init__.py",  # the program's name
     "install.py",  # a pipe to kubectl, for help
@@ -31,7 +31,7 @@ def advised(*args, program="copyrator", **environment):
     @click.option("--context")
     @click.option("--as", "user")
     def command(**_options):
-        said.append(hints.hint_about("resume", "rule", BODY))
+        said.append(faults.hint_about("resume", "rule", BODY))
 
     result = CliRunner().invoke(command, list(args), prog_name=program, env=environment)
     assert result.exit_code == 0, result.output
@@ -40,7 +40,7 @@ def advised(*args, program="copyrator", **environment):
 
 def test_a_hint_names_the_namespace():
     assert advised() == "copyrator resume rule team-a/creds"
-    assert hints.hint("doctor") == "copyrator doctor"
+    assert faults.hint("doctor") == "copyrator doctor"
 
 
 def test_a_hint_is_for_the_same_cluster_and_user_under_the_same_name():
