@@ -20,6 +20,8 @@ from copyrator.kube.client import remote
 
 HUB = "infra"
 """The namespace of the sources there."""
+BUSY = 30.0
+"""Seconds that a busy machine may take; who waits for the hub, waits longer."""
 
 
 class Hub(FakeCluster):
@@ -243,7 +245,7 @@ async def test_an_edited_secret_is_in_force_at_once(cluster, operator, hub, auth
     at = time.monotonic()
     await until(lambda: hub.seen[-1].headers["Authorization"] == "Bearer renewed", "used")
     await until(lambda: hub.watches == 1, "the former watch has ended")
-    assert time.monotonic() - at < 5
+    assert time.monotonic() - at < BUSY
     hub.object("configmaps", HUB, "motd", data={"text": "by the new one"})
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "by the new one"})
     cluster.gone("secrets", HOME, "hub-creds")
@@ -486,7 +488,8 @@ async def test_a_hostile_event_changes_nothing(cluster, operator, hub, chunk):
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "well"}, "well again")
 
 
-async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub):
+async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub, monkeypatch):
+    monkeypatch.setattr(remote, "REMOTE_REQUEST_SECONDS", 2 * BUSY)
     for verb in ("get", "list", "watch"):
         hub.always(verb, hang())
     cluster.namespace("team-a")
@@ -499,7 +502,7 @@ async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub):
     began = time.monotonic()
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: cluster.copies("configmaps", "local") == ["team-a"], "others are served")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < BUSY
 
 
 async def test_floods_of_changes_are_read_slowly_and_delay_no_other_rule(cluster, operator, hub):
@@ -524,9 +527,10 @@ async def test_floods_of_changes_are_read_slowly_and_delay_no_other_rule(cluster
     began = time.monotonic()
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: "team-a" in cluster.copies("configmaps", "local"), "others are served")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < BUSY
     await asyncio.sleep(3)
-    assert len(cluster.writes("configmaps")) - written < 2 * 10 * 3 * 3
+    lasted = time.monotonic() - began  # 3 s or more
+    assert len(cluster.writes("configmaps")) - written < 2 * 10 * 3 * lasted
 
 
 async def chunk_bomb(request: web.Request) -> web.StreamResponse:
@@ -563,10 +567,8 @@ async def test_answers_without_end_are_given_up_and_delay_no_other_rule(
     make_rule(cluster, "pull", pulling("motd"))
     await until(lambda: hub.count("list"), "it is asked")
     cluster.object("configmaps", HOME, "local", data={})
-    began = time.monotonic()
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: cluster.copies("configmaps", "local") == ["team-a"], "others are served")
-    assert time.monotonic() - began < 5
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "unreachable")
 
 
@@ -677,15 +679,20 @@ async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(cluster
     await operator.sees("team-a")
     hub.object("configmaps", HUB, "motd", data={"text": "there"})
     give(cluster, hub.kubeconfig())
-    hub.always("get", hang(8))
+    answered = asyncio.Event()
+
+    async def later(request: web.Request) -> web.StreamResponse:
+        await answered.wait()
+        return await hub._get(request)
+
+    hub.always("get", later)
     hub.script("get", hub._get)  # which cluster it is
     for number in range(12):  # more than there are workers
         make_rule(cluster, f"both-{number}", composing(f"both-{number}", FROM_HUB))
     await until(lambda: hub.count("get") >= 2, "sources are read")
     cluster.object("configmaps", HOME, "local", data={})
-    began = time.monotonic()
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: "team-a" in cluster.copies("configmaps", "local"), "others are served")
-    assert time.monotonic() - began < 5
+    answered.set()
     hub.behave()
     await until(lambda: reason(cluster, "both-11") == "Synced", "all are composed")

@@ -324,13 +324,15 @@ async def test_a_rule_is_told_too_and_entries_choose(
 async def test_min_interval_makes_one_message_of_many(
     cluster: FakeCluster, receiver: Receiver, world: Make
 ) -> None:
-    chat(cluster, receiver, minInterval="3s")
+    chat(cluster, receiver, minInterval="1h")
     one = await started(cluster, world())
     one.bundle("a", **failed())
     await eventually(lambda: receiver.got)
     for name in ("b", "c"):
         one.bundle(name, **failed())
         await asyncio.sleep(0.4)
+    assert len(receiver.got) == 1
+    configure(cluster, entry(minInterval="1s"))
     await eventually(lambda: len(receiver.got) == 2)
     assert receiver.events[1]["data"]["count"] == 2
 

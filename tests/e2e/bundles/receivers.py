@@ -82,6 +82,8 @@ class Receiver:
     forged: int = 0
     fails: bool = False
     """All but the webhook answer that they are out of order."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """The newest message that each of them refused, without what stops links."""
 
     def serve(self, stage: Stage) -> None:
         stage.serve("ci.example.com", self._webhook)
@@ -99,16 +101,23 @@ class Receiver:
     def _service(self, kept: list[dict[str, Any]], path: str, asked: Asked) -> Answer | None:
         if asked.path != path:
             return None
+        body = json.loads(asked.body)
         if self.fails:
+            self._refuse("chat" if kept is self.chat else "slack", str(body))
             return Answer(503, "out of order")
-        kept.append(json.loads(asked.body))
+        kept.append(body)
         return Answer(200, "ok")
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        mail = message_from_bytes(envelope.content, policy=policy.default)
         if self.fails:
+            self._refuse("mail", str(mail.get_content()))
             return "451 out of order"
-        self.mails.append(message_from_bytes(envelope.content, policy=policy.default))
+        self.mails.append(mail)
         return "250 OK"
+
+    def _refuse(self, service: str, text: str) -> None:
+        self.refused[service] = text.replace("\u200b", "").replace("\\u200b", "")
 
     def authenticate(self, *asked: Any) -> AuthResult:
         """Let the user of the mail server in."""
