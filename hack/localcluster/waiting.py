@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def eventually(
-    look: Callable[[], T], what: str, within_seconds: float = 30.0, every_seconds: float = 0.05
+    look: Callable[[], T], what: str, within_seconds: float = 120.0, every_seconds: float = 0.05
 ) -> T:
     """Look again and again until there is something true to see; what was seen.
 

@@ -13,6 +13,7 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ class Asked:
         raw_query: what follows the question mark, as sent.
         headers: as sent; names in any case.
         status: of the answer; 0 before, and where there was none.
+        at: when it came, in monotonic seconds.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Asked:
     headers: Message = field(repr=False)
     body: bytes = field(default=b"", repr=False)
     status: int = 0
+    at: float = field(default_factory=time.monotonic, repr=False)
 
     @property
     def query(self) -> dict[str, str]:

@@ -194,7 +194,7 @@ class Operator:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
         assert self.process is not None
-        code = self.process.stop(number, 30)
+        code = self.process.stop(number)
         self.process = None
         return code
 

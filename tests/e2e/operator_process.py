@@ -175,7 +175,7 @@ class OperatorProcess:
         """Send a signal."""
         self._process.send_signal(number)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Send a signal and return the exit code; fail when it doesn't end within `seconds`."""
         self.send(number)
         return self.wait(seconds)

@@ -123,7 +123,7 @@ def test_an_interrupted_start_leaves_nothing(
     eventually(log.exists, f"{moment} to appear", 180, every_seconds=0.005)
 
     starter.send_signal(number)
-    _, complaint = starter.communicate(timeout=30)
+    _, complaint = starter.communicate(timeout=120)
 
     assert starter.returncode != 0
     assert b"Traceback" not in complaint

@@ -167,7 +167,8 @@ def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet
     ended, used = time.time(), fleet.cpu() - used
 
     heads = {
-        name: [at for at in moments if at > started] for name, moments in registry.heads.items()
+        name: [at for at in moments if started < at <= started + 2 * INTERVAL + 3]
+        for name, moments in registry.heads.items()
     }
     polls = sorted(itertools.chain.from_iterable(heads.values()))
     late = sorted(
@@ -185,7 +186,8 @@ def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet
     log.info(figures)
 
     assert len(heads) == COUNT + 1  # the shared one is asked for as often as any other
-    assert all(2 <= len(moments) <= 3 for moments in heads.values()), figures
+    fewest = 2 if LONG else 1  # a busy machine may be late, by which a poll is outside
+    assert all(fewest <= len(moments) <= 3 for moments in heads.values()), figures
     places = Counter(int(at) % INTERVAL for at in announced.values())
     mean = COUNT / INTERVAL
     assert max(places.values()) <= math.ceil(max(1.5 * mean, mean + 2)), figures

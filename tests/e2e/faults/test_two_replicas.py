@@ -181,15 +181,15 @@ def test_a_standby_passes_on_what_it_is_told_and_writes_nothing_and_an_idle_pair
     assert pair.standby.writes(requests, lease=True) == []
 
     wait_quiet(pair)
-    idle = pair.home.cluster.requests()
-    time.sleep(6)  # a rate is measured over a time
+    idle, began = pair.home.cluster.requests(), time.monotonic()
+    time.sleep(6)  # a rate is measured over a time, which may be longer
     # Bundles of other tests may be on their way out.
     ours = {pair.home.namespace, shop.team.namespace, fleet.source, *fleet.targets}
     renewals = [one for one in pair.leader.writes(idle, lease=True) if one.namespace in ours]
     assert {(event.verb, event.resource, event.code) for event in renewals} == {
         ("update", "leases", 200)
     }
-    assert 2 <= len(renewals) <= 4
+    assert 1 <= len(renewals) <= elapsed(began) / 2 + 1
     assert pair.standby.writes(idle, lease=True) == []
 
 

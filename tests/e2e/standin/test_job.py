@@ -59,7 +59,7 @@ def deployed(werf: Werf, charts: Charts, api: Api, **env: str) -> dict[str, Any]
         statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
         return statuses and statuses[0]["state"].get("terminated")
 
-    return dict(eventually(ended, "the Job's end", 60))
+    return dict(eventually(ended, "the Job's end"))
 
 
 def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(

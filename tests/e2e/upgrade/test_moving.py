@@ -196,7 +196,7 @@ def test_a_crd_of_our_name_with_another_version_gets_ours_without_losing_an_obje
         "spec": {"registry": "registry.example.com", "repo": "team/hello"},
         "status": {"ready": 1},
     }
-    eventually(lambda: _created(cluster, body), "the old version is served", 30)
+    eventually(lambda: _created(cluster, body), "the old version is served")
     uid = _bundle(cluster, "v1alpha1")["metadata"]["uid"]
     ours = (ROOT / "crds" / "bundles.operator.werf.dev.yaml").read_text()
     with pytest.raises(CommandFailedError, match="storedVersions"):
@@ -273,12 +273,9 @@ def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
         eventually(
             lambda: "managed-by" in str(api.get(path)["metadata"]["labels"]),
             "the adopted copy",
-            60,
         )
         at = "/apis/operator.werf.dev/v1/namespaces/apps/bundles/hello"
-        eventually(
-            lambda: api.get(at).get("status", {}).get("deployed"), "the taken over Bundle", 60
-        )
+        eventually(lambda: api.get(at).get("status", {}).get("deployed"), "the taken over Bundle")
         assert api.get(path)["metadata"]["uid"] == before["metadata"]["uid"], (
             "never a moment without"
         )
