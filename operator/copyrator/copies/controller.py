@@ -163,7 +163,6 @@ class CopyController:
         self._rules = RuleReconciler(self._context, self._kinds)
         self._copies = CopyReconciler(self._context)
         self._due = DueWork(self._context)
-        self._health: dict[RuleKey, tuple[bool, ...]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def new_hash(self) -> hashlib.blake2b:
@@ -333,8 +332,8 @@ class CopyController:
         while True:
             await asyncio.sleep(timing.health)
             try:
-                self._compare_health()
-                report_finished_writes(context)
+                await self._compare_health()
+                await report_finished_writes(context)
                 context.metrics.copies_contested.set(len(context.fights))
                 if time.monotonic() >= read_at:
                     read_at = time.monotonic() + timing.read_period
@@ -349,22 +348,21 @@ class CopyController:
             except Exception:
                 log.exception("the check of the rules' watches failed; it is repeated")
 
-    def _compare_health(self) -> None:
+    async def _compare_health(self) -> None:
         """Queue the rules whose watches began to fail or have recovered."""
         context = self._context
-        common = (context.namespaces_synced,)
+        pause = TimeSlice().pause
         for state in list(context.rule_states.values()):
             view = context.kinds.get(state.compiled.resource) if state.compiled else None
             health = (
-                *common,
+                context.namespaces_synced,
                 view is None or view.synced,
                 *(registration.synced for registration in state.sources),
             )
-            if self._health.get(state.key) != health:
-                self._health[state.key] = health
+            if state.watch_health != health and state.key in context.rule_states:
+                state.watch_health = health
                 context.requeue_rule(state.key, Priority.RESYNC)
-        for key in self._health.keys() - context.rule_states.keys():
-            del self._health[key]
+            await pause()
 
 
 def _affects_rules(old: Namespace, new: Namespace) -> bool:

@@ -108,7 +108,10 @@ class ToldMarks:
         written = data.get(KEY) if isinstance(data, Mapping) else None
         if not isinstance(written, str) or len(written) > _MAX_BYTES:
             raise ValueError("it has no marks")
-        return cls(msgspec.json.decode(written, type=_Stored).entries)
+        try:
+            return cls(msgspec.json.decode(written, type=_Stored).entries)
+        except RecursionError:
+            raise ValueError("its marks are nested too deeply") from None
 
     def to_data(self) -> dict[str, str]:
         """The ConfigMap's data, of at most NOTIFICATION_MARKS_BYTES."""

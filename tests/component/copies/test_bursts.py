@@ -1,17 +1,22 @@
 """Many rules at once: copies come first, a status once a burst, Events once for all rules."""
 
 import asyncio
+import gc
 import math
 from dataclasses import replace
 
 import pytest
 from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import error, until
+from tests.steps import measured_steps
 
+from copyrator.api.keys import RuleKey
 from copyrator.api.names import ANN_RULES
 from copyrator.copies.rules import trace
+from copyrator.copies.rules.state import RuleState
 from copyrator.copies.rules.status import COPIES_CHANGED
 from copyrator.copies.timing import DEFAULT_TIMING
+from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue.outcome import Priority
 
 RULES = [f"rule-{number:02}" for number in range(20)]
@@ -161,3 +166,42 @@ async def test_only_a_failure_is_not_reported_after_all_others(cluster, operator
     (rule,) = operator.rules
     operator.controller._context.touch(rule.owner, failed=failed)
     assert operator.queue._due[rule.key][1] is priority
+
+
+async def test_the_check_of_very_many_rules_is_many_short_steps(cluster, operator):
+    await operator.workers.drain(0)
+    context = operator.controller._context
+    keys = [RuleKey(HOME, f"rule-{number}") for number in range(100_000)]
+    context.rule_states.update({key: RuleState(key) for key in keys})
+    context.metrics.copies_contested.set(-1)  # it is set last
+    found = context.metrics.registry.get_sample_value
+    with measured_steps() as steps:
+        check = asyncio.create_task(operator.controller._keep_watch())
+        await until(lambda: found("copyrator_copies_contested") == 0)
+        check.cancel()
+        await asyncio.gather(check, return_exceptions=True)
+    assert context.rule_states[keys[-1]].watch_health
+    assert steps.longest < STEP_SECONDS, steps.where
+
+
+async def test_deleted_rules_leave_no_cycles(cluster, operator):
+    """The operator excludes what lives long from the collection of garbage."""
+    for name in RULES:
+        cluster.object("configmaps", HOME, name, data={"key": name})
+        make_rule(cluster, name, by_name(name))
+    await until(lambda: all(reason(cluster, name) for name in RULES))
+    await operator.settled()
+    gc.collect()
+    for name in RULES:
+        cluster.gone("copyrators", HOME, name)
+    await until(lambda: not operator.controller._context.rule_states, "they are gone")
+    await operator.settled()
+    debug = gc.get_debug()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        left = {type(one).__name__ for one in gc.garbage}
+    finally:
+        gc.set_debug(debug)
+        gc.garbage.clear()
+    assert left.isdisjoint({"Rule", "RuleSpec", "RuleState", "CompiledRule", "Globs"})

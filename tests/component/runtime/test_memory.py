@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(protocol, "max_size", protocol.max_size)
     threshold = gc.get_threshold()
     app.reduce_memory()
+    freezing = app.FreezeSurvivors()
+    freezing.install()
     yield
+    freezing.uninstall()
     gc.unfreeze()
     gc.set_threshold(*threshold)
 
@@ -64,3 +68,25 @@ def test_garbage_is_collected_once_in_five_thousand_new_objects() -> None:
     collections = gc.get_stats()[0]["collections"] - before
     assert len(held) == 2 * app.NEW_OBJECTS
     assert 1 <= collections <= 3
+
+
+@pytest.mark.usefixtures("settled")
+def test_no_collection_visits_all_of_very_many_objects() -> None:
+    took: list[float] = [0.0]
+    begun = 0.0
+
+    def measure(phase: str, _: object) -> None:
+        nonlocal begun
+        if phase == "start":
+            begun = time.thread_time()
+        else:
+            took.append(time.thread_time() - begun)
+
+    gc.callbacks.append(measure)
+    held: list[list[list[int]]] = [[[number]] for number in range(400_000)]
+    longest = max(took)
+    gc.unfreeze()
+    gc.collect()
+    gc.callbacks.remove(measure)
+    assert len(held) == 400_000
+    assert longest < took[-1] / 3

@@ -38,7 +38,9 @@ from tests.e2e.operator_process import OperatorProcess, until
 from tests.kubeconfigs import kubeconfig_data, token_until
 from tests.long import LONG
 
+from copyrator.notify.config import About, SubjectKind, read_config
 from copyrator.notify.marks import NOTIFICATION_MARKS
+from demo.chart import ROOT, render
 from localcluster.signing import PRIVATE, self_signed
 
 
@@ -466,3 +468,26 @@ def test_the_commands_test_an_entry_and_say_what_is_wrong_with_another(
     assert "has no valid entry other; valid ones: ci, chat, slack, mail, gone" in said
     said = types(operator, "doctor", code=1)
     assert f"FAIL Notifications: gone: Secret {operator.namespace}/no-such doesn't exist" in said
+
+
+def test_the_values_of_the_docs_have_failed_deploys_in_prod_told(operator: Operator) -> None:
+    page = (ROOT / "docs" / "notifications.md").read_text()
+    shown = page.partition("<!-- values: begin -->")[2].partition("<!-- values: end -->")[0]
+    values = yaml.safe_load(shown.replace("```yaml", "").replace("```", ""))
+    chart = render(operator.cluster.helm, namespace=operator.namespace, values=values)
+    made = {(one["kind"], one["metadata"]["name"]): one for one in chart.rights}
+    config = read_config(made["ConfigMap", "copyrator-notifications"]["data"])
+    assert config.faults == ()
+    (entry,) = config.entries
+    told = {
+        (about, namespace)
+        for about in About
+        for namespace in ("prod", "prod-eu", "product", "dev")
+        if entry.wants(about, SubjectKind.BUNDLE, namespace)
+    }
+    abouts = (About.DEPLOY_FAILED, About.ROLLED_BACK, About.QUARANTINED)
+    assert told == {(about, place) for about in abouts for place in ("prod", "prod-eu")}
+    rights = made["Role", "copyrator-notifications"]["rules"]
+    secrets = next(one for one in rights if one["resources"] == ["secrets"])
+    assert secrets["resourceNames"] == [entry.url_from.secret_name]
+    assert chart.container["image"].endswith("-keyless")

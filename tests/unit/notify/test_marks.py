@@ -135,7 +135,16 @@ def test_results_are_written_when_they_change():
 
 
 @pytest.mark.parametrize(
-    "data", [None, {}, {KEY: 1}, {KEY: "x"}, {KEY: "[]"}, {KEY: '{"entries": {"a": 1}}'}]
+    "data",
+    [
+        None,
+        {},
+        {KEY: 1},
+        {KEY: "x"},
+        {KEY: "[]"},
+        {KEY: '{"entries": {"a": 1}}'},
+        {KEY: '{"x":' + "[" * 100_000},
+    ],
 )
 def test_what_is_not_ours_is_refused(data):
     with pytest.raises(ValueError):  # noqa: PT011 - any of msgspec's is one

@@ -232,6 +232,7 @@ class RuleState:
         next_status: loop time before which no status is written.
         report_by: loop time after which the status isn't delayed any more; inf: it is up to date.
         next_summary: loop time before which changes of copies cause no summary.
+        watch_health: whether each of its watches was complete when that was last looked at.
     """
 
     key: RuleKey
@@ -253,6 +254,7 @@ class RuleState:
     next_status: float = 0.0
     report_by: float = math.inf
     next_summary: float = 0.0
+    watch_health: tuple[bool, ...] = ()
     _request: str | None = None
     """The last value of the requestedAt annotation that was handled."""
     _reseal: str | None = None

@@ -434,9 +434,10 @@ def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
     return edit_text(served, spec, rule.generation)
 
 
-def report_finished_writes(context: CopyContext) -> None:
+async def report_finished_writes(context: CopyContext) -> None:
     """Report the bursts that are over."""
     writing = set()
+    pause = TimeSlice().pause
     for state in list(context.rule_states.values()):
         if (burst := state.trace.take(context.monotonic())) and (
             rule := context.rules.get(state.key)
@@ -444,6 +445,7 @@ def report_finished_writes(context: CopyContext) -> None:
             _report_writes(context, rule, burst)
         if state.trace.is_open:
             writing.add(state.key.namespace)
+        await pause()
     context.reports.flush(writing)
 
 
