@@ -1,13 +1,19 @@
-"""``spec.windows``: the hours in which deploys may begin."""
+"""``spec.windows``: the hours in which deploys may begin, and when these are. Pure.
+
+A window is wall time: hours that summer time skips never open, and hours that are repeated in
+autumn open twice.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from copyrator.api import syntax
 from copyrator.api.fields import Fields
@@ -16,6 +22,11 @@ DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MAX_WINDOWS: Final = 20
 DAY_MINUTES: Final = 24 * 60
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
+_HORIZON: Final = 15
+"""Days that are searched: a window that summer time skips opens a week later."""
+_STEP: Final = timedelta(hours=6)
+"""Time zones don't change their offset twice within it."""
+_SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +114,68 @@ def _days(days: Sequence[int]) -> str:
 
 def _clock(minutes: int) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def is_open(windows: Sequence[Window], now: datetime) -> bool:
+    """Whether a deploy may begin now."""
+    return any(_is_inside(window, now) for window in windows)
+
+
+def next_opening(windows: Sequence[Window], now: datetime) -> tuple[datetime, Window] | None:
+    """When the next window opens, in UTC, and which; None where none does in two weeks."""
+    openings = ((opening, window) for window in windows for opening in _openings(window, now))
+    return min(openings, key=lambda found: found[0], default=None)
+
+
+def _is_inside(window: Window, now: datetime) -> bool:
+    local = now.astimezone(ZoneInfo(window.zone))
+    minute, today = local.hour * 60 + local.minute, local.weekday()
+    if window.start < window.end:
+        return today in window.days and window.start <= minute < window.end
+    is_evening = today in window.days and minute >= window.start
+    return is_evening or ((today - 1) % len(DAYS) in window.days and minute < window.end)
+
+
+def _openings(window: Window, now: datetime) -> Iterator[datetime]:
+    """Moments after now at which the window may open, and is open."""
+    moments = (*_starts(window, now), *_changes(window.zone, now.astimezone(UTC).date()))
+    return (moment for moment in moments if moment > now and _is_inside(window, moment))
+
+
+def _starts(window: Window, now: datetime) -> Iterator[datetime]:
+    zone = ZoneInfo(window.zone)
+    start = time(window.start // 60, window.start % 60)
+    today = now.astimezone(zone).date()
+    for days in range(_HORIZON):
+        day = today + timedelta(days=days)
+        if day.weekday() in window.days:
+            for fold in (0, 1):
+                local = datetime.combine(day, start.replace(fold=fold), zone)
+                yield local.astimezone(UTC)
+
+
+@lru_cache(maxsize=256)
+def _changes(zone: str, day: date) -> tuple[datetime, ...]:
+    """The moments within the horizon after this day's beginning when the zone's offset changes."""
+    info = ZoneInfo(zone)
+    begin = datetime.combine(day, time(), UTC)
+    steps = [begin + number * _STEP for number in range((_HORIZON + 1) * 4)]
+    offsets = [step.astimezone(info).utcoffset() for step in steps]
+    return tuple(
+        _change(info, step)
+        for step, before, after in zip(steps, offsets, offsets[1:], strict=False)
+        if before != after
+    )
+
+
+def _change(zone: ZoneInfo, begin: datetime) -> datetime:
+    """The first moment of the new offset; it is within a step after ``begin``."""
+    before = begin.astimezone(zone).utcoffset()
+    low, high = 0, int(_STEP.total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (begin + middle * _SECOND).astimezone(zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    return begin + high * _SECOND

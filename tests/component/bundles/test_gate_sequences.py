@@ -23,7 +23,7 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import reconciler
-from copyrator.bundles.gates import age, approval, catalog, promotion, signature, windows
+from copyrator.bundles.gates import age, approval, catalog, promotion, signature
 from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
@@ -212,7 +212,7 @@ BROKEN: list[tuple[ModuleType, str, str, list[Step], str]] = [
     (age, "GATE", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
     (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
     (catalog, "DEPENDS_ON", "", [("wait", 7)], "staging isn't Ready"),
-    (windows, "GATE", "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
+    (catalog, "WINDOW", "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
     (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
         catalog,
@@ -312,9 +312,9 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a correction outside windows": (
         "drift windows",
-        windows,
-        "GATE",
-        replace(windows.GATE, occasions=windows.GATE.occasions - {Occasion.CORRECTION}),
+        catalog,
+        "WINDOW",
+        replace(catalog.WINDOW, occasions=catalog.WINDOW.occasions - {Occasion.CORRECTION}),
         [("wait", 250), *DRIFTS],
         "no window is open",
     ),

@@ -13,8 +13,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Out
 from copyrator.api.freeze import Freeze, read_annotation
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.outcome import ending_of, read_job
-from copyrator.bundles.gates import windows
-from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE
+from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -90,7 +89,7 @@ def test_it_is_asked_about_every_deploy() -> None:
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:
     assert isinstance(SPEC, BundleSpec)
     frozen = True
-    gates = Gates(moment=(DEPENDS_ON, replace(FREEZE, concerns=lambda _: frozen), windows.GATE))
+    gates = Gates(moment=(DEPENDS_ON, replace(FREEZE, concerns=lambda _: frozen), WINDOW))
     waits = GateStatus(name="freeze", state="Waiting"), GateStatus(name="window", state="Waiting")
     assert not gates.any_of(SPEC)
     assert gates.kept(SPEC, waits) == waits[:1]

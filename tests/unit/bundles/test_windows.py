@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.windows import DAYS, Window
+from copyrator.api.windows import DAYS, Window, is_open, next_opening
+from copyrator.bundles.gates.catalog import WINDOW as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
-from copyrator.bundles.gates.windows import GATE, is_open, next_opening
 
 BERLIN = "Europe/Berlin"
 MINUTE = timedelta(minutes=1)

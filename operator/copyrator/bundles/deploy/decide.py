@@ -30,10 +30,9 @@ from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
-from copyrator.bundles.gates import age, approval, windows
-from copyrator.bundles.gates import approval as plan_decision
+from copyrator.bundles.gates import age, approval
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import FREEZE
+from copyrator.bundles.gates.catalog import FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -67,7 +66,7 @@ from copyrator.bundles.version.resolve import Resolution
 from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
-_DELAYING: Final = (FREEZE, windows.GATE)
+_DELAYING: Final = (FREEZE, WINDOW)
 """Gates whose end, if not the retry's own time, says when a failed deploy is retried."""
 
 
@@ -585,7 +584,7 @@ class Deployer:
         if need is state.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
-            status = plan_decision.use_plan(status)
+            status = approval.use_plan(status)
         else:
             status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
         status = drift_record.break_off_check(status)

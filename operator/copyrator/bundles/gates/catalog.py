@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.api.windows import DAYS, is_open, next_opening
 from copyrator.bundles.deploy.restrictions import is_gated
-from copyrator.bundles.gates import age, approval, promotion, signature, windows
+from copyrator.bundles.gates import age, approval, promotion, signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -151,6 +153,37 @@ FREEZE: Final = Gate(
 """No deploy begins while its namespace, or all of them, are frozen."""
 
 
+def _judge_windows(
+    spec: BundleSpec, _candidate: Candidate, _facts: Facts, now: datetime
+) -> Verdict:
+    if is_open(spec.windows, now):
+        return PASSED
+    found = next_opening(spec.windows, now)
+    if found is None:
+        text = "deploys begin only in spec.windows, of which none opens within two weeks"
+        return Waiting(BundleReason.OUTSIDE_WINDOW, text, _midnight(now))
+    opening, window = found
+    local = opening.astimezone(ZoneInfo(window.zone))
+    shown = f"{DAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} {window.zone}"
+    text = f"deploys begin only in spec.windows; the next one opens on {shown}"
+    return Waiting(BundleReason.OUTSIDE_WINDOW, text, opening)
+
+
+def _midnight(now: datetime) -> datetime:
+    """The next midnight in UTC: a daily check changes the status once a day at most."""
+    return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), time(), UTC)
+
+
+WINDOW: Final = Gate(
+    name="window",
+    concerns=attrgetter("windows"),
+    occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
+    judge=_judge_windows,
+    ends=lambda _: "a window opens",
+)
+"""A deploy begins only inside a window; one that runs when it closes continues."""
+
+
 def all_gates(
     signed: Callable[[BundleSpec], object] = signature.GATE.concerns,
     frozen: Callable[[BundleSpec], object] = FREEZE.concerns,
@@ -176,7 +209,7 @@ def all_gates(
         moment=(
             DEPENDS_ON,
             replace(FREEZE, concerns=frozen),
-            windows.GATE,
+            WINDOW,
             approval.GATE,
         ),
     )

@@ -29,8 +29,8 @@ from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count, times
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.gates import windows
-from copyrator.bundles.gates.catalog import FREEZE, all_gates
+from copyrator.api.windows import is_open, next_opening
+from copyrator.bundles.gates.catalog import FREEZE, WINDOW, all_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -75,9 +75,9 @@ def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneI
     if not known or len(known) < len(ends) or spec.suspend:
         return None
     moment = max(known)
-    if not spec.windows or windows.is_open(spec.windows, moment):
+    if not spec.windows or is_open(spec.windows, moment):
         return moment, None
-    found = windows.next_opening(spec.windows, moment)
+    found = next_opening(spec.windows, moment)
     return None if found is None else (found[0], ZoneInfo(found[1].zone))
 
 
@@ -90,8 +90,8 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     stamp = format_time(moment)
     local = f" ({moment.astimezone(zone):%A %H:%M} {zone.key})" if zone else f" ({moment:%A})"
     names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
-    if zone and windows.GATE.name not in names:
-        names.append(windows.GATE.name)
+    if zone and WINDOW.name not in names:
+        names.append(WINDOW.name)
     when = " and ".join(_passes(name, spec) for name in names)
     version = waiting_version(status)
     what = f" of {version}" if version else ""
