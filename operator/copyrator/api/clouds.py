@@ -62,6 +62,11 @@ _GCP_HOST: Final = re.compile(r"(?:[a-z0-9-]{1,63}\.)?(?:pkg\.dev|gcr\.io)")
 _AZURE_HOST: Final = re.compile(
     r"[a-z0-9-]{1,63}(?:\.[a-z0-9]{1,63}\.geo)?\.azurecr\.(?P<cloud>io|cn|us)"
 )
+_HOSTS: Final = {
+    Provider.AWS: ECR_HOST,
+    Provider.GCP: _GCP_HOST,
+    Provider.AZURE: _AZURE_HOST,
+}
 
 PULL_RIGHTS: Final = {
     Provider.AWS: "ecr:BatchGetImage and ecr:GetDownloadUrlForLayer on the repository",
@@ -132,9 +137,13 @@ def read_registry(provider: Provider, registry: str) -> CloudRegistry:
             f"{registry[:255]} has no account or region of Amazon ECR in it, by which a token is "
             f"asked for; write {_FORMS[provider]}"
         )
+    other = next((one for one, form in _HOSTS.items() if form.fullmatch(host)), None)
+    instead = (
+        f"set spec.provider to {other}" if other else "use spec.auth in place of spec.provider"
+    )
     raise ValueError(
         f"{registry[:255]} isn't a registry of {provider}, so no token of it is sent there; write "
-        f"{_FORMS[provider]}, or use spec.auth in place of spec.provider"
+        f"{_FORMS[provider]}, or {instead}"
     )
 
 

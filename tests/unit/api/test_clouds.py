@@ -151,6 +151,9 @@ def test_the_registry_must_be_of_the_provider() -> None:
     assert isinstance(spec, InvalidSpec)
     assert spec.path == "spec.registry"
     assert "isn't a registry of azure" in spec.message
+    other = bundle(registry="europe-docker.pkg.dev")
+    assert isinstance(other, InvalidSpec)
+    assert other.message.endswith("or set spec.provider to gcp")
     unknown = bundle(provider="ibm")
     assert isinstance(unknown, InvalidSpec)
     assert "aws, gcp" in unknown.message

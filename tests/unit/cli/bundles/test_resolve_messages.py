@@ -54,11 +54,15 @@ def test_a_clouds_registry_without_an_identity_names_the_provider(status):
     )
 
 
-def test_a_registry_of_another_cloud_is_named_in_options():
+@pytest.mark.parametrize(
+    ("repository", "remedy"),
+    [(ECR, "or set --provider aws"), (REPOSITORY, "use --auth-file in place of --provider")],
+)
+def test_a_registry_of_another_cloud_is_named_in_options(repository, remedy):
     with pytest.raises(Fault) as caught:
-        credential_of(ECR, {"auth_file": None, "provider": "gcp"})
+        credential_of(repository, {"auth_file": None, "provider": "gcp"})
     assert "isn't a registry of gcp" in caught.value.message
-    assert "use --auth-file in place of --provider" in caught.value.message
+    assert remedy in caught.value.message
     assert "spec." not in caught.value.message
 
 
