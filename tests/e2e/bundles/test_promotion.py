@@ -11,6 +11,9 @@ from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")
 
+SOAK = 10
+"""Seconds of production's: the test has to see when it ends before it has ended."""
+
 
 def promoted_from(*names: str, soak: str) -> dict[str, Any]:
     return {"bundles": [{"name": name} for name in names], "soak": soak}
@@ -43,7 +46,7 @@ def chain(operator: Operator, lasting_team: Team) -> Team:
     source = promoted_from("dev", soak="3s")
     held = {"annotations": {"operator.werf.dev/hold": "load test failed"}}
     team.bundle("staging", version="1.*", promoteFrom=source, metadata=held)
-    source = promoted_from("dev", "staging", soak="4s")
+    source = promoted_from("dev", "staging", soak=f"{SOAK}s")
     team.bundle("production", version="1.*", promoteFrom=source, job=NOWHERE)
     return team
 
@@ -57,11 +60,11 @@ def test_a_version_goes_from_dev_to_staging_and_to_production(chain: Team) -> No
     digest = team.status("dev")["deployed"]["digest"]
     team.wait_deployed("staging", digest)
     assert begun(team, "staging") >= since(team, "dev") + timedelta(seconds=3)
-    stays(5, lambda: team.jobs("production") == [])  # longer than the soak
+    stays(SOAK + 1, lambda: team.jobs("production") == [])
     thawed = datetime.now(UTC).replace(microsecond=0)
     team.annotate("staging", hold=None)
     expected = waits_until(team)
-    assert expected == since(team) + timedelta(seconds=4)
+    assert expected == since(team) + timedelta(seconds=SOAK)
     assert since(team) >= thawed
     team.first_job("production")
     assert expected <= begun(team)

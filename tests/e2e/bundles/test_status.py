@@ -69,7 +69,7 @@ def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(
 
 def _wait(team: Team, name: str, condition: str) -> None:
     arguments = (f"--for=condition={condition}", f"bundle/{name}", "-n", team.namespace)
-    team.cluster.kubectl("wait", *arguments, "--timeout=60s")
+    team.cluster.kubectl("wait", *arguments, "--timeout=120s")
 
 
 def _generation(team: Team) -> int:

@@ -127,7 +127,7 @@ def shown(stage):
     )
     stage.wait_reason(RULES.format(stage.home), "shown", "Synced")
     yield
-    stage.cluster.kubectl("delete", "copyrator", "shown", "-n", stage.home, "--timeout=60s")
+    stage.cluster.kubectl("delete", "copyrator", "shown", "-n", stage.home, "--timeout=120s")
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
         assert "FAIL Registry http://127.0.0.1:1: from this machine: " in said
         assert f"ok   Registry http://{stage.cluster.registry}: responds" in said
     finally:
-        stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=60s")
+        stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=120s")
 
 
 # Signatures
@@ -496,7 +496,7 @@ def test_commands_tell_who_signed_and_what_isnt_trusted_any_more(stage, signed, 
 
 
 AUTOUPDATE = "operator.werf.dev/disable-autoupdate"
-PATIENCE = "--timeout 60"
+PATIENCE = "--timeout 180"
 
 
 @pytest.fixture(scope="module")
@@ -504,7 +504,9 @@ def front(stage, shop):
     """A registry that can be made to refuse; a Bundle has deployed from it."""
     made = Front(behind=stage.cluster.registry)
     with serving(made):
-        stage.apply(manifest(stage, "fronted", registry=made.host, repo=shop, version="1.*"))
+        # Polls that fail for two intervals make Ready False: longer than a test's commands take.
+        spec = {"registry": made.host, "repo": shop, "version": "1.*", "interval": "1m"}
+        stage.apply(manifest(stage, "fronted", **spec))
         stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
         yield made
         stage.cluster.kubectl("delete", "bundle", "fronted", "-n", stage.apps, "--timeout=120s")
@@ -664,4 +666,4 @@ def test_a_rule_that_can_t_be_served_ends_the_wait(stage, word):
         stage.wait_reason(RULES.format(stage.home), name, reason)
         said = stage.types(f"reconcile rule {stage.home}/{name} {PATIENCE}", code=1)
         assert f"isn't ready; status {reason}: " in said
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--timeout=60s")
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--timeout=120s")

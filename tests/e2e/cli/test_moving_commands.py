@@ -319,5 +319,5 @@ def test_leaving_takes_the_finalizers_off_and_keeps_the_copies(stage, word, name
     assert stage.operator.stop() == 0
     said = stage.types("uninstall")
     assert f"CopyratorRule {stage.home}/{word} lost its finalizer.\n" in said
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=20s")
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=120s")
     assert stage.api.get(f"/api/v1/namespaces/{there}/secrets/{word}")

@@ -317,4 +317,4 @@ async def test_odd_names_that_the_api_server_takes_have_their_pages(
     shown = await asyncio.to_thread(stage.types, "top --once")
     assert all(len(line) <= 80 for line in shown.splitlines())
     for name in (long, f"{word}.role"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=60s")
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=120s")

@@ -274,7 +274,7 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, composed, tmp_path
     assert "SourceNotFound: sources.hub" in said
     assert f"The rule {home}/{word} requires it, but can't render it; see below." in said
     assert "are read first" not in said
-    stage.cluster.kubectl("delete", "copyrator", "-n", home, word, "--timeout=60s")
+    stage.cluster.kubectl("delete", "copyrator", "-n", home, word, "--timeout=120s")
 
 
 def test_a_wrong_name_or_kind_is_found_without_a_cluster(stage, word, tmp_path):
@@ -322,7 +322,7 @@ def certified(stage, word, namespace):
     )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield place
-    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=60s")
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=120s")
 
 
 def test_which_have_ended_and_which_arent_valid_yet(stage, word, certified, tmp_path):

@@ -42,7 +42,7 @@ def test_kubectl_waits_for_a_suspended_rule(operator, user, namespace, word):
     user.wait_reason(operator.namespace, word, "Suspended")
 
     def wait(name, condition):
-        where = (f"copyrator.flant.com/{name}", "-n", operator.namespace, "--timeout=60s")
+        where = (f"copyrator.flant.com/{name}", "-n", operator.namespace, "--timeout=120s")
         operator.cluster.kubectl("wait", f"--for=condition={condition}", *where)
 
     for condition in ("Ready", "Reconciling=false", "Stalled=false"):

@@ -181,8 +181,8 @@ def test_refresh_waits_until_the_new_plan_is_made(planned):
         planned.write_status(running, waits=True, lastHandledPlan=planned.annotations["plan-at"])
 
     with planned.operator(lambda found: "plan-at" in found, begin):
-        said = planned.types("plan --refresh --timeout 5", code=1)
-    assert "didn't finish within 5 s; its status is AwaitingApproval" in said
+        said = planned.types("plan --refresh --timeout 12", code=1)
+    assert "didn't finish within 12 s; its status is AwaitingApproval" in said
 
 
 def test_refresh_says_why_nothing_can_be_planned_and_shows_no_older_plan(planned):
