@@ -175,15 +175,13 @@ class Operator:
     settings: dict[str, str] = field(default_factory=dict)
     """Variables that a test adds."""
     flags: tuple[str, ...] = ()
-    real: bool = False
-    """Whether it is a program that is started, and not a fork."""
     process: OperatorProcess | None = None
 
     def start(self) -> None:
         settings = {"NAMESPACE": self.namespace, **self.settings}
         command = (*RUN, *self.flags)
         self.process = OperatorProcess(
-            self.kubeconfig, self.log, command=command, settings=settings, real=self.real
+            self.kubeconfig, self.log, command=command, settings=settings
         )
         try:
             self.process.wait_started()

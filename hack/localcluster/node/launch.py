@@ -122,8 +122,8 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     }
     real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
     real |= stand_in.played(str(container.get("image", "")), os.environ)
-    real |= (own := host.own_variables())
-    if host.stand_in and not own:  # its server has been started without them
+    real |= host.own_variables()
+    if host.stand_in:
         real |= host.stand_in.variables()
     if "PATH" in variables:
         real["PATH"] = f"{variables.pop('PATH')}:{real['PATH']}"

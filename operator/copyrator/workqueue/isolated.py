@@ -36,7 +36,6 @@ WALL_SECONDS: Final = 120.0
 """Timeout of an answer in seconds, on a machine where the child gets little CPU time."""
 
 _HEADER: Final = struct.Struct("!Q")
-_PATHS: Final = os.pathsep.join(path for path in sys.path if path)
 _SERVE: Final = "from copyrator.workqueue.isolated import serve; serve()"
 
 
@@ -129,6 +128,7 @@ class Isolated:
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._child is None or self._child.returncode is not None:
+            paths = os.pathsep.join(path for path in sys.path if path)
             self._child = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
@@ -138,7 +138,7 @@ class Isolated:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 # Not the operator's environment, which has proxies' passwords, for example.
-                env={"PYTHONPATH": _PATHS, "PYTHONIOENCODING": "utf-8"},
+                env={"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"},
                 start_new_session=True,  # a Ctrl-C in the terminal is for the operator only
             )
         return self._child

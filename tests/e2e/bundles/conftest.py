@@ -225,12 +225,10 @@ def operating(
     log: Path,
     settings: dict[str, str] | None = None,
     values: dict[str, Any] | None = None,
-    *,
-    real: bool = False,
 ) -> Iterator[Operator]:
     """An operator for the tests of a module, with variables and values of the chart.
 
-    The lasting one is stopped: both would serve every Bundle. `real`: it isn't a fork.
+    The lasting one is stopped: both would serve every Bundle.
     """
     for other in _lasting:
         if other.process is not None:
@@ -241,7 +239,6 @@ def operating(
         "WERF_OPERATOR_JOBS_TTL": "600",
     }
     with installed(cluster, log, often | (settings or {}), values=values) as operator:
-        operator.real = real
         operator.start()
         yield operator
 

@@ -200,7 +200,7 @@ def operator(
     }
     path = os.pathsep.join([cloud.environment["PYTHONPATH"], str(ROOT / "operator")])
     settings = {**cloud.environment, "PYTHONPATH": path, "COPYRATOR_ROLLOUT_HEALTH_PAUSE": "3"}
-    with operating(cluster, log, settings, values=values, real=True) as operator:
+    with operating(cluster, log, settings, values=values) as operator:
         secret = {"metadata": {"name": "receivers"}, "stringData": URLS}
         cluster.api().create(f"/api/v1/namespaces/{operator.namespace}/secrets", secret)
         path = f"/api/v1/namespaces/{operator.namespace}/configmaps"

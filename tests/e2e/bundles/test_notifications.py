@@ -181,9 +181,8 @@ def test_a_standby_tells_what_the_killed_leader_did_not(
     operator: Operator, receiver: Receiver, team: Team, tmp_path: Path
 ) -> None:
     settings = {**operator.settings, "NAMESPACE": operator.namespace, "POD_NAME": "copyrator-1"}
-    with OperatorProcess(
-        operator.kubeconfig, tmp_path / "standby.log", settings=settings, real=True
-    ) as other:
+    log = tmp_path / "standby.log"
+    with OperatorProcess(operator.kubeconfig, log, settings=settings) as other:
         other.wait_ready()
         name = f"shop-{team.namespace}"
         team.publish("1.0.0", "first")

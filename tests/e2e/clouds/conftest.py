@@ -44,10 +44,7 @@ def operating(
     settings: dict[str, str] | None = None,
     values: dict[str, Any] | None = None,
 ) -> Iterator[Operator]:
-    """A started operator that knows the stage's hosts and CA; settings and values beside that.
-
-    Not a fork: one that has started before doesn't heed PYTHONPATH.
-    """
+    """A started operator that knows the stage's hosts and CA; settings and values beside that."""
     path = os.pathsep.join([stage.environment["PYTHONPATH"], str(ROOT / "operator")])
     variables = {
         "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
@@ -59,7 +56,6 @@ def operating(
         **(settings or {}),
     }
     with installed(cluster, log, variables, values=values) as operator:
-        operator.real = True
         operator.start()
         yield operator
 
