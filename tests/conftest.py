@@ -33,17 +33,27 @@ gc.disable()  # until all tests are collected: none of what that makes is garbag
 
 HERE = Path(__file__).parent
 SLOWEST = (
-    "e2e/test_demo.py",
     "e2e/bundles/test_notifications.py",
+    "e2e/test_demo.py",
+    "e2e/clouds/test_aws.py",
+    "e2e/bundles/test_attest.py",
+    "e2e/standin/test_plan_text.py",
     "e2e/cli/test_bundle_commands.py",
+    "e2e/faults/test_faults.py",
+    "e2e/clouds/test_attacks.py",
+    "e2e/clouds/test_gcp.py",
+    "e2e/bundles/test_target_cluster.py",
+    "e2e/rights/test_missing_rights.py",
+    "e2e/faults/test_two_replicas.py",
+    "e2e/clouds/test_life.py",
     "e2e/test_localcluster.py",
     "e2e/test_chart.py",
     "e2e/test_operator_process.py",
     "e2e/test_readme.py",
     "e2e/upgrade/test_moving.py",
-    "e2e/standin/test_plan_text.py",
+    "e2e/clouds/test_azure.py",
+    "e2e/bundles/test_life.py",
     "e2e/cli/test_rule_commands.py",
-    "e2e/rights/test_missing_rights.py",
     "e2e/test_chart_rights.py",
     "e2e/test_crds.py",
     "e2e/approval_policy/test_approval_policy.py",
@@ -119,10 +129,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
 
 
-def pytest_configure() -> None:
-    """Let nothing that has just woken up interrupt others: it only costs them their caches."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let nothing that has just woken up interrupt others: it only costs them their caches.
+
+    Tests of e2e take longest and mostly wait: what they can use of the processors is theirs, and
+    the others take the rest.
+    """
     with suppress(OSError):  # a sandbox may not know it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    parts = config.getoption("parts")
+    if given and parts and FOLDERS[part_of(given["workerid"], parts)] != "e2e":
+        os.nice(5)
 
 
 def pytest_collection_finish() -> None:
