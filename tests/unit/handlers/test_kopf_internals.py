@@ -3,10 +3,12 @@
 pyproject.toml allows one minor version of kopf. Who raises it starts here.
 """
 
+import gc
 import importlib
 import inspect
 import logging
 import re
+import weakref
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,7 +21,9 @@ from kopf._core.reactor.inventory import ResourceMemories
 
 from copyrator import handlers
 from copyrator.handlers import lifecycle
-from copyrator.handlers.lifecycle import WATCHER, NoMemories
+from copyrator.handlers.deduplication import EventDeduplicator
+from copyrator.handlers.lifecycle import COLLECTED_EVENTS, WATCHER, NoMemories
+from copyrator.kube.resources import RULES
 
 SOURCES = Path(handlers.__path__[0]).parent
 PRIVATE = {
@@ -87,3 +91,32 @@ def test_kopf_run_looks_no_user_up_whose_uid_may_have_no_name(
     monkeypatch.setattr("getpass.getuser", nameless)
     lifecycle.join_kopf_run(Mock(lifecycle.Lifecycle))
     assert peering.detect_own_id(manual=False) == "copyrator"
+
+
+async def test_the_garbage_of_events_is_collected_however_much_else_is_freed() -> None:
+    """Python's own collections are off here: deletions put them off."""
+
+    class Node:
+        me: object = None
+
+    left: list[weakref.ref[Node]] = []
+
+    def leave(*_: object) -> None:
+        node = Node()
+        node.me = node
+        left.append(weakref.ref(node))
+
+    registry = kopf.OperatorRegistry()
+    lifecycle._register_events(registry, EventDeduplicator(RULES, leave))
+    (handler,) = registry._watching._handlers
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(10 * COLLECTED_EVENTS):
+            metadata = {"namespace": "a", "name": f"rule-{number}", "resourceVersion": "1"}
+            await handler.fn(event={"type": "ADDED", "object": {"metadata": metadata}})
+        assert sum(one() is not None for one in left) <= COLLECTED_EVENTS
+    finally:
+        if collects:
+            gc.enable()
+    assert len(left) == 10 * COLLECTED_EVENTS
