@@ -98,7 +98,7 @@ async def test_threads_that_cant_be_started_hold_no_slot(monkeypatch: pytest.Mon
         patched.setattr(threading.Thread, "start", refuse)
         for _ in range(CLOUD_CALLS):
             with pytest.raises(IdentityUnavailable, match="no thread"):
-                await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 5)
+                await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60)
     with working_for("a"):
         assert await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60) == 1
 
