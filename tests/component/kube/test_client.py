@@ -567,7 +567,7 @@ def _only_for(token: str, api: FakeApi) -> Any:
 async def test_a_list_of_names_has_short_pages_whatever_is_in_the_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.kube.client.answers.USUAL_BYTES", 20_000)
+    monkeypatch.setattr(KubeClient, "usual_page_bytes", 20_000)
     monkeypatch.setattr("copyrator.kube.client.client.PAGE_BYTES", 40_000)
     for number in range(60):  # small ones first, so that the next page is asked to be a long one
         api.put(f"a-{number}")
