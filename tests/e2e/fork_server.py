@@ -5,13 +5,11 @@ A program of its own, because pytest's process has threads. It reads a request a
 its exit code, as `subprocess` gives it, or null while it runs.
 """
 
-import importlib
 import json
 import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -20,6 +18,7 @@ import kopf.cli
 import copyrator.cli.core.run
 import copyrator.runtime.supervisor  # noqa: F401 - what takes the time
 from copyrator.cli import cli, main
+from forks import follow
 
 PROGRAMS = {"copyrator": main, "kopf": kopf.cli.main}
 """What `python -m` with these names calls."""
@@ -48,16 +47,6 @@ def start(command: list[str], environment: dict[str, str], log: str) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = command
     return 0
-
-
-def follow(python_path: str) -> None:
-    """Import `sitecustomize` of a folder that this process has been started without."""
-    new = [folder for folder in python_path.split(os.pathsep) if folder and folder not in sys.path]
-    if new:
-        sys.path[:0] = new
-        sys.modules.pop("sitecustomize", None)
-        with suppress(ImportError):
-            importlib.import_module("sitecustomize")
 
 
 def serve() -> bool:

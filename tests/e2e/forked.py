@@ -22,7 +22,10 @@ def _server() -> "subprocess.Popen[str]":
     program = Path(__file__).with_name("fork_server.py")
     server = subprocess.Popen(
         [sys.executable, "-P", str(program)],  # -P: without this folder on its path
-        env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), str(ROOT / "hack")]),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,7 +7,6 @@ with the process that asked for it, as one that process had become.
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import select
 import signal
@@ -15,8 +14,9 @@ import socket
 import sys
 import threading
 import traceback
-from contextlib import suppress
 from pathlib import Path
+
+from forks import follow
 
 # What cli.py imports when a command needs it.
 from . import cli, deploy, manifests, registry, uninstalling  # noqa: F401
@@ -64,16 +64,6 @@ def become(connection: socket.socket) -> list[str]:
     follow(os.environ.get("PYTHONPATH", ""))
     threading.Thread(target=heed, args=(connection,), daemon=True).start()
     return words[: int(count)]
-
-
-def follow(python_path: str) -> None:
-    """Import `sitecustomize` of a folder that this process has been started without."""
-    new = [folder for folder in python_path.split(os.pathsep) if folder and folder not in sys.path]
-    if new:
-        sys.path[:0] = new
-        sys.modules.pop("sitecustomize", None)
-        with suppress(ImportError):
-            importlib.import_module("sitecustomize")
 
 
 def heed(connection: socket.socket) -> None:

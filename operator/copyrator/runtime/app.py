@@ -117,7 +117,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     client = KubeClient(
         connection,
         limit=limit,
-        fence=(lambda: elector.leads) if elector else None,
+        fence=fence,
         metrics=metrics,
         on_refused=permissions.refused,
     )

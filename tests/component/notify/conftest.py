@@ -232,10 +232,11 @@ def children() -> Iterator[list[Isolated]]:
         yield [stack.enter_context(child.running()) for child in lasting]
 
 
+Make = Callable[..., World]
+
+
 @pytest.fixture
-async def world(
-    cluster: FakeCluster, children: list[Isolated]
-) -> AsyncIterator[Callable[..., World]]:
+async def world(cluster: FakeCluster, children: list[Isolated]) -> AsyncIterator[Make]:
     """Makes a leader: ``world()``."""
     made: list[World] = []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -11,6 +10,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.notify.conftest import (
     HOME,
+    Make,
     Receiver,
     World,
     answering,
@@ -28,7 +28,6 @@ from copyrator.cli.core.notify import check
 from copyrator.cli.doctor.check import Check
 from copyrator.settings.config import Settings
 
-Make = Callable[..., World]
 KUBECONFIG = """
 apiVersion: v1
 kind: Config

@@ -12,8 +12,8 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import error
 from tests.component.notify.conftest import (
     HOME,
+    Make,
     Receiver,
-    World,
     begun,
     configure,
     entry,
@@ -21,8 +21,6 @@ from tests.component.notify.conftest import (
     marks_of,
     secret,
 )
-
-Make = Callable[..., World]
 
 NOT_READY = {
     "conditions": [

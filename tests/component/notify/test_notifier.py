@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.component.notify.conftest import (
     HOME,
     TIMING,
     Mailbox,
+    Make,
     Receiver,
     World,
     answering,
@@ -39,8 +39,6 @@ from copyrator.notify.marks import CONFIG_MAP as MARKS
 from copyrator.notify.marks import NOTIFICATION_MARKS
 from copyrator.notify.notifier import make_isolated
 from copyrator.settings.limits import STEP_SECONDS
-
-Make = Callable[..., World]
 
 
 def chat(cluster: FakeCluster, receiver: Receiver, **fields: object) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.notify.conftest import (
+    Make,
     Receiver,
     World,
     begun,
@@ -25,8 +25,6 @@ from copyrator.notify import sending
 from copyrator.notify.messages import Message
 from copyrator.notify.sending import Order, SendResult, send
 from copyrator.workqueue.isolated import Isolated
-
-Make = Callable[..., World]
 
 
 async def started(cluster: FakeCluster, one: World) -> World:
@@ -53,7 +51,7 @@ async def test_one_receiver_that_hangs_keeps_no_other_from_being_told(
     cluster: FakeCluster, receiver: Receiver, world: Make
 ) -> None:
     async def hang(_: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
         return web.Response()
 
     slow = Receiver(answers=[hang] * 100)

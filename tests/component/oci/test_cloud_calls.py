@@ -112,7 +112,7 @@ from copyrator.clouds.calls import Calls
 begun = threading.Event()
 def hang():
     begun.set()
-    time.sleep(3600)
+    threading.Event().wait()
 async def main():
     calls = Calls(None, lambda: datetime.now(UTC))
     task = asyncio.create_task(calls.run(Provider.AWS, hang))

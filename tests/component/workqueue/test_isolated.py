@@ -214,7 +214,7 @@ async def test_work_that_takes_long_at_once_in_all_children_gives_way_to_others(
         long.append(asyncio.create_task(pool.call(wait_for, "long 3", str(end))))
         await eventually(lambda: not pool._free)
         waits = asyncio.create_task(pool.call(process_id, "quick"))
-        await asyncio.sleep(0.5)
+        await eventually(lambda: pool._changed._waiters)
         assert not waits.done(), "no fifth one is started"
         end.touch()
         children = set(await asyncio.gather(*long))

@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.api.text import first_of
 from copyrator.api.windows import DAYS, is_open, next_opening
 from copyrator.bundles.deploy.restrictions import is_gated
 from copyrator.bundles.gates import age, approval, promotion, signature
@@ -111,8 +112,7 @@ def _judge_bundles(
 ) -> Verdict:
     if not facts.unready:
         return PASSED
-    more = len(facts.unready) - _NAMED_BUNDLES
-    text = "; ".join(facts.unready[:_NAMED_BUNDLES]) + (f"; and {more} more" if more > 0 else "")
+    text = first_of(facts.unready, _NAMED_BUNDLES)
     return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
 
 

@@ -30,7 +30,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.health import HealthMode
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import one_line
+from copyrator.api.text import first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, DeployedStatement
@@ -158,18 +158,19 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
     reasons = [*_too_little(there), *(_dated_ahead(one) for one in there.ahead)]
     if not reasons:
         reasons = [f"attestation {why}" for why in evidence.refused]
-    why = f": {_join(reasons)}" if reasons else ""
+    why = f": {first_of(reasons, _NAMED)}" if reasons else ""
     text = f"{what} has no evidence from the environment {name} that counts{why}"
     return Objection(BundleReason.NOT_PROMOTED, text, environment=name)
 
 
 def _withdrawal(there: _Environment, what: str) -> Objection:
-    sentences = (
+    sentences = [
         f"{_place(one)} withdrew it at {format_time(one.issued_at)}"
         + (f" ({one.reason})" if one.reason else "")
         for one in sorted(there.withdrawn, key=lambda one: one.issued_at, reverse=True)
-    )
-    text = f"{what}: in the environment {there.wanted.environment} {_join(list(sentences))}"
+    ]
+    why = first_of(sentences, _NAMED)
+    text = f"{what}: in the environment {there.wanted.environment} {why}"
     ends = max(map(there.end_of, there.withdrawn)) + timedelta(seconds=1)
     still_there = any(there.end_of(one) >= ends for one in there.positive)
     ends_at = ends if still_there else None
@@ -204,11 +205,6 @@ def _dated_ahead(statement: DeployedStatement) -> str:
 def _place(statement: DeployedStatement) -> str:
     cluster, release = statement.source
     return f"release {release} of cluster {cluster}"
-
-
-def _join(sentences: Sequence[str]) -> str:
-    more = len(sentences) - _NAMED
-    return "; ".join(sentences[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 # --- what this cluster attests --------------------------------------------------------------------

@@ -34,6 +34,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
 from copyrator.bundles.gates.gate import (
@@ -342,7 +343,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
     if not found:
         return PASSED
     found.sort(key=lambda one: (_ORDER.index(one.reason), one.until is not None))
-    text, reason = _join_objections(found), found[0].reason
+    text, reason = first_of([one.text for one in found], _NAMED), found[0].reason
     if reason is BundleReason.PROMOTION_NOT_ALLOWED:
         return Refused(reason, text, is_retried=True)
     ends = [one.until for one in found if one.until is not None]
@@ -352,12 +353,6 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
 
 def _describe(candidate: Candidate) -> str:
     return f"{candidate.version} ({candidate.digest[:19]})"
-
-
-def _join_objections(found: Sequence[Objection]) -> str:
-    more = len(found) - _NAMED
-    text = "; ".join(one.text for one in found[:_NAMED])
-    return text + (f"; and {more} more" if more > 0 else "")
 
 
 def _objection(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.text import first_of
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -74,8 +75,7 @@ def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
         text = f"{digest} has no signature, and {asks}; sign this digest{skipped}"
         return Refused(BundleReason.UNSIGNED, text, is_retried=True)
     found = list(dict.fromkeys(f"{one.entry}: {one.reason}" for one in judged.failures))
-    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    failures = "; ".join(found[:_NAMED]) + more
+    failures = first_of(found, _NAMED)
     text = f"no signature of {digest} satisfies {where}: {failures}{skipped}"
     return Refused(BundleReason.SIGNATURE_INVALID, text, is_retried=True)
 

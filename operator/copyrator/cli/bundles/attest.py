@@ -18,7 +18,7 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
-from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record
+from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record, key_of
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -165,6 +165,7 @@ async def _withdraw(
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
         record = _attested(body, version)
+        withdrawal = replace(record, state=AttestState.WITHDRAWING)
         value = parse_status(body).last_handled_withdrawal
         if record.is_positive:
             value = f"{format_micro_time(datetime.now(UTC))} {record.digest} {reason}"
@@ -175,37 +176,35 @@ async def _withdraw(
             return parse_status(seen).last_handled_withdrawal == value
 
         def is_pushing(seen: Mapping[str, Any]) -> bool:
-            return _is_withdrawing(seen, record) and not _obstacle(seen, record)
+            return _is_withdrawing(seen, withdrawal) and not _obstacle(seen, withdrawal)
 
         body = await wait(client, WHAT, body, timeout, is_recorded, busy=is_pushing)
     what = f"{said(record.version)} ({said(record.digest)[:19]})"
-    is_done = is_recorded(body) and not _is_withdrawing(body, record)
-    if is_recorded(body) and (obstacle := _obstacle(body, record)) and not is_done:
+    is_done = is_recorded(body) and not _is_withdrawing(body, withdrawal)
+    if is_recorded(body) and (obstacle := _obstacle(body, withdrawal)) and not is_done:
         raise Fault(
             f"{shown(WHAT, body)}: the withdrawal of {what} is recorded, but the registry doesn't "
             f"have it: {obstacle}. Until then other clusters may deploy that version"
         )
     done = "is withdrawn" if is_done else "will be withdrawn"
     text = f"{shown(WHAT, body)}: {what} {done} from the environment {said(record.environment)}"
-    return body, f"{text}: {shown_hold(reason)}"
+    return body, f"{text}: {shown_hold(record.reason or reason)}"
 
 
-def _is_withdrawing(body: Mapping[str, Any], record: AttestStatus) -> bool:
-    """Whether the withdrawal of this statement is to be pushed."""
+def _is_withdrawing(body: Mapping[str, Any], withdrawal: AttestStatus) -> bool:
+    """Whether this withdrawal is to be pushed."""
     return any(
-        one.state == AttestState.WITHDRAWING
+        one.state == AttestState.WITHDRAWING and key_of(one) == key_of(withdrawal)
         for one in parse_status(body).attest
-        if (one.digest, one.environment, one.reference)
-        == (record.digest, record.environment, record.reference)
     )
 
 
-def _obstacle(body: Mapping[str, Any], record: AttestStatus) -> str:
-    """Why its withdrawal isn't pushed; empty: it is being pushed."""
+def _obstacle(body: Mapping[str, Any], withdrawal: AttestStatus) -> str:
+    """Why this withdrawal isn't pushed; empty: it is being pushed."""
     if ANN_DISABLE_AUTOUPDATE in annotations_of(body):
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
     attested = parse_status(body).condition(ConditionType.ATTESTED)
-    what = describe_record(replace(record, state=AttestState.WITHDRAWING))
+    what = describe_record(withdrawal)
     message = str(attested.get("message"))
     is_failing = attested.get("reason") in PUSH_FAULTS and message.startswith(what)
     return message.removeprefix(f"{what}: ") if is_failing else ""

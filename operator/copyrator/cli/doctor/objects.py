@@ -306,7 +306,6 @@ def is_overlooked(body: Body, kind: str, installation: Installation, now: dateti
 
 
 CLOUDS: Final = "Clouds' identities"
-_SHOWN: Final = 3
 _REQUIRED: Final = {Provider.AWS: ANN_AWS_ROLE, Provider.AZURE: ANN_AZURE_CLIENT}
 
 
@@ -332,11 +331,11 @@ async def clouds(client: KubeClient, installation: Installation) -> AsyncIterato
             faults.append(f"{bundle}: {fault}")
         used[identity] = who
     if faults:
-        yield Check(CLOUDS, False, first_of(faults, _SHOWN))
+        yield Check(CLOUDS, False, first_of(faults, _NAMED))
     if used:
         yield _image(installation, used)
         yield Check(
-            CLOUDS, True, f"Bundles use {first_of(list(dict.fromkeys(used.values())), _SHOWN)}"
+            CLOUDS, True, f"Bundles use {first_of(list(dict.fromkeys(used.values())), _NAMED)}"
         )
 
 
