@@ -39,11 +39,6 @@ SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 RULED = ("bundles", "copies")
 """The packages for which the rules of modules and classes hold; the others follow later."""
-STEADY = ("api", "kube", "oci", "workqueue")
-"""The packages that mustn't grow by what leaves `bundles`."""
-COUNTED = ("copies", "cli")
-LISTS = ("gates",)
-"""Folders whose modules are members of a list: one importer is enough for them."""
 QUEUES = ("queue", "scheduler", "schedule")
 """The attributes that hold the work queue, the scheduler or their owner; `_queue` counts too."""
 REQUEUES = ("changed", "set_due")
@@ -67,10 +62,6 @@ EVENT_SOURCES = (
 )
 """The modules of `bundles` that may report events to the owner of the queue, by their last name."""
 
-LONGEST = 600
-"""Lines of a module."""
-SHORTEST = 120
-"""Lines of a module that only one other imports."""
 MOST_METHODS = 12
 """Public methods and properties of a class."""
 
@@ -153,15 +144,10 @@ def count_source() -> Findings:
         listed = ruled if any(path in _ruled() for path in at) else elsewhere
         listed += [name] * (len(at) - 1)
     return {
-        "modules": [str(path) for path in _paths("bundles")],
         "lines": [line for path in _paths("bundles") for line in _text(path).splitlines()],
-        "modules_of_all": [str(path) for path in _paths("")],
         "lines_of_all": [line for path in _paths("") for line in _text(path).splitlines()],
-        **{f"modules_of_{name}": [str(path) for path in _paths(name)] for name in COUNTED},
-        **{f"modules_of_{name}": [str(path) for path in _paths(name)] for name in STEADY},
         "requeuing_modules": list(_requeuing()),
-        "lone_modules": list(_lone()),
-        "long_modules": [str(path) for path in _ruled() if _lines(path) > LONGEST],
+        "modules_in_circles": list(_in_circles()),
         "classes_of_one_name": ruled,
         "classes_of_one_name_elsewhere": elsewhere,
         "large_classes": sorted(_large_classes()),
@@ -183,15 +169,15 @@ def _requeuing() -> Iterator[str]:
             yield str(path)
 
 
-def _lone() -> Iterator[str]:
-    """The short modules that one other module imports, or none; members of lists apart."""
+def _in_circles() -> Iterator[str]:
+    """The modules that import each other in a circle; imports for type hints count."""
     imports = grimp.build_graph(PACKAGE, cache_dir=None)
-    for path in _ruled():
-        if path.name == "__init__.py" or path.parent.name in LISTS or _lines(path) >= SHORTEST:
-            continue
-        name = ".".join(path.with_suffix("").parts)
-        if len(imports.find_modules_that_directly_import(name)) < 2:
-            yield str(path)
+    for name in sorted(imports.modules):
+        if any(
+            imports.chain_exists(importer=other, imported=name)
+            for other in imports.find_modules_directly_imported_by(name)
+        ):
+            yield name
 
 
 def _large_classes() -> Iterator[str]:
@@ -234,10 +220,6 @@ def _text(path: Path) -> str:
 @cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(_text(path))
-
-
-def _lines(path: Path) -> int:
-    return _text(path).count("\n")
 
 
 if __name__ == "__main__":
