@@ -28,7 +28,7 @@ from tests.clouds.amazon import HOST as ECR
 from tests.clouds.amazon import Amazon, Role
 from tests.clouds.azure import READER, AzureRegistry, Entra
 from tests.clouds.google import PKG, Google
-from tests.clouds.guards import OwnTokens
+from tests.clouds.guards import OwnTokens, refused
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.component.bundles.waiting import eventually
 from tests.component.lasting_child import LastingChild
@@ -171,6 +171,13 @@ def serve_all(asked: Asked) -> Answer | None:
     return Answer(200, "ok") if asked.method == "POST" else None
 
 
+def serve_known(asked: Asked) -> Answer | None:
+    """The same for those who have logged in."""
+    if asked.kind:
+        return serve_all(asked)
+    return refused(401, "UNAUTHORIZED", "who?", WWW_Authenticate='Basic realm="here"')
+
+
 Way = Callable[[Site], Awaitable[str | None]]
 """Connects; returns or raises why it couldn't."""
 WAYS: dict[str, Way] = {}
@@ -244,9 +251,9 @@ async def _command(site: Site) -> str | None:
     return await run("get", "rules", "-A", "--kubeconfig", str(path))
 
 
-async def run(*arguments: str) -> str | None:
+async def run(*arguments: str, says: str = "") -> str | None:
     found = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
-    return found.output if found.exit_code else None
+    return None if found.exit_code == 0 and says in found.output else found.output
 
 
 async def read_with_oidc(site: Site, **more: str) -> None:
@@ -393,11 +400,12 @@ async def _proxied_azure(site: Site) -> None:
 async def _own_aws(site: Site) -> str | None:
     amazon = Amazon(site.stage, site.tokens)
     amazon.admit_key("AKIAEXAMPLE", "secret", "session", Role((), {ECR: ("team/*",)}))
-    site.stage.serve(ECR, serve_all)
+    site.stage.serve(ECR, serve_known)
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     for name, value in zip(names, ("AKIAEXAMPLE", "secret", "session"), strict=True):
         site.env.setenv(name, value)
-    return await run("resolve", f"{ECR}/team/app", "1.*", "--provider", "aws")
+    where = f"{ECR}/team/app"
+    return await run("resolve", where, "1.*", "--provider", "aws", says="identity of aws: arn:")
 
 
 @way("command with one's own identity of Google")
@@ -406,8 +414,9 @@ async def _own_google(site: Site) -> str | None:
     path = site.write("user.json", json.dumps(user | {"refresh_token": "last"}))
     site.env.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     site.stage.serve("oauth2.googleapis.com", serve_all)
-    site.stage.serve(PKG, serve_all)
-    return await run("resolve", f"{PKG}/team/app", "1.*", "--provider", "gcp")
+    site.stage.serve(PKG, serve_known)
+    where = f"{PKG}/team/app"
+    return await run("resolve", where, "1.*", "--provider", "gcp", says="own identity of gcp")
 
 
 @way("command with one's own identity of Azure")
@@ -417,7 +426,8 @@ async def _own_azure(site: Site) -> str | None:
     site.env.setenv("AZURE_TENANT_ID", TENANT)
     site.env.setenv("AZURE_CLIENT_ID", CLIENT)
     site.env.setenv("AZURE_FEDERATED_TOKEN_FILE", str(path))
-    return await run("resolve", f"{ACR}/team/app", "1.*", "--provider", "azure")
+    where = f"{ACR}/team/app"
+    return await run("resolve", where, "1.*", "--provider", "azure", says="own identity of azure")
 
 
 # Receivers of notifications ----------------------------------------------------------------------
