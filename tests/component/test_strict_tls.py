@@ -586,6 +586,8 @@ def test_all_this_holds_on_a_python_that_is_strict_by_itself() -> None:
     if made.returncode:
         pytest.skip(f"{found[-1]} gets no environment: {made.stderr.decode()[-300:]}")
     command = [run, "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=1000
+    )
     assert done.returncode == 0, done.stdout[-8000:]
     assert f"{4 * len(WAYS)} passed, 1 skipped" in done.stdout
