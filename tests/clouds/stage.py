@@ -136,17 +136,18 @@ def _without_port(host: str) -> str:
 class Stage:
     """The servers, and all that they were asked."""
 
-    def __init__(self, directory: Path, behind: str) -> None:
+    def __init__(self, directory: Path, behind: str, authority: Authority | None = None) -> None:
         """Start with no host.
 
         Args:
             directory: for the CA, the names and `sitecustomize.py`; a new one.
             behind: `host:port` of the real registry, plain HTTP on loopback.
+            authority: signs the certificates; without one, a new one does.
         """
         directory.mkdir(parents=True)
         self.behind = behind
         self.sentinels = Sentinels()
-        self.authority = Authority.make(directory / "ca")
+        self.authority = authority or Authority.make(directory / "ca")
         self.ca = self.authority.directory / "ca.pem"
         self._site = directory / "site"
         self._names = directory / "names.json"
@@ -165,9 +166,11 @@ class Stage:
 
     @classmethod
     @contextmanager
-    def running(cls, directory: Path, behind: str) -> Iterator[Stage]:
+    def running(
+        cls, directory: Path, behind: str, authority: Authority | None = None
+    ) -> Iterator[Stage]:
         """A stage whose servers run until the end; arguments as for a stage."""
-        stage = cls(directory, behind)
+        stage = cls(directory, behind, authority)
         with stage._served("https"), stage._served("http"):
             stage._write_names()
             yield stage

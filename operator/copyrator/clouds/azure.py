@@ -41,6 +41,7 @@ from copyrator.oci.errors import (
 from copyrator.oci.exchange import Request
 from copyrator.oci.tokens import TOKEN_ANSWER_BYTES, TOKEN_CHARACTERS
 from copyrator.oci.transport import retry_after
+from copyrator.tls import create_context, use_context
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import RequestsTransport
@@ -264,19 +265,10 @@ def _transport(answers: _Answers, *, uses_proxies: bool) -> RequestsTransport:
     def read(answer: Any, *_: object, **__: object) -> None:
         _read_answer(answer, answers)
 
-    for adapter in transport.session.adapters.values():
-        adapter.cert_verify = _verify
+    use_context(transport.session, create_context())  # OpenSSL's CAs, not those of requests
     transport.session.headers["Accept-Encoding"] = "identity"
     transport.session.hooks["response"] = [read]
     return transport
-
-
-def _verify(pool: Any, *_: object) -> None:
-    """Let urllib3 trust what OpenSSL does by default (SSL_CERT_FILE and SSL_CERT_DIR).
-
-    requests would take certifi's file, or one of these two.
-    """
-    pool.cert_reqs, pool.ca_certs, pool.ca_cert_dir = "CERT_REQUIRED", None, None
 
 
 class _Body(BytesIO):

@@ -28,6 +28,7 @@ import yaml
 from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.kube.client.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
 from copyrator.settings.proxies import Proxies, ProxyError
+from copyrator.tls import create_context
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,7 @@ async def _plugin_endpoint(
 
     found: Any = Configuration()
     try:
+        _verify_issuer(user)
         loader = await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=paths, context=context, client_configuration=found, persist_config=False
         )
@@ -169,6 +171,26 @@ async def _plugin_endpoint(
             "run it manually to see the error"
         )
     return _complete(endpoint)
+
+
+def _verify_issuer(user: Mapping[str, Any]) -> None:
+    """Let the library verify the OIDC issuer that renews a token, as kubectl does.
+
+    By itself it verifies none whose CA isn't in the kubeconfig, and can't connect to others.
+    """
+    from kubernetes.aio.config import kube_config, openid  # noqa: PLC0415 - see above
+
+    from copyrator.connections import Connector  # noqa: PLC0415
+
+    config = (user.get("auth-provider") or {}).get("config") or {}
+    ca_file = config.get("idp-certificate-authority") or None
+
+    class Requestor(openid.OpenIDRequestor):
+        def _get_connector(self) -> Connector:
+            return Connector(ssl=create_context(cafile=self._ssl_ca_cert or ca_file))
+
+    library: Any = kube_config
+    library.OpenIDRequestor = Requestor
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +395,7 @@ def remote_endpoint(config: Kubeconfig) -> Endpoint:
     Raises:
         KubeconfigError: the certificate and the key aren't a pair, or the proxy can't be used.
     """
-    context = ssl.create_default_context(cadata=config.ca.decode())
+    context = create_context(cadata=config.ca.decode())
     if config.certificate is not None and config.key is not None:
         with tempfile.NamedTemporaryFile(prefix="copyrator-") as file:  # read from files only
             file.write(config.certificate + config.key)
@@ -417,7 +439,7 @@ def _ssl_context(
 ) -> ssl.SSLContext:
     """The same context as long as the files are unchanged: connections are pooled by it."""
     try:
-        context = ssl.create_default_context(cafile=ca_file)
+        context = create_context(cafile=ca_file)
     except ssl.SSLError:
         raise ValueError("the CA's certificate isn't valid PEM") from None
     try:

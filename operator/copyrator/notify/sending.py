@@ -24,6 +24,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from copyrator.notify.messages import Message
+from copyrator.tls import clear_strict_in_libraries, create_context
 
 SEND_SECONDS: Final = 20.0  # limit: notifications
 """Seconds without an answer after which sending a notification has failed."""
@@ -200,10 +201,10 @@ def _post(order: Order, message: Message) -> SendResult:
     request = urllib.request.Request(  # noqa: S310 - check_url has checked the scheme
         order.url, data=event.body, headers=headers, method="POST"
     )
+    secure = urllib.request.HTTPSHandler(context=create_context())
+    opener = urllib.request.build_opener(_NoRedirects(), secure)
     try:
-        with urllib.request.build_opener(_NoRedirects()).open(
-            request, timeout=SEND_SECONDS
-        ) as answer:
+        with opener.open(request, timeout=SEND_SECONDS) as answer:
             return _judge(answer.status, _titled(answer.headers))
     except urllib.error.HTTPError as error:
         with error:
@@ -310,6 +311,7 @@ def _notify(order: Order, message: Message) -> SendResult:
 
     logging.disable()  # its lines have parts of URLs
     if _witness is None:
+        clear_strict_in_libraries()
         _witness = _Witness()
         _witness.install()
     _witness.forget()

@@ -29,6 +29,7 @@ from urllib3 import disable_warnings
 from urllib3.exceptions import HTTPError
 
 from copyrator.oci.push_route import Answer, PushFault, Route, Upload
+from copyrator.tls import create_context, use_context
 
 disable_warnings()  # of connections without verification, which a Bundle asks for
 
@@ -149,7 +150,8 @@ class _Session(requests.Session):
         if route.proxy is not None:
             self.proxies = {"http": route.proxy, "https": route.proxy}
         self.adapters.clear()
-        self.mount(route.origin.partition(":")[0] + "://", _Adapter(_context(route)))
+        self.mount(route.origin.partition(":")[0] + "://", HTTPAdapter(max_retries=0))
+        use_context(self, _context(route))
 
     def request(self, method: str, url: Any, *_: Any, **options: Any) -> requests.Response:
         """Send a request once; every answer but a success ends the upload."""
@@ -168,33 +170,14 @@ class _Session(requests.Session):
             return answer
 
 
-class _Adapter(HTTPAdapter):
-    """Verifies certificates with a context of ours, and not with those that requests brings."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options, ssl_context=self._context)
-
-    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        contexts = {"ssl_context": self._context, "proxy_ssl_context": self._context}
-        return super().proxy_manager_for(proxy, **options | contexts)
-
-    def cert_verify(self, *_: Any, **__: Any) -> None:
-        """The context says what is verified."""
-
-
 def _context(route: Route) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if route.verify and route.ca is not None:
+        return create_context(cadata=route.ca.decode("ascii"))
+    cafile, capath = route.system_ca
+    context = create_context(cafile=cafile, capath=capath)
     if not route.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif route.ca is not None:
-        context.load_verify_locations(cadata=route.ca.decode("ascii"))
-    elif any(route.system_ca):
-        context.load_verify_locations(*route.system_ca)
     return context
 
 

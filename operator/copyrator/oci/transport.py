@@ -52,6 +52,7 @@ from copyrator.oci.hosts import (
 from copyrator.oci.push_route import Route
 from copyrator.settings.limits import CA_BYTES, REGISTRY_HEADER_BYTES, REGISTRY_REQUESTS_PER_HOST
 from copyrator.settings.proxies import Proxies, ProxyError
+from copyrator.tls import create_context
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class SslContextCache:
         if not trust.ca:
             async with self._lock:
                 if self._system is None:
-                    self._system = await asyncio.to_thread(ssl.create_default_context)
+                    self._system = await asyncio.to_thread(create_context)
                 return self._system
         if trust.ca not in self._ready:
             made = await _build_context(trust.ca)
@@ -116,7 +117,7 @@ async def _build_context(ca: bytes) -> ssl.SSLContext:
     time_slice = TimeSlice()
     try:
         first, *others = _groups(ca.decode("ascii"))
-        context = ssl.create_default_context(cadata=first)
+        context = create_context(cadata=first)
         for group in others:
             await time_slice.pause()
             context.load_verify_locations(cadata=group)

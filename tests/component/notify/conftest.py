@@ -92,10 +92,10 @@ class Mailbox:
         return [str(mail.get_body(("plain",)).get_content()) for mail in self.mails]
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
         """Serve on loopback; yields host and port."""
         loop = asyncio.get_running_loop()
-        async with await loop.create_server(lambda: SMTP(self), "127.0.0.1", 0) as server:
+        async with await loop.create_server(lambda: SMTP(self), "127.0.0.1", 0, ssl=tls) as server:
             yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 

@@ -20,6 +20,7 @@ from copyrator.api.text import one_line
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import CloudIdentity, Credential
 from copyrator.oci.errors import IdentityMissing, IdentityRefused, IdentityUnavailable
+from copyrator.tls import clear_strict_in_libraries
 
 if TYPE_CHECKING:
     from copyrator.api.bundle_spec import BundleSpec
@@ -172,6 +173,7 @@ async def _own_gcp(calls: Calls, _: CloudRegistry) -> tuple[Issued, str]:
         from google.auth import default, exceptions
         from google.auth.transport.requests import Request
 
+        clear_strict_in_libraries()
         try:
             credentials, _ = default(scopes=READ_SCOPES)
             credentials.refresh(Request())
@@ -198,6 +200,7 @@ async def _own_azure(calls: Calls, registry: CloudRegistry) -> tuple[Issued, str
 
         for name in ("azure", "msal"):  # they tell at length what isn't there
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        clear_strict_in_libraries()
         authority = azure.AUTHORITIES[registry.domain]
         try:
             with DefaultAzureCredential(authority=authority) as credential:
