@@ -25,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-dev.lock"
+TELL_EVERY_SECONDS = 5
 
 
 def main(lock: Path = LOCK) -> int:
@@ -102,11 +103,27 @@ def build(venv: Path, lock: Path) -> None:
     # asks for with an extra (pydantic[email]), and refuse it, since the lock has another.
     # Modules are compiled when they are imported: most of them, as kubernetes' models, never are.
     options = ["--no-compile", "--no-deps", "--require-hashes", "--requirement", str(lock)]
-    # To stderr: stdout is for the path.
-    subprocess.run([*pip, "install", *options], check=True, stdout=sys.stderr)
-    subprocess.run([*pip, "check"], check=True, stdout=sys.stderr)
+    run_pip([*pip, "install", *options], lock.read_text().count("=="))
+    run_pip([*pip, "check"])
     stamp(venv).touch()
     tell(f"Set up in {time.monotonic() - started:.0f} s.")
+
+
+def run_pip(command: list[str], packages: int = 0) -> None:
+    """Run pip; say now and then how many packages it has, and what it printed only if it fails."""
+    printed: list[str] = []
+    started = last = time.monotonic()
+    pipe, merged = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(command, stdout=pipe, stderr=merged, text=True) as pip:
+        for line in pip.stdout or ():
+            printed.append(line)
+            if packages and (now := time.monotonic()) - last > TELL_EVERY_SECONDS:
+                last = now
+                collected = sum(each.startswith("Collecting ") for each in printed)
+                tell(f"[{now - started:.0f} s] {collected} of {packages} packages")
+    if pip.returncode != 0:
+        tell("".join(printed).rstrip())
+        raise subprocess.CalledProcessError(pip.returncode, command)
 
 
 def tell(text: str) -> None:

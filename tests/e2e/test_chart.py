@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 from ipaddress import ip_network
@@ -241,6 +242,64 @@ def test_helm_lint_finds_nothing(cluster):
     printed = cluster.helm("lint", "--strict", str(CHART))
     assert "1 chart(s) linted, 0 chart(s) failed" in printed
     assert not re.search(r"\[(WARNING|ERROR)\]", printed)
+
+
+def test_each_value_may_be_null_which_never_switches_a_protection_off(cluster):
+    """Helm's way to delete a default: a section has its defaults, a map of free form is empty."""
+    names = yaml.safe_load((CHART / "values.yaml").read_text())
+    plain, changed = chart(cluster), {}
+    for name in [
+        *names,
+        "bundles.allowedImages",
+        "rules.kinds",
+        "webhook.port",
+        "metrics.dashboard",
+    ]:
+        found = chart(cluster, {name: None})
+        if found != plain:
+            assert found.rights == plain.rights, name
+            changed[name] = found.container
+    assert changed.keys() == {"resources", "podSecurityContext", "securityContext"}
+    assert "resources" not in changed["resources"]
+    assert changed["securityContext"]["securityContext"] == {}
+
+
+UMBRELLA = """
+apiVersion: v2
+name: platform
+version: 0.1.0
+dependencies: [{name: copyrator, version: "*", condition: copyrator.enabled, tags: [ops]}]
+"""
+UMBRELLA_VALUES = """
+tags: {ops: true}
+global: {region: eu}
+copyrator:
+  enabled: true
+  nodeSelector: null
+  resources: null
+  rules: null
+  bundles: {allowedImages: null, requireBoundPlans: [prod]}
+"""
+
+
+def test_it_renders_as_a_dependency_with_condition_tags_global_values_and_nulls(cluster, tmp_path):
+    (tmp_path / "Chart.yaml").write_text(UMBRELLA)
+    (tmp_path / "values.yaml").write_text(UMBRELLA_VALUES)
+    shutil.copytree(CHART, tmp_path / "charts" / "copyrator")
+
+    def deployments(*options: str) -> list[dict[str, Any]]:
+        found = documents(cluster.helm("template", "p", str(tmp_path), *options))
+        return [one for one in found if one["kind"] == "Deployment"]
+
+    (deployment,) = deployments()
+    env = {
+        one["name"]: one.get("value")
+        for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert env["COPYRATOR_REQUIRE_BOUND_PLANS"] == "prod"
+    assert env["COPYRATOR_ALLOWED_IMAGES"] == "registry.werf.io/werf/werf"
+    assert env["COPYRATOR_KINDS"] == "ConfigMap,Secret"
+    assert deployments("--set", "copyrator.enabled=false") == []
 
 
 @pytest.mark.parametrize("release", ["y", "1", "null"] if LONG else ["null"])

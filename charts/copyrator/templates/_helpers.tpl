@@ -1,3 +1,23 @@
+{{/*
+Null, Helm's way to delete a default, gives a section or a value of one its default again: templates
+read them, and no protection is switched off by being deleted. Each template includes this first.
+*/}}
+{{- define "copyrator.defaults" -}}
+{{- include "copyrator.complete" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
+{{- end -}}
+
+{{- define "copyrator.complete" -}}
+{{- $values := first . -}}
+{{- range $name, $default := last . -}}
+{{- $value := index $values $name -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := set $values $name $default -}}
+{{- else if kindIs "map" $default -}}
+{{- include "copyrator.complete" (list $value $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The chart's name, at most 63 characters. */}}
 {{- define "copyrator.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -109,7 +129,7 @@ Both pass the restricted Pod Security profile by default. OpenShift chooses the 
 restricted-v2 rejects a pod that sets others than those of the namespace's range.
 */}}
 {{- define "copyrator.podSecurityContext" -}}
-{{- $context := .Values.podSecurityContext -}}
+{{- $context := .Values.podSecurityContext | default dict -}}
 {{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
 {{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
 {{- end -}}
@@ -117,7 +137,7 @@ restricted-v2 rejects a pod that sets others than those of the namespace's range
 {{- end -}}
 
 {{- define "copyrator.containerSecurityContext" -}}
-{{- toYaml .Values.securityContext -}}
+{{- toYaml (.Values.securityContext | default dict) -}}
 {{- end -}}
 
 {{/*

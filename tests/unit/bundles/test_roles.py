@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 from copyrator.api.bundle_status import Attempted, BundleStatus, parse_status
 from copyrator.api.plan_status import MissingPermission, PlanStatus
 from copyrator.bundles.plan.rights import (
+    PERMISSION_KINDS,
     VERBS,
+    KindIn,
     RequiredPermission,
     ServiceAccount,
+    add_rules,
     grants,
     list_missing,
     missing_of,
+    read_needs,
     split,
 )
 
@@ -69,21 +73,41 @@ def test_one_pair_for_each_namespace_and_one_for_all() -> None:
         ]
 
 
-def test_what_is_granted_next_replaces_nothing() -> None:
-    def name(*missing: MissingPermission) -> str:
-        return str(grants(WERF, "shop", missing)[0]["metadata"]["name"])
+def test_the_role_of_a_bundle_in_a_namespace_has_one_name_and_keeps_what_it_granted() -> None:
+    role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
+    assert role["metadata"]["name"] == "shop-werf"
+    cluster_role, _ = grants(WERF, "shop", [lacks("nodes", "get", namespace=None)])
+    assert cluster_role["metadata"]["name"] == "team-shop-werf"
 
-    first, second = name(lacks("secrets", "list")), name(lacks("secrets", "list", "get"))
-    assert first != second
-    assert first == name(lacks("secrets", "list"))
-    assert first.startswith("shop-werf-")
-    assert name(lacks("nodes", "get", namespace=None)).startswith("team-shop-werf-")
+    before = grants(WERF, "shop", [lacks("secrets", "get"), lacks("pods", "list")])[0]["rules"]
+    wider = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    named = {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["get"]}
+    assert add_rules(role, [*before, wider, named])["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]},
+        wider,
+        named,
+    ]
+
+
+def test_the_kinds_of_a_chart_are_read_from_the_log_of_a_plan_that_failed() -> None:
+    log = (
+        "needs v1 ConfigMap \nneeds apps/v1 Deployment app\nneeds v1 Se/cret \n needs v1 Pod \n"
+        "needs example.com/v1beta1 Thing \nwerf bundle plan ended with exit code 1\nError: no\n"
+    )
+    assert read_needs(log) == (
+        KindIn("", "", "ConfigMap"),
+        KindIn("", "example.com", "Thing"),
+        KindIn("app", "apps", "Deployment"),
+    )
+    many = "".join(f"needs v1 Kind{number} \n" for number in range(2 * PERMISSION_KINDS))
+    assert len(read_needs(many)) == PERMISSION_KINDS
 
 
 def test_a_long_name_of_an_account_is_cut() -> None:
     account = ServiceAccount("team", "a" * 253)
     role, binding = grants(account, "shop", [lacks("secrets", "list")])
-    assert role["metadata"]["name"].rpartition("-")[0] == f"shop-{'a' * 63}"
+    assert role["metadata"]["name"] == f"shop-{'a' * 63}"
     assert binding["subjects"][0]["name"] == account.name
 
 
@@ -98,6 +122,7 @@ def test_what_the_plan_and_the_last_deploy_lack_is_granted_once() -> None:
 
 
 PLANNED = PlanStatus(job="plan-2", missing=(lacks("secrets", "list"),))
+REVIEWED = replace(PLANNED, missing_permissions=1)
 BEFORE = Attempted(outcome="Failed", missing=(lacks("pods", "get"),))
 
 
@@ -105,8 +130,10 @@ BEFORE = Attempted(outcome="Failed", missing=(lacks("pods", "get"),))
     ("plan", "attempted", "wanted"),
     [
         (PLANNED, Attempted(), ["secrets"]),
-        (PLANNED, replace(BEFORE, plan_job="plan-1"), ["secrets"]),  # made after it failed
-        (PLANNED, BEFORE, ["secrets"]),
+        # Made after it failed: by reviews all is known, else both.
+        (REVIEWED, replace(BEFORE, plan_job="plan-1"), ["secrets"]),
+        (PLANNED, replace(BEFORE, plan_job="plan-1"), ["secrets", "pods"]),
+        (PLANNED, BEFORE, ["secrets", "pods"]),
         (PLANNED, replace(BEFORE, plan_job="plan-2"), ["secrets", "pods"]),
         (PLANNED, Attempted(outcome="Running", plan_job="plan-2"), ["secrets"]),
         (PLANNED, Attempted(outcome="Succeeded", plan_job="plan-2"), []),

@@ -30,6 +30,32 @@ def test_texts_are_rendered(text, rendered):
 
 
 @pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("a\r\n{{ namespace.name }}\r\n", "a\r\nteam-a\r\n"),
+        ("{{ namespace.name }}\r\nb\rc\n\r\n", "team-a\r\nb\rc\n\r\n"),
+        ("{{ 'a\r\nb' }}|", "a\r\nb|"),
+        ("{{ namespace.name }}{{ 'a\\r\\nb' }}", "team-aa\r\nb"),
+        ("{%- if\r\n true -%}\r\n x\r\n{% endif\r\n%}", "x\r\n"),
+        ("{# a\r\n #}{% raw %}{{\r\n{% endraw %}", "{{\r\n"),
+        ("\x1f\x1e\r{{ namespace.name }}", "\x1f\x1e\rteam-a"),
+        ("{{ namespace.annotations.lines }}|", "a\r\nb\rc\n|"),
+        ("{{ namespace.annotations.lines | indent(2) }}|", "a\r\n  b\rc\n|"),
+        ("{{ 'a\r\n\r\nb\n' | indent }}|", "a\r\n\r\n    b\n|"),
+        ("{{ 'a\nb\n' | indent('> ', true, true) }}|", "> a\n> b\n> |"),
+    ],
+)
+def test_line_ends_stay_as_written(text, rendered):
+    lines = namespace_context("team-a", {}, {"lines": "a\r\nb\rc\n"})
+    assert Text(text).render({"namespace": lines}) == rendered
+
+
+def test_a_text_with_carriage_returns_and_every_rare_space_is_an_error():
+    with pytest.raises(TemplateError, match="too many sorts of white space"):
+        Text("\r\x1f\x1e\x1d\x1c\u2000\u2001\u2002\u2003{{ namespace.name }}")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "{{ unknown }}",

@@ -54,7 +54,13 @@ from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
-from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
+from copyrator.bundles.plan.rights import (
+    ServiceAccount,
+    list_missing,
+    read_needs,
+    read_refused,
+    sentence,
+)
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
@@ -187,7 +193,8 @@ class PlanReader:
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
-            whole = await self._cause(key, job, pods)
+            log = await self._jobs.output.log_end(pods)
+            whole = await self._cause(key, job, pods, log)
             cause = remove_template_text(whole, made_of.chart.literals)
             # The API server's words: they name no values of the chart.
             named = whole if "error calling lookup: " in cause else cause
@@ -205,7 +212,8 @@ class PlanReader:
                 reason, text = BundleReason.TOKEN_EXPIRED, f"{text}: {expired}"
             elif refuses_login(whole) and (remedy := self._logins.remedy(key, job)):
                 text = f"{text}; {remedy}"
-            return PlanFault(f"Job {job.name}: {text}", reason, denied)
+            kinds = read_needs(log) if denied else ()
+            return PlanFault(f"Job {job.name}: {text}", reason, denied, kinds)
         timeout = self._timing.plan_log_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -237,9 +245,10 @@ class PlanReader:
             return lines
         return read_block(await self._jobs.output.log_tail(pod, lines, MAX_TEXT), nonce)
 
-    async def _cause(self, key: BundleKey, job: JobRecord, pods: list[dict[str, Any]]) -> str:
+    async def _cause(
+        self, key: BundleKey, job: JobRecord, pods: list[dict[str, Any]], log: str
+    ) -> str:
         """The text for a Job without a plan: werf's last error, without the values of Secrets."""
-        log = await self._jobs.output.log_end(pods)
         ended = _ENDED.findall(log)
         found = find_plan_error(log) or (ended[-1] if ended else ending_of(job, pods).message)
         try:

@@ -467,7 +467,7 @@ class PlanMachine:
             memory = self._context.memories[task.entry.key].plan
             memory.values_of = status.plan.job  # deleted once this is written
             if why.denied:
-                self._permissions.ask_without_plan(task.entry, task.spec, why.denied)
+                self._permissions.ask_without_plan(task.entry, task.spec, why)
                 missing = list_missing(why.denied)
                 status = with_record(status, task.purpose, missing=missing)
         return status

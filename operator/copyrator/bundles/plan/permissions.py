@@ -20,7 +20,7 @@ from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.plan.operations import Operation
-from copyrator.bundles.plan.record import awaits_approval_since
+from copyrator.bundles.plan.record import PlanFault, awaits_approval_since
 from copyrator.bundles.plan.rights import (
     KindIn,
     PermissionFindings,
@@ -233,11 +233,10 @@ class PermissionRecorder:
         request = _review_request(spec, is_namespace_missing=is_namespace_missing)
         self._begin(entry, spec, request.of(operations))
 
-    def ask_without_plan(
-        self, entry: BundleEntry, spec: BundleSpec, denied: tuple[RequiredPermission, ...]
-    ) -> None:
-        """Begin reviews of what every deploy needs, as a plan failed by a missing permission."""
-        self._begin(entry, spec, replace(_review_request(spec), denied=denied))
+    def ask_without_plan(self, entry: BundleEntry, spec: BundleSpec, why: PlanFault) -> None:
+        """Begin reviews of what the deploy needs, as a plan failed by a missing permission."""
+        request = replace(_review_request(spec), denied=why.denied, kinds=why.kinds)
+        self._begin(entry, spec, request)
 
     def _begin(self, entry: BundleEntry, spec: BundleSpec, request: ReviewRequest) -> None:
         """Begin reviews, but of a release in another cluster, where they can't be asked for."""

@@ -43,7 +43,7 @@ from copyrator.bundles.plan.operations import (
     plan_id,
     risky,
 )
-from copyrator.bundles.plan.rights import RequiredPermission
+from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
 from copyrator.bundles.version.candidates import admits, is_below
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.settings.limits import VERSION_LENGTH
@@ -272,6 +272,7 @@ def record_plan(
         failures=before.failures if failed else None,
         interruptions=before.interruptions if failed else None,
         approved=before.approved if carries_over else ApprovedPlan(),
+        missing=missing_of(status),  # until this plan's are known
     )
     return replace(status, plan=plan)
 
@@ -323,6 +324,8 @@ class PlanFault:
     reason: str = BundleReason.PLAN_FAILED
     denied: tuple[RequiredPermission, ...] = ()
     """The missing permissions because of which werf failed."""
+    kinds: tuple[KindIn, ...] = ()
+    """Of the chart's objects, where permissions are missing."""
 
 
 def record_failure(

@@ -20,7 +20,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
-from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50  # limit: Bundles
@@ -291,6 +290,20 @@ def read_refused(text: str, account: ServiceAccount) -> tuple[RequiredPermission
     return tuple(found.values())[:MAX_MISSING]
 
 
+NEEDS: Final = "needs ([a-z0-9.-]+/)?v[0-9a-z]+ [A-Za-z0-9]+ [a-z0-9-]*"
+"""A line with the kind and namespace of a chart's object, as an extended regular expression."""
+_NEEDS: Final = re.compile(
+    r"^needs (?:([a-z0-9.-]{1,253})/)?v[0-9a-z]{1,20} ([A-Za-z0-9]{1,63}) ([a-z0-9-]{0,63})$",
+    re.MULTILINE,
+)
+
+
+def read_needs(log: str) -> tuple[KindIn, ...]:
+    """The kinds that the log of a failed plan names, as the script printed them."""
+    found = {KindIn(space, group, kind) for group, kind, space in _NEEDS.findall(log)}
+    return tuple(sorted(found)[:PERMISSION_KINDS])
+
+
 def sentence(account: ServiceAccount, missing: Iterable[MissingPermission]) -> str:
     """A sentence with missing permissions: ``… cannot create, patch deployments.apps in app``."""
     return f"the service account {account} cannot {'; '.join(map(format_permission, missing))}"
@@ -307,7 +320,6 @@ _RESOURCE: Final = re.compile(
     r"([a-z0-9][a-z0-9-]{0,62}(?:/[a-z]{1,63})?)(?:\.([a-z0-9][a-z0-9.-]{0,252}))?"
 )
 _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_HASH: Final = 8
 
 Manifest = dict[str, Any]
 
@@ -315,15 +327,16 @@ Manifest = dict[str, Any]
 def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     """The permissions that the next deploy lacks, by its plan and by the last deploy if it failed.
 
-    Of a Bundle whose release is being uninstalled, those that the last uninstall lacked. Empty once
-    a deploy of the plan has succeeded. Entries in another form than the operator's are left out.
+    A plan that was reviewed after that deploy names all. Of a Bundle whose release is being
+    uninstalled, those that the last uninstall lacked. Empty once a deploy of the plan has
+    succeeded. Entries in another form than the operator's are left out.
     """
     plan, attempted = status.plan, status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job
     if is_uninstalled(status):
         return tuple(filter(_is_valid, attempted.missing))
     found = plan.missing
-    if plan.job is None or (is_spent and attempted.outcome != Outcome.RUNNING):
+    if is_spent or plan.missing_permissions is None:
         found = (*found, *attempted.missing)
     if is_spent and attempted.outcome == Outcome.SUCCEEDED:
         found = ()
@@ -341,7 +354,7 @@ def grants(
 ) -> list[Manifest]:
     """A Role and a RoleBinding for each namespace; a ClusterRole and its binding for all of them.
 
-    Their names have a hash of the rules: applied, they replace nothing that was granted before.
+    Their names stay the same, so what they granted before is to be added (``add_rules``).
     """
     spaces: dict[str, list[MissingPermission]] = {}
     for one in missing:
@@ -359,7 +372,7 @@ def _pair(
 ) -> tuple[Manifest, Manifest]:
     scope = "" if namespace else "Cluster"
     whose = () if namespace else (account.namespace,)
-    name = "-".join((*whose, bundle, account.name[:63], hash_of(rules)[:_HASH]))
+    name = "-".join((*whose, bundle, account.name[:63]))
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     head = {"apiVersion": f"{_RBAC}/v1"}
     role = head | {"kind": f"{scope}Role", "metadata": metadata, "rules": rules}
@@ -372,6 +385,28 @@ def _pair(
         ],
     }
     return role, binding
+
+
+def add_rules(role: Manifest, granted: Iterable[Manifest]) -> Manifest:
+    """A role with what it grants in the cluster already, so that applying it takes nothing away."""
+    parts = [(rule, _parts(rule)) for rule in (*role["rules"], *granted)]
+    plain = [one for _, found in parts for one in found or ()]
+    others = [rule for rule, found in parts if found is None]
+    return role | {"rules": [*_rules(plain), *others]}
+
+
+def _parts(rule: Manifest) -> list[MissingPermission] | None:
+    """What a rule grants, as permissions; None for a rule of another form than ours."""
+    found = [
+        MissingPermission(
+            verbs=tuple(rule.get("verbs") or ()),
+            resource=f"{resource}.{group}" if group else resource,
+        )
+        for group in rule.get("apiGroups") or ()
+        for resource in rule.get("resources") or ()
+    ]
+    is_ours = rule.keys() == {"apiGroups", "resources", "verbs"}
+    return found if is_ours and all(map(_is_valid, found)) else None
 
 
 def _rules(missing: Iterable[MissingPermission]) -> list[Manifest]:

@@ -38,7 +38,7 @@ from copyrator.bundles.plan.operations import (
     REVISION,
     OperationType,
 )
-from copyrator.bundles.plan.rights import ASK_FOR_EVENTS
+from copyrator.bundles.plan.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(
@@ -302,8 +302,34 @@ render_chart() {{
     exit {PlanExit.NOT_VENDORED:d}
   done
 }}
+name_kinds() {{
+  grep -q -F ' is forbidden: ' "$1" || return 0
+  werf bundle render >"$memory/render" 2>"$memory/rest" || return 0
+  grep -E '^(---|[A-Za-z][A-Za-z0-9]*:.*|  namespace: .*)$' "$memory/render" >"$memory/heads"
+  : >"$memory/render"
+  printf '%s\\n' --- >>"$memory/heads"
+  version='' kind='' space='' part=''
+  while IFS= read -r line; do
+    case $line in
+    ---)
+      [ -z "$kind" ] || printf 'needs %s %s %s\\n' "$version" "$kind" "$space"
+      version='' kind='' space='' part=''
+      ;;
+    'apiVersion: '*) version=${{line#*: }} part='' ;;
+    'kind: '*) kind=${{line#*: }} part='' ;;
+    metadata:) part=metadata ;;
+    '  namespace: '*) [ "$part" != metadata ] || space=${{line#*: }} ;;
+    ' '*) ;;
+    *) part='' ;;
+    esac
+  done <"$memory/heads" >"$memory/kinds"
+  sort -u "$memory/kinds" >"$memory/needs"
+  sed -n -E 's#^({NEEDS})$#\\1#p' "$memory/needs" >"$memory/kinds"
+  sed -n '1,{PERMISSION_KINDS}p' "$memory/kinds"
+}}
 require_render() {{
   if [ "$code" -ne 0 ]; then
+    name_kinds "$memory/messages"
     printf 'werf bundle render ended with exit code %s\\n' "$code"
     last_error "$memory/messages"
     exit "$1"
@@ -327,6 +353,7 @@ require_plan() {{
   case $code in
   0 | 2 | 3) require_space "the diff of werf's plan" ;;
   *)
+    name_kinds "$memory/diff"
     printf 'werf bundle plan ended with exit code %s\\n' "$code"
     last_error "$memory/diff"
     exit {PlanExit.FAILED:d}
@@ -343,6 +370,9 @@ salt=$2
 
 The last line ``Error: …`` is werf's, with the causes directly after it (a list, or the trace of a
 template by werf 3), or the first one of a template: what follows may be its text.
+
+Where the account lacks a permission, the kinds of a render without the cluster, which needs none,
+come before it, so that all permissions are named at once (``rights.read_needs``).
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.

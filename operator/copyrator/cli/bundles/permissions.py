@@ -6,7 +6,7 @@ A status may be forged by who may write it: entries of another form than the ope
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -22,11 +22,15 @@ from copyrator.bundles.plan.rights import (
     is_uninstalled,
     list_missing,
     missing_of,
+    required_permissions,
     uninstall_permissions,
 )
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
+
+_CHARTS_ACCOUNT: Final = "werf"
+"""The service account that the chart creates in werf.namespaces."""
 
 
 def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
@@ -40,6 +44,11 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
         return
     account, found = ServiceAccount.of(spec), _found_at(status)
     ago = f" {rows.age(found, view.now)} ago" if found else ""
+    if account.namespace == spec.project_namespace and account.name == _CHARTS_ACCOUNT:
+        yield (
+            f"The chart's value werf.namespaces grants what most charts need: add "
+            f"{account.namespace} to it; other kinds are in werf.kinds."
+        )
     yield f"The service account {account} lacked permissions{ago}; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
     where = {one.namespace for one in status.plan.missing if one.resource == "events"}
@@ -120,6 +129,8 @@ def roles_of(
     missing = missing_of(status)
     if missing and is_uninstalled(status):
         missing = (*missing, *_needs_of_uninstall(status, spec))
+    elif missing and status.plan.missing_permissions is None:  # not reviewed
+        missing = (*missing, *list_missing(required_permissions(spec.project_namespace, {})))
     if not is_namespace_missing or not missing:
         return grants(ServiceAccount.of(spec), spec.name, missing)
     name = spec.project_namespace

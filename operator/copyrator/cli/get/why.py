@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -35,7 +35,15 @@ from copyrator.cli.core.objects import (
 )
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, show_all, typed
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, RULES, WELL_KNOWN, Discovery, Resource
+from copyrator.kube.resources import (
+    BUNDLES,
+    CLUSTERROLES,
+    ROLES,
+    RULES,
+    WELL_KNOWN,
+    Discovery,
+    Resource,
+)
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -51,6 +59,9 @@ if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
 
+_ROLES: Final = {one.kind: one for one in (ROLES, CLUSTERROLES)}
+
+
 def print_roles(
     target: Target, namespace: str, name: str, kind: str | None, shape: Format | None
 ) -> None:
@@ -59,7 +70,7 @@ def print_roles(
     Raises:
         Fault: nothing is known to be missing.
     """
-    from copyrator.bundles.plan.rights import ServiceAccount
+    from copyrator.bundles.plan.rights import ServiceAccount, add_rules
     from copyrator.cli.bundles.permissions import manifest, roles_of
     from copyrator.cli.view.bundle import BundleView
 
@@ -72,6 +83,11 @@ def print_roles(
     roles = roles_of(view, spec, is_namespace_missing=is_missing)
     if not roles:
         raise Fault(_nothing(view, ServiceAccount.of(spec)))
+    granted = run(_read_granted(target, roles))
+    roles = [
+        add_rules(role, rules) if role["kind"] in _ROLES else role
+        for role, rules in zip(roles, granted, strict=True)
+    ]
     if shape is None:
         click.echo(manifest(view, spec, roles))
     else:
@@ -87,6 +103,31 @@ async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body,
         if (body.get("spec") or {}).get("kubeConfig"):
             return body, False
         return body, await is_namespace_missing(client, release_namespace(body))
+
+
+async def _read_granted(
+    target: Target, roles: Sequence[Mapping[str, Any]]
+) -> list[list[dict[str, Any]]]:
+    """The rules that each of these objects has in the cluster."""
+    found = []
+    async with target.connect() as client:
+        for role in roles:
+            place, rules = role["metadata"], list[dict[str, Any]]()
+            if resource := _ROLES.get(role["kind"]):
+                try:
+                    there = await client.get(resource, place.get("namespace"), place["name"])
+                    rules = there.get("rules") or []
+                except errors.NotFound:
+                    pass
+                except errors.Forbidden as error:
+                    what = f"{role['kind']} {place['name']}"
+                    click.echo(
+                        f"Warning: {what} can't be read, so applying this takes away what it "
+                        f"grants now: {error.message}",
+                        err=True,
+                    )
+            found.append(rules)
+    return found
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import jinja2
 from jinja2.filters import FILTERS
+from jinja2.lexer import Lexer
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.tests import TESTS
@@ -329,6 +330,38 @@ CONTAINS: Final = "$contains"
 WHOLE: Final = "$whole"
 
 
+class _ExactLexer(Lexer):
+    """Leaves line ends as they are, where Jinja2 makes each a line feed.
+
+    While a text is split into tokens, other white space that it doesn't have takes the place of
+    carriage returns.
+    """
+
+    def tokeniter(self, source: str, *args: Any, **kwargs: Any) -> Iterator[tuple[int, str, str]]:
+        if "\r" not in source:
+            yield from super().tokeniter(source, *args, **kwargs)
+            return
+        stand_in = next((one for one in _RARE_SPACES if one not in source), None)
+        if stand_in is None:
+            raise TemplateError("has too many sorts of white space; leave one out")
+        for line, token, text in super().tokeniter(source.replace("\r", stand_in), *args, **kwargs):
+            yield line, token, text.replace(stand_in, "\r")
+
+    def _normalize_newlines(self, value: str) -> str:
+        return value
+
+
+_RARE_SPACES: Final = "\x1f\x1e\x1d\x1c\u2000\u2001\u2002\u2003"
+
+
+def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    """Jinja2's filter `indent`, which leaves line ends as they are."""
+    indention = width if isinstance(width, str) else " " * width
+    head, *rest = str(text).split("\n")
+    lines = (indention + line if blank or line.strip("\r") else line for line in rest)
+    return "\n".join([indention + head if first else head, *lines])
+
+
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
     """Counts a template's work in `meter`, which the caller sets before rendering."""
 
@@ -347,12 +380,17 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         self.meter = Meter()
         self.filters = {
             name: self._bounded(name, function)
-            for name, function in FILTERS.items()
+            for name, function in {**FILTERS, "indent": _indented}.items()
             if name not in MISSING_FILTERS
         }
         self.filters |= {name: self._metered(function) for name, function in OWN.items()}
         self.filters |= {name: self._at_run_time(made) for name, made in _INSERTED.items()}
         self.tests = {name: self._weighing(function) for name, function in _TESTS.items()}
+
+    @functools.cached_property
+    def lexer(self) -> Lexer:
+        """Splits texts into tokens."""
+        return _ExactLexer(self)
 
     # --- operators -------------------------------------------------------------------------------
 
