@@ -27,9 +27,9 @@ from copyrator.api.docker_config import (
     OLD_KEY,
     DockerConfig,
     NoDockerConfigError,
+    drop_line_end,
     is_old,
     read_config,
-    drop_line_end,
     read_entry,
     split_key,
 )
