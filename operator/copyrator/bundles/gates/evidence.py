@@ -160,7 +160,7 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
         reasons = [f"attestation {why}" for why in evidence.refused]
         if evidence.others:
             other = count(evidence.others, "attestation")
-            reasons.append(f"{other} of other tools or predicate types don't count")
+            reasons.append(f"passed over: {other} of other tools or predicate types")
     why = f": {first_of(reasons, _NAMED)}" if reasons else ""
     text = f"{what} has no evidence from the environment {name} that counts{why}"
     return Objection(BundleReason.NOT_PROMOTED, text, environment=name)
