@@ -6,7 +6,13 @@ from tests.recorded_signatures import Recording, Row
 
 from copyrator.signatures import attestation
 from copyrator.signatures.judge import judge
-from copyrator.signatures.model import CosignKeys, Entry, SignatureRequirement, TrustError
+from copyrator.signatures.model import (
+    CosignKeys,
+    Entry,
+    FoundAttestations,
+    SignatureRequirement,
+    TrustError,
+)
 
 _P256 = "key p256"
 _OWN = "own CA, own subject"
@@ -74,7 +80,8 @@ def verdict(recording: Recording, row: Row) -> tuple[bool, str]:
 def _attested(recording: Recording, row: Row, entry: Entry) -> tuple[bool, str]:
     assert isinstance(entry, CosignKeys)
     found = recording.found(row.case)
-    evidence = attestation.judge(found.artifact.digest, found.signatures, [entry])
+    attested = FoundAttestations(found.signatures)
+    evidence = attestation.judge(found.artifact.digest, attested, [entry])
     if evidence.statements:
         return True, "no attestation refused"
     return False, "; ".join(evidence.refused) or "no attestation"

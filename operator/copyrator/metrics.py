@@ -331,7 +331,7 @@ class Metrics:
         )
         self.notifications_failing = self._gauge(
             "notifications_failing",
-            "1 where the last message of an entry couldn't be sent, else 0.",
+            "1 where the last message of an entry failed, else 0.",
             "entry",
         )
         self.notification_faults = self._gauge(

@@ -2,8 +2,10 @@
 
 A token of a cloud goes to these hosts only, and whom it is asked of is derived from the host alone.
 
-Sources: Amazon ECR, "Private registry" and "Making requests over IPv6"; Google, "Artifact Registry:
-repository names"; Azure, "Registry endpoints" and its sovereign clouds.
+Sources: Amazon ECR, "Endpoints and quotas", "Making requests over IPv6", also of ECR Public, and
+cloud-provider-aws (ecr-credential-provider) for the isolated partitions; Google, "Artifact
+Registry: repository names" and the hosts of its credential helper; Azure, "Registry endpoints" and
+its sovereign clouds.
 """
 
 from __future__ import annotations
@@ -37,13 +39,15 @@ ANNOTATIONS: Final = {
 """Of a service account: what names its identity; for messages to people."""
 
 ECR_PUBLIC: Final = "public.ecr.aws"
+ECR_PUBLIC_DUAL: Final = "ecr-public.aws.com"
+"""The same registry, also by IPv6."""
 _PARTITIONS: Final = {
     "aws-cn": ("cn-", ("amazonaws.com.cn", "on.amazonwebservices.com.cn")),
     "aws-us-gov": ("us-gov-", ("amazonaws.com", "on.aws")),
-    "aws-iso": ("us-iso-", ("c2s.ic.gov",)),
-    "aws-iso-b": ("us-isob-", ("sc2s.sgov.gov",)),
-    "aws-iso-e": ("eu-isoe-", ("cloud.adc-e.uk",)),
-    "aws-iso-f": ("us-isof-", ("csp.hci.ic.gov",)),
+    "aws-iso": ("us-iso-", ("c2s.ic.gov", "on.aws.ic.gov")),
+    "aws-iso-b": ("us-isob-", ("sc2s.sgov.gov", "on.aws.scloud")),
+    "aws-iso-e": ("eu-isoe-", ("cloud.adc-e.uk", "on.cloud-aws.adc-e.uk")),
+    "aws-iso-f": ("us-isof-", ("csp.hci.ic.gov", "on.aws.hci.ic.gov")),
     "aws-eusc": ("eusc-", ("amazonaws.eu", "on.amazonwebservices.eu")),
     "aws": ("", ("amazonaws.com", "on.aws")),
 }
@@ -58,7 +62,9 @@ ECR_HOST: Final = re.compile(
 _ECR_LIKE: Final = re.compile(
     r"(?:[^.]+\.)?(?:dkr[.-]ecr|ecr|api\.ecr)(?:-fips)?\..*amazonaws\.(?:com|com\.cn|eu)"
 )
-_GCP_HOST: Final = re.compile(r"(?:[a-z0-9-]{1,63}\.)?(?:pkg\.dev|gcr\.io)")
+_GCP_HOST: Final = re.compile(
+    r"(?:[a-z0-9-]{1,63}\.)?(?:pkg\.dev|gcr\.io)|docker\.[a-z0-9-]{1,63}\.rep\.pkg\.dev"
+)
 _AZURE_HOST: Final = re.compile(
     r"[a-z0-9-]{1,63}(?:\.[a-z0-9]{1,63}\.geo)?\.azurecr\.(?P<cloud>io|cn|us)"
 )
@@ -76,7 +82,7 @@ PULL_RIGHTS: Final = {
 """What an identity needs to read a repository, for messages."""
 
 _FORMS: Final = {
-    Provider.AWS: f"ACCOUNT.dkr.ecr.REGION.amazonaws.com or {ECR_PUBLIC}",
+    Provider.AWS: f"ACCOUNT.dkr.ecr.REGION.amazonaws.com, {ECR_PUBLIC} or {ECR_PUBLIC_DUAL}",
     Provider.GCP: "LOCATION-docker.pkg.dev or gcr.io",
     Provider.AZURE: "NAME.azurecr.io, NAME.azurecr.cn or NAME.azurecr.us",
 }
@@ -117,7 +123,7 @@ def read_registry(provider: Provider, registry: str) -> CloudRegistry:
         ValueError: it isn't one; the message says so, and how such hosts look.
     """
     host = registry.lower().removesuffix(":443")
-    if provider is Provider.AWS and host == ECR_PUBLIC:
+    if provider is Provider.AWS and host in (ECR_PUBLIC, ECR_PUBLIC_DUAL):
         return CloudRegistry(provider, host, partition="aws")
     if provider is Provider.AWS and (found := ECR_HOST.fullmatch(host)):
         return CloudRegistry(

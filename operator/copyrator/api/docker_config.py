@@ -34,7 +34,6 @@ _ADDRESS: Final = re.compile(
     r"(?:https?://)?([^/]*)(?:/v[12](?=/|\Z))?(.*)", re.IGNORECASE | re.DOTALL
 )
 _URL_ALPHABET: Final = str.maketrans("-_", "+/")
-_BLANKS: Final = "\0 \t\r\n"
 
 
 class DockerLogin(NamedTuple):
@@ -106,16 +105,26 @@ def read_entry(entry: Mapping[str, Any]) -> DockerLogin | None:
     """What an entry logs in with; None: nothing, as a placeholder or an address of mail.
 
     As for docker and kubelet, ``auth`` beats ``username`` and ``password``, which may be stale.
+    docker removes zero bytes from a password.
 
     Raises:
         ValueError: ``auth`` isn't base64 of UTF-8.
     """
     fields = {str(name).lower(): value for name, value in entry.items()}
-    user, password = _text(fields, "username"), _text(fields, "password")
-    if auth := _text(fields, "auth"):
-        user, _, password = decode_auth(auth).strip(_BLANKS).partition(":")
-    tokens = _text(fields, "identitytoken"), _text(fields, "registrytoken")
+    user, password = drop_line_end(_text(fields, "username")), _text(fields, "password")
+    if auth := _text(fields, "auth").strip():
+        user, _, password = decode_auth(auth).partition(":")
+    password = drop_line_end(password.strip("\0"))
+    tokens = _text(fields, "identitytoken").strip(), _text(fields, "registrytoken").strip()
     return DockerLogin(user, password, *tokens) if password or any(tokens) else None
+
+
+def drop_line_end(text: str) -> str:
+    """A user name or password without the line end that an editor or ``echo`` put after it.
+
+    One only: other white space is a part of a password.
+    """
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def decode_auth(text: str) -> str:
@@ -126,7 +135,7 @@ def decode_auth(text: str) -> str:
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    return value.strip(_BLANKS) if isinstance(value, str) else ""
+    return value if isinstance(value, str) else ""
 
 
 def _has_credentials(value: Any) -> bool:

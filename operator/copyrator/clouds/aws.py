@@ -32,7 +32,13 @@ from urllib.parse import parse_qs
 from multidict import CIMultiDict
 
 from copyrator import __version__
-from copyrator.api.clouds import ANN_AWS_AUDIENCE, ANN_AWS_ROLE, CloudRegistry, Provider
+from copyrator.api.clouds import (
+    ANN_AWS_AUDIENCE,
+    ANN_AWS_ROLE,
+    ECR_PUBLIC_DUAL,
+    CloudRegistry,
+    Provider,
+)
 from copyrator.clouds.calls import Account, Calls, Issued
 from copyrator.oci.auth import CREDENTIAL_BYTES, OWN_IDENTITY
 from copyrator.oci.errors import (
@@ -258,6 +264,7 @@ def _assume(session: Any, registry: CloudRegistry, role: Role) -> dict[str, str]
 def _config(registry: CloudRegistry, **more: Any) -> Any:
     from botocore.config import Config
 
+    is_dual = ".on." in registry.host or registry.host == ECR_PUBLIC_DUAL
     return Config(
         user_agent=f"copyrator/{__version__}",
         connect_timeout=5,
@@ -265,7 +272,7 @@ def _config(registry: CloudRegistry, **more: Any) -> Any:
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         # None leaves it to the environment, which an account's session doesn't have.
         use_fips_endpoint=registry.is_fips or None,
-        use_dualstack_endpoint=".on." in registry.host or None,
+        use_dualstack_endpoint=is_dual or None,
         **more,
     )
 

@@ -507,7 +507,7 @@ class Notifier:
         )
         if failures > 1:
             return
-        text = f"entry {entry.name}: a message couldn't be sent and is tried again: {answer.fault}"
+        text = f"entry {entry.name}: a message failed and is tried again: {answer.fault}"
         log.warning("notifications: %s", text)
         self._recorder.record(self._about, WARNING, _FAILED, text)
         if differs:

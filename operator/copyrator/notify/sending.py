@@ -51,13 +51,30 @@ SERVICES: Final = frozenset(
 )
 """Schemes of Apprise that may be used: services elsewhere. Others act on the machine (dbus, gnome,
 macosx, windows, syslog), load code or files, or aren't needed."""
-_OWN_WEBHOOKS: Final = {
-    "hooks.slack.com": "slack",
-    "discord.com": "discord",
-    "discordapp.com": "discord",
-    "chat.googleapis.com": "gchat",
+_CHATS: Final = {
+    "slack": "slack.com slack-gov.com",
+    "discord": "discord.com discordapp.com",
+    "gchat": "chat.googleapis.com",
+    "workflow": (
+        "logic.azure.com logic.azure.us logic.azure.cn powerplatform.com powerplatform.us "
+        "powerplatform.microsoft.us appsplatform.us powerplatform.partner.microsoftonline.cn"
+    ),
+    "feishu": "open.feishu.cn",
+    "lark": "open.larksuite.com",
+    "dingtalk": "dingtalk.com",
+    "wecombot": "qyapi.weixin.qq.com",
+    "webex": "webexapis.com api.ciscospark.com",
+    "zoom": "zoom.us zoomgov.com",
+    "tgram": "api.telegram.org",
 }
-"""Hosts whose webhooks take no CloudEvents, and their services' schemes."""
+"""By a service's scheme, domains whose webhooks take no CloudEvents.
+
+Many of them answer 2xx to any JSON, so a message would be lost and count as sent."""
+_CONNECTORS: Final = (
+    "webhook.office.com webhook.office365.us outlook.office.com outlook.office365.com "
+    "outlook.office365.us"
+)
+"""Domains of Teams' connectors, which no scheme of Apprise's sends to."""
 _REFUSED: Final = frozenset(
     """
     attach attach-as attach_as filename template pgp pgpkey pgppub pgpprv pem wkd vapid keyfile
@@ -65,6 +82,7 @@ _REFUSED: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 """Parameters of Apprise's URLs that read files, follow redirects or wait longer."""
+_FORMS: Final = " (docs/notifications.md, Receivers)"
 _SEPARATORS: Final = re.compile(r"[?&;#]")
 MISSING: Final = (
     "the operator lacks the extra `notify`: use the image variant -keyless or -clouds (chart: "
@@ -128,9 +146,20 @@ def check_url(url: str) -> str | None:
 def _fault_of_webhook(parts: SplitResult) -> str | None:
     if "@" in parts.netloc:
         return "has a user name, which a webhook's can't have; remove it"
-    if service := _OWN_WEBHOOKS.get(parts.hostname or ""):
-        return f"is of a webhook that takes no CloudEvents; write it as {service}://…"
+    host = (parts.hostname or "").rstrip(".")
+    for scheme, domains in _CHATS.items():
+        if _is_within(host, domains):
+            return f"is of a chat that takes no CloudEvents; write it as {scheme}://…{_FORMS}"
+    if _is_within(host, _CONNECTORS):
+        return (
+            "is of a connector of Teams, which takes no CloudEvents; have Teams' Workflows make a "
+            f"webhook, and write it as workflow://…{_FORMS}"
+        )
     return None
+
+
+def _is_within(host: str, domains: str) -> bool:
+    return any(f".{host}".endswith(f".{domain}") for domain in domains.split())
 
 
 def _refused_parameter(url: str) -> str:

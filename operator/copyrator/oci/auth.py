@@ -27,6 +27,7 @@ from copyrator.api.docker_config import (
     OLD_KEY,
     DockerConfig,
     NoDockerConfigError,
+    drop_line_end,
     is_old,
     read_config,
     read_entry,
@@ -225,14 +226,17 @@ def find_credential(secret: Mapping[str, Any], repository: Repository) -> Stored
         is_alone = key == KEY and _is_alone(config, credential, repository.registry)
         is_alone = is_alone and not _has_duplicates(text)
         return StoredCredential(credential, is_docker_config=True, is_alone=is_alone)
-    missing = [key for key in ("username", "password") if not data.get(key)]
+    found = {
+        key: drop_line_end(_decode(data, key, CREDENTIAL_BYTES)) if data.get(key) else ""
+        for key in ("username", "password")
+    }
+    missing = [key for key, text in found.items() if not text]
     if missing:
         raise UnusableSecretError(
             f"has no {' and no '.join(missing)}; give it the keys username and password, or make "
             "it of type kubernetes.io/dockerconfigjson"
         )
-    username, password = (_decode(data, key, CREDENTIAL_BYTES) for key in ("username", "password"))
-    return StoredCredential(Credential(username=username, password=password))
+    return StoredCredential(Credential(found["username"], found["password"]))
 
 
 def decoded_size(text: str) -> int:

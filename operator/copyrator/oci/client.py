@@ -312,8 +312,8 @@ class RegistryClient:
     ) -> Response:
         """Send the request; where its token is refused, repeat it once with a new one.
 
-        ``optional``: what is requested may not be there, so 303, 403, and 401 without a challenge
-        are answers.
+        ``optional``: what is requested may not be there, so 303, 403 with a new token too, and 401
+        without a challenge are answers.
         """
         repository, credential, _ = scope
         request = replace(
@@ -341,7 +341,7 @@ class RegistryClient:
                 self._tokens.keep_borrowed(scope)
             else:
                 answer = own
-        if optional and _is_refusal(answer, repository):
+        if optional and answer.status != 403 and _is_refusal(answer, repository):
             return answer
         if answer.status == 401:
             header = await self._tokens.renew(scope, answer, header)

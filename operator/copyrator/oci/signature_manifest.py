@@ -48,6 +48,10 @@ class UnusableError(ValueError):
     """A signature that isn't read; the message has the reason, without a full stop."""
 
 
+class OthersError(UnusableError):
+    """A bundle that isn't one of our attestations, whatever it says of its predicate type."""
+
+
 class Layer(msgspec.Struct, rename="camel"):
     """A layer's descriptor."""
 
@@ -71,6 +75,11 @@ class _SignatureManifest(msgspec.Struct, rename="camel"):
     config: _Config | None = None
     subject: _Subject | None = None
     annotations: dict[str, str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The type of what is stored."""
+        return self.artifact_type or (self.config.media_type if self.config else "")
 
 
 class Stored(msgspec.Struct):
@@ -126,13 +135,13 @@ def read_stored(
 
     Raises:
         UnusableError: it is one that can't be used, or doesn't refer to ``subject``.
+        OthersError: it isn't laid out as our attestations are, which are searched.
     """
+    if not wanted.is_signature:
+        return _read_attestation(body, subject, wanted)
     manifest = _decode(body)
-    kind = manifest.artifact_type or (manifest.config.media_type if manifest.config else "")
+    kind = manifest.kind
     annotations = manifest.annotations or {}
-    is_other = kind != _BUNDLE_TYPE or wanted.excludes(annotations.get(_PREDICATE, ""))
-    if is_other and not wanted.is_signature:
-        return None
     if reason := _unsupported(kind):
         raise UnusableError(reason)
     if kind not in _KNOWN:
@@ -143,12 +152,33 @@ def read_stored(
         raise UnusableError("its manifest doesn't have exactly one layer")
     layer = manifest.layers[0]
     if kind == _BUNDLE_TYPE:
-        if is_other:
+        if wanted.excludes(annotations.get(_PREDICATE, "")):
             raise UnusableError(_ATTESTATION)
         _require(layer, _BUNDLE_TYPE, "version 0.3 of bundles")
         return Stored(SignatureFormat.SIGSTORE_BUNDLE, layer, annotations)
     _require(layer, _JWS, "JWS envelopes")
     return Stored(SignatureFormat.NOTATION, layer, annotations)
+
+
+def _read_attestation(body: bytes, subject: str, wanted: ReferrerFilter) -> Stored | None:
+    try:
+        manifest = _decode(body)
+    except UnusableError:
+        return None  # such as an index
+    if manifest.kind != _BUNDLE_TYPE:
+        return None
+    annotations = manifest.annotations or {}
+    if (predicate := annotations.get(_PREDICATE, "")) == _SIGN:
+        return None
+    if wanted.excludes(predicate):
+        raise OthersError(f"it is of the predicate type {_type_named(predicate)}")
+    if manifest.subject is None or manifest.subject.digest != subject:
+        raise OthersError("it refers to another digest")
+    if [layer.media_type for layer in manifest.layers] != [_BUNDLE_TYPE]:
+        raise OthersError("its manifest doesn't have a bundle as its one layer")
+    if not DIGEST.fullmatch(manifest.layers[0].digest):
+        raise OthersError("the digest of its layer isn't sha256")
+    return Stored(SignatureFormat.SIGSTORE_BUNDLE, manifest.layers[0], annotations)
 
 
 def read_payloads(body: bytes) -> list[Layer]:
@@ -278,6 +308,8 @@ class Candidates:
         self._skipped = skipped
         self._wanted = wanted
         self._chosen: dict[str, Listed] = {}
+        self.others: set[str] = set()
+        """Digests of attestations of another predicate type, where attestations are searched."""
 
     def __iter__(self) -> Iterator[Listed]:
         """In the order in which they were added."""
@@ -286,7 +318,7 @@ class Candidates:
     def add(self, entries: Sequence[Listed]) -> None:
         """Add entries; where there are too many, keep those with the best rank."""
         named = [one for one in entries if DIGEST.fullmatch(one.digest)]
-        if len(named) < len(entries):
+        if len(named) < len(entries) and self._wanted.is_signature:  # the operator pushes sha256
             self._skipped.note("referrers whose digest isn't sha256 aren't read")
         possible = [one for one in named if one.artifact_type in _POSSIBLE]
         others = [one for one in possible if self._wanted.excludes(one.predicate)]
@@ -295,6 +327,8 @@ class Candidates:
                 if reason := _unsupported(one.artifact_type):
                     self._skipped.add(reason, one.digest)
             self._skipped.add(_ATTESTATION, *(one.digest for one in others))
+        else:
+            self.others |= {one.digest for one in others if one.predicate != _SIGN}
         self._keep([one for one in possible if not self._wanted.excludes(one.predicate)])
 
     def _keep(self, entries: Iterable[Listed]) -> None:

@@ -14,11 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from enum import Enum, auto
 from typing import Final
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient, digest_of
-from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable, TagNotFound
+from copyrator.oci.errors import (
+    InvalidResponse,
+    RegistryError,
+    RegistryUnreachable,
+    RepositoryNotFound,
+    TagNotFound,
+)
 from copyrator.oci.exchange import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import (
@@ -27,6 +34,7 @@ from copyrator.oci.signature_manifest import (
     Candidates,
     Layer,
     Listed,
+    OthersError,
     ReferrerFilter,
     SkipReasons,
     UnusableError,
@@ -45,6 +53,7 @@ from copyrator.signatures.model import (
     DEPLOYED_PREDICATE,
     Artifact,
     Found,
+    FoundAttestations,
     Signature,
     SignatureFormat,
 )
@@ -72,15 +81,23 @@ _AT_ONCE: Final = 1000
 """Entries of a list of referrers between two pauses."""
 
 
+class _Passed(Enum):
+    """A referrer that was read and is none of our attestations."""
+
+    NONE = auto()
+    """No attestation."""
+    OTHERS = auto()
+
+
 class SignatureFinder:
     """Finds signatures and attestations through a client, within its limits."""
 
     def __init__(self, client: RegistryClient, *, seconds: float = SIGNATURES_SECONDS) -> None:
         self._client = client
         self._seconds = seconds
-        self._read: dict[tuple[str, str], Signature | None] = {}
-        """Attestations by the digests of subject and manifest, which name their content for ever;
-        None: it is none. The least recently used first."""
+        self._read: dict[tuple[str, str], Signature | _Passed] = {}
+        """Attestations by the digests of subject and manifest, which name their content for ever.
+        The least recently used first."""
 
     async def find(
         self, repository: Repository, digest: str, credential: Credential | None
@@ -103,11 +120,12 @@ class SignatureFinder:
 
     async def find_attestations(
         self, repository: Repository, digest: str, credential: Credential | None
-    ) -> tuple[Signature, ...]:
+    ) -> FoundAttestations:
         """All attestations of a manifest with our predicate type, or with none that is annotated.
 
         It takes two requests, one for each further page of referrers, and two for each attestation
-        that wasn't read lately.
+        that wasn't read lately. One that is listed but isn't there (404) counts as not listed: a
+        registry may list what was deleted, or what a mirror doesn't have yet.
 
         Raises:
             RegistryError: one of them can't be read, or there are more than ATTESTATIONS: a part of
@@ -146,7 +164,7 @@ class _Search:
         credential: Credential | None,
         *,
         wanted: ReferrerFilter = SIGNATURES_WANTED,
-        read: dict[tuple[str, str], Signature | None] | None = None,
+        read: dict[tuple[str, str], Signature | _Passed] | None = None,
     ) -> None:
         self._client = client
         self._repository = repository
@@ -158,6 +176,8 @@ class _Search:
         self._candidates = Candidates(self._skipped, wanted)
         self._artifact: Artifact | None = None
         self._found: list[Signature] = []
+        self._others: set[str] = set()
+        """Digests of attestations of another tool or predicate type."""
         self._bytes = 0
         self._fault: RegistryError | None = None
         """The first fault of a place that may have signatures."""
@@ -174,17 +194,19 @@ class _Search:
     async def run_attestations(self) -> None:
         await self._read(self._list_referrers())
         await self._read(self._list_tag())
-        for listed in () if self._is_faulty else self._candidates:
-            key = self._digest, listed.digest
-            if key in self._cache:
-                known = self._cache[key] = self._cache.pop(key)
-                self._found += [] if known is None else [known]
-                continue
-            count = len(self._found)
-            await self._read(self._read_referrer(listed))
+        self._others |= self._candidates.others
+        for listed in self._candidates:
             if self._is_faulty:
                 return
-            self._cache[key] = self._found[-1] if len(self._found) > count else None
+            key = self._digest, listed.digest
+            known = self._cache.pop(key, None) or await self._read_attestation(listed)
+            if known is None:
+                continue
+            self._cache[key] = known
+            if isinstance(known, Signature):
+                self._found.append(known)
+            elif known is _Passed.OTHERS:
+                self._others.add(listed.digest)
 
     @property
     def host(self) -> str:
@@ -195,13 +217,13 @@ class _Search:
     def _is_faulty(self) -> bool:
         return self._fault is not None or bool(self._skipped.sentences())
 
-    def complete_result(self) -> tuple[Signature, ...]:
+    def complete_result(self) -> FoundAttestations:
         """All that was found; raises the fault where something couldn't be read."""
         if self._fault is not None:
             raise self._fault
         if skipped := self._skipped.sentences():
             raise self._invalid(f"doesn't give all attestations of {self._digest}: {skipped[0]}")
-        return tuple(self._found)
+        return FoundAttestations(tuple(self._found), len(self._others))
 
     def fail(self, error: RegistryError) -> None:
         """Note that a place can't be read."""
@@ -264,19 +286,35 @@ class _Search:
 
     async def _read_referrer(self, listed: Listed) -> None:
         try:
-            _check_size(listed.size, SIGNATURE_MANIFEST_BYTES, "manifest")
-            stored = read_stored(
-                await self._manifest(listed.digest, SIGNATURE_MANIFEST_BYTES),
-                self._digest,
-                self._wanted,
-            )
-            if stored is not None:
-                blob = await self._blob(stored.layer)
-                self._found.append(
-                    Signature(stored.format, listed.digest, blob, stored.annotations)
-                )
+            found = await self._read_stored(listed)
         except (TagNotFound, InvalidResponse, UnusableError) as error:
             self._skipped.add(_reason(error), listed.digest)
+        else:
+            self._found += [] if found is None else [found]
+
+    async def _read_attestation(self, listed: Listed) -> Signature | _Passed | None:
+        """None: the registry lists it but doesn't have it now, or it can't be read: a fault."""
+        try:
+            return await self._read_stored(listed) or _Passed.NONE
+        except OthersError:
+            return _Passed.OTHERS
+        except UnusableError as error:
+            self._skipped.add(str(error), listed.digest)
+        except RegistryError as error:
+            is_gone = isinstance(error, TagNotFound) and not isinstance(error, RepositoryNotFound)
+            if not is_gone:
+                text = f"the attestation {listed.digest} can't be read: {error.message}"
+                self.fail(type(error)(text, error.retry_after, status=error.status))
+        return None
+
+    async def _read_stored(self, listed: Listed) -> Signature | None:
+        _check_size(listed.size, SIGNATURE_MANIFEST_BYTES, "manifest")
+        body = await self._manifest(listed.digest, SIGNATURE_MANIFEST_BYTES)
+        stored = read_stored(body, self._digest, self._wanted)
+        if stored is None:
+            return None
+        blob = await self._blob(stored.layer)
+        return Signature(stored.format, listed.digest, blob, stored.annotations)
 
     async def _read_payloads(self) -> None:
         tag = self._digest.replace(":", "-") + ".sig"

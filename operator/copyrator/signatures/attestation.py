@@ -39,6 +39,7 @@ from copyrator.signatures.model import (
     CosignKeys,
     DeployedEvidence,
     DeployedStatement,
+    FoundAttestations,
     InvalidSignatureError,
     Signature,
     TrustError,
@@ -46,6 +47,7 @@ from copyrator.signatures.model import (
 from copyrator.signatures.sigstore_bundle import (
     MEDIA_TYPE,
     PAYLOAD_TYPE,
+    SIGNATURE_PREDICATE,
     STATEMENT_TYPE,
     SignedContent,
     read_envelope,
@@ -97,34 +99,35 @@ class _Predicate(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     reason: str = ""
 
 
-def judge(
-    digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
-) -> DeployedEvidence:
+def judge(digest: str, found: FoundAttestations, trusted: Sequence[CosignKeys]) -> DeployedEvidence:
     """The statements about a digest that its attestations prove.
 
     Args:
         digest: ``sha256:<64 hex>``.
-        found: all its attestations, of any predicate type.
+        found: all its attestations; those of another predicate type are counted.
         trusted: the keys of each environment, which is the entry's name; no key is in two of them.
     """
     statements: list[DeployedStatement] = []
     refused: dict[str, str] = {}
-    for one in found:
+    others = found.others
+    for one in found.signatures:
         try:
             statement = _verify(digest, one, trusted)
         except InvalidSignatureError as error:
             refused.setdefault(str(error), one.digest)
             continue
-        if statement is not None and statement not in statements:
+        if isinstance(statement, str):
+            others += statement != SIGNATURE_PREDICATE
+        elif statement not in statements:
             statements.append(statement)
     sentences = [f"{where[:19]}: {why}" for why, where in refused.items()]
-    return DeployedEvidence(tuple(statements), tuple(sentences[:_REFUSALS]))
+    return DeployedEvidence(tuple(statements), tuple(sentences[:_REFUSALS]), others=others)
 
 
 def _verify(
     digest: str, found: Signature, trusted: Sequence[CosignKeys]
-) -> DeployedStatement | None:
-    """The statement of an attestation; None: it has another predicate type.
+) -> DeployedStatement | str:
+    """The statement of an attestation; or its predicate type, which is another one.
 
     Raises:
         Invalid: it isn't by a key of the environment that it names, or not about this digest.
@@ -132,8 +135,8 @@ def _verify(
     if len(found.blob) > ATTESTATION_BYTES:
         raise InvalidSignatureError(f"the bundle has more than {ATTESTATION_BYTES} bytes")
     envelope = read_envelope(found.blob)
-    if not has_our_predicate(envelope.payload):
-        return None
+    if (predicate := read_predicate_type(envelope.payload)) != DEPLOYED_PREDICATE:
+        return predicate
     if envelope.has_certificate:
         raise InvalidSignatureError("it is signed with a certificate (keyless), not with a key")
     environment = _find_environment(envelope, trusted)
@@ -161,13 +164,13 @@ def _find_environment(envelope: SignedContent, trusted: Sequence[CosignKeys]) ->
     )
 
 
-def has_our_predicate(payload: bytes) -> bool:
-    """Whether a statement is of our predicate type; only then the rest has to be as ours.
+def read_predicate_type(payload: bytes) -> str:
+    """A statement's predicate type; only where it is ours the rest has to be as ours.
 
     Raises:
         Invalid: it isn't JSON.
     """
-    return decode("the statement", payload, _Claim).predicate_type == DEPLOYED_PREDICATE
+    return decode("the statement", payload, _Claim).predicate_type
 
 
 def parse_statement(payload: bytes) -> DeployedStatement:

@@ -89,6 +89,16 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundAttestations:
+    """What may be attestations of ours of one digest: all that its registry has."""
+
+    signatures: tuple[Signature, ...] = ()
+    """In the registry's order, at most ``limits.ATTESTATIONS``."""
+    others: int = 0
+    """Other attestations in the same format: of another tool, or annotated with another type."""
+
+
+@dataclass(frozen=True, slots=True)
 class CosignKeys:
     """Signatures by one of these public keys; no transparency log is used."""
 
@@ -232,6 +242,8 @@ class DeployedEvidence:
     """Why other attestations don't count, at most 10 sentences without a full stop."""
     fault: str = ""
     """Why it isn't complete, so that nothing may be concluded from it; empty: it is."""
+    others: int = 0
+    """Attestations of another tool or predicate type, which were passed over."""
 
 
 class TrustError(ValueError):

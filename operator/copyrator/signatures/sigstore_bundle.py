@@ -21,7 +21,7 @@ from copyrator.signatures.strict_json import decode, decode_base64
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://sigstore.dev/cosign/sign/v1"
+SIGNATURE_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 SUBJECTS = 1024
 """Subjects of one statement, as in sigstore-go."""
 
@@ -141,7 +141,7 @@ def check_statement(payload: bytes, artifact: Artifact) -> None:
         Invalid: it is an attestation, or about another digest.
     """
     statement = decode("the statement", payload, _Statement)
-    if statement.predicate_type != PREDICATE_TYPE:
+    if statement.predicate_type != SIGNATURE_PREDICATE:
         raise InvalidSignatureError(
             f"it is an attestation ({statement.predicate_type[:100]}), which is not a signature: "
             "sign with `cosign sign`"

@@ -27,6 +27,8 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 
 from copyrator.kube.events import ObjectRef
 
+SHA = f"sha256:{'6' * 64}"
+
 pytestmark = pytest.mark.usefixtures("registry")
 
 
@@ -48,6 +50,35 @@ async def test_a_decision_names_the_id_of_the_plan_that_waits(
     assert status["history"][0]["plan"] == found["id"]
     assert status["history"][0]["approvedBy"] == "ann"
     assert [made for _, made in werf.applied] == [f"revision 1\n{CREATE}\n"]
+
+
+@pytest.mark.usefixtures("werf")
+@pytest.mark.parametrize(
+    ("image", "reported", "runs"),
+    [
+        ("org/werf:2.75.3", f"docker.io/org/werf@{SHA}", f"org/werf@{SHA}"),
+        ("docker.io/werf:2.75.3", f"docker-pullable://werf@{SHA}", f"docker.io/werf@{SHA}"),
+        ("org/werf:2.75.3", SHA, None),
+        ("org/werf:2.75.3", f"mirror.example/org/werf@{SHA}", None),
+    ],
+)
+async def test_the_approved_werf_runs_by_the_digest_that_the_node_reports_or_it_is_said(
+    cluster: BundleCluster, run: Run, bundle: Make, image: str, reported: str, runs: str | None
+) -> None:
+    cluster.werf_image = reported
+    bundle(approval=ALWAYS, werf={"image": image})
+    await run(allowed_images=(image.partition(":")[0],))
+    found = await waits(cluster)
+    unbound = "\n".join(found.get("unbound", ()))
+    assert unbound.count("name it by digest in spec.werf.image") == (runs is None)
+    assert ("another werf may deploy" in unbound) == (runs is None)
+
+    approve(cluster, found)
+
+    await deployed(cluster)
+    (job,) = cluster.jobs()
+    pod = job["spec"]["template"]["spec"]
+    assert {one["image"] for one in pod["containers"]} == {runs or image}
 
 
 async def test_the_id_of_another_bundle_s_equal_plan_means_nothing(

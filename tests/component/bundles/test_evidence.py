@@ -25,12 +25,14 @@ from tests.component.bundles.promoting import deployed, gate_of, promoted_from, 
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import answering
+from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 
 from copyrator.api.bundle_spec import AttestationsFrom, LocalObjectRef, PromoteFrom, ValuesKind
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
+from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
     "environment": "canary",
@@ -144,6 +146,31 @@ async def test_what_cannot_be_read_is_waited_for(
     assert "production" not in str(cluster.jobs())
 
     registry.fault = None
+
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_neither_what_is_gone_nor_what_is_others_holds_a_promotion_up(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    subject = registry.untagged["app", digest]
+    for made in (
+        sigstore_bundle(subject, b"x" * 100_000, predicate="https://slsa.dev/provenance/v1"),
+        sigstore_bundle(b"other", b"x", predicate=DEPLOYED_PREDICATE),
+        sigstore_bundle(subject, b"deleted", predicate=DEPLOYED_PREDICATE),
+    ):
+        registry.untagged["app", digest_of(encoded(made))] = encoded(made)
+        registry.listed.setdefault(digest, []).append(listed(encoded(made)))
+    never = sigstore_bundle(subject, b"never pushed", predicate=DEPLOYED_PREDICATE)
+    registry.listed[digest].append(listed(encoded(never)))
+    bundle("production", promoteFrom=promoted_by())
+    await run(timer_interval=0.5)
+    message = await waits(cluster, "NotPromoted")
+    assert "counts: passed over: 2 attestations of other tools or predicate types" in message
+
+    registry.attest(digest)
 
     await deployed(cluster, "production", "1.0.0")
 

@@ -414,3 +414,33 @@ async def test_a_job_gets_the_present_credential_although_its_secret_was_written
     refusals.clear()
     await eventually(lambda: found)
     assert found == [True]
+
+
+@pytest.mark.parametrize(
+    ("written", "password"),
+    [
+        ("s3cret\n", "s3cret"),
+        ("s3cret\r\n", "s3cret"),
+        ("s3cret \n", "s3cret "),
+        (" s3cret", " s3cret"),
+    ],
+)
+@pytest.mark.parametrize("form", ["pair", "docker-config"])
+async def test_one_line_end_after_a_password_is_left_out_and_no_other_white_space(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    registry: FakeRegistry,
+    written: str,
+    password: str,
+    form: str,
+) -> None:
+    registry.users = {"alice": password}
+    if form == "pair":
+        data = {"username": encoded("alice\n"), "password": encoded(written)}
+        cluster.put_object("secrets", "creds", data=data)
+    else:
+        give(cluster, {registry.host: pair("alice", written)})
+    bundle(auth="creds")
+    await run()
+    await deployed(cluster)

@@ -138,20 +138,28 @@ async def test_a_login_may_push_only_where_it_is_for_a_push(
     assert allowed == {*READING, *(PUSHING if writes else ())}
 
 
+@pytest.mark.parametrize(
+    ("host", "sts", "ecr"),
+    [
+        ("public.ecr.aws", PUBLIC_STS, PUBLIC_ECR),
+        ("ecr-public.aws.com", "sts.us-east-1.api.aws", "ecr-public.us-east-1.api.aws"),
+    ],
+)
 async def test_a_public_registry_is_asked_for_in_its_one_region(
-    amazon: Amazon, calls: Calls, account: MakeAccount
+    amazon: Amazon, calls: Calls, account: MakeAccount, host: str, sts: str, ecr: str
 ) -> None:
-    amazon.stage.serve(PUBLIC_STS, amazon.sts)
-    amazon.stage.serve(PUBLIC_ECR, amazon.ecr)
-    amazon.add_registry(PUBLIC.host)
-    arn = amazon.add_role("public", "team/werf", repos={PUBLIC.host: ("*",)})
-    found = await aws.issue(calls, PUBLIC, account(arn), writes=False)
-    assert found.password in amazon.guards[PUBLIC.host].passes
-    assert amazon.stage.lookups == {PUBLIC_STS, PUBLIC_ECR}
+    public = read_registry(Provider.AWS, host)
+    amazon.stage.serve(sts, amazon.sts)
+    amazon.stage.serve(ecr, amazon.ecr)
+    amazon.add_registry(host)
+    arn = amazon.add_role("public", "team/werf", repos={host: ("*",)})
+    found = await aws.issue(calls, public, account(arn), writes=False)
+    assert found.password in amazon.guards[host].passes
+    assert amazon.stage.lookups == {sts, ecr}
 
     amazon.roles[arn].actions = ("ecr-public:*",)
     with pytest.raises(IdentityRefused, match="and sts:GetServiceBearerToken on"):
-        await aws.issue(calls, PUBLIC, account(arn), writes=False)
+        await aws.issue(calls, public, account(arn), writes=False)
 
 
 CANNED = {
@@ -242,6 +250,12 @@ class Canned:
             "aws-iso-f",
             "sts.us-isof-south-1.csp.hci.ic.gov",
             "api.ecr.us-isof-south-1.csp.hci.ic.gov",
+        ),
+        (
+            "dkr-ecr.us-iso-west-1.on.aws.ic.gov",
+            "aws-iso",
+            "sts.us-iso-west-1.api.aws.ic.gov",
+            "ecr.us-iso-west-1.api.aws.ic.gov",
         ),
         ("", "aws", PUBLIC_STS, PUBLIC_ECR),
     ],

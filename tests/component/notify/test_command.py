@@ -63,10 +63,17 @@ async def test_a_test_is_sent_by_the_operator_and_its_result_is_printed(
     await begun(cluster)
     assert await typed(cluster, tmp_path, "chat") == (0, "A test message was sent to chat.\n")
     assert len(receiver.got) == 1
-    receiver.answers.append(answering(403))
+    for status in (403, 404):  # it was sent, and is said to be
+        receiver.answers.append(answering(status))
+        code, said = await typed(cluster, tmp_path, "chat")
+        assert code == 1
+        assert f"the test message to chat failed: the server answered {status}" in said
+        assert "sent" not in said
+    secret(cluster, url="https://open.feishu.cn/open-apis/bot/v2/hook/token-abc")
     code, said = await typed(cluster, tmp_path, "chat")
     assert code == 1
-    assert "the test message couldn't be sent to chat: the server answered 403" in said
+    assert "chat that takes no CloudEvents; write it as feishu://" in " ".join(said.split())
+    assert "token-abc" not in said
 
 
 async def test_what_cannot_be_tested_is_said(
@@ -100,6 +107,10 @@ async def test_doctor_says_what_is_wrong_with_an_entry(
     secret(cluster, url="syslog://token-abc")
     found = await checked(one)
     assert "has no scheme that is allowed (syslog isn't)" in found.said
+    assert "token-abc" not in found.said
+    secret(cluster, url="https://Canary.Discord.com./api/webhooks/1/token-abc")
+    found = await checked(one)
+    assert "write it as discord://" in found.said
     assert "token-abc" not in found.said
 
     secret(cluster, url=receiver.url)

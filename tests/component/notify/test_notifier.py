@@ -262,12 +262,15 @@ async def test_a_missing_secret_and_a_forbidden_scheme_are_faults_of_their_entry
 ) -> None:
     chat(cluster, receiver)
     secret(cluster, "local", url="syslog://token-abc")
-    configure(cluster, entry("gone"), entry("local"), entry("chat"))
+    secret(cluster, "teams", url="https://prod-1.westus.logic.azure.com/workflows/a?sig=token-abc")
+    configure(cluster, entry("gone"), entry("local"), entry("teams"), entry("chat"))
     one = await started(cluster, world())
     one.bundle(**failed())
     await eventually(lambda: receiver.got)
     await eventually(lambda: "NotFound" in marks_of(cluster)["gone"]["result"])
     await eventually(lambda: "(syslog isn't)" in marks_of(cluster)["local"]["result"])
+    await eventually(lambda: "write it as workflow://" in marks_of(cluster)["teams"]["result"])
+    assert one.count("teams", "sent") == 0
     assert "token-abc" not in str(marks_of(cluster))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from copyrator.notify.notifier import make_isolated
 from copyrator.notify.sending import SERVICES, Order, SendResult, send
 from copyrator.notify.transitions import ObjectIdentity, Transition
 from copyrator.workqueue.isolated import Isolated
+from demo.chart import ROOT
 
 HOSTILE = "<!channel> @here [click](https://evil.example) failed"
 MESSAGE = build_message(
@@ -132,6 +134,36 @@ def known_schemes() -> set[str]:
 
 async def test_every_allowed_scheme_is_one_of_apprises(child: Isolated) -> None:
     assert await child.call(known_schemes, "test") >= SERVICES
+
+
+TOKENS = {
+    "slack": {"A": "T1JJ3T3L2", "B": "A1BRTD4JD", "C": "TIiajkdnlazkcOXrIdevi7FQ"},
+    "webex": {"TOKEN": "a" * 80},
+    "tgram": {"TOKEN": "123456789:AbcdefghijklmnopqrstuvwxyzABCDEFGHI", "CHAT": "12315544"},
+    "workflow": {"HOST": "prod-1.westeurope", "ID": "643e69f83c8944438d68119179a10a64"},
+    "": {"TOKEN": "abcdef0123", "ID": "1234567890", "KEY": "abc-def", "SPACE": "AAAA"},
+}
+"""Values that stand in a service's URL, as it makes them; ``""``: of all others."""
+
+
+def incomplete(urls: list[str]) -> list[str]:
+    """Those that Apprise doesn't understand; runs in the child."""
+    from apprise import Apprise  # noqa: PLC0415
+
+    return [url for url in urls if Apprise.instantiate(url) is None]
+
+
+async def test_apprise_understands_the_form_that_the_page_has_for_each_chat(
+    child: Isolated,
+) -> None:
+    page = (ROOT / "docs" / "notifications.md").read_text()
+    forms = re.findall(r"\| `((\w+)://[^`]+)` \|$", page, re.MULTILINE)
+    urls = []
+    for form, scheme in forms:
+        values = TOKENS[""] | TOKENS.get(scheme, {})
+        urls.append(re.sub(r"\b[A-Z]+\b", lambda found: values.get(found[0], found[0]), form))  # noqa: B023
+    assert len(urls) > 15
+    assert await child.call(incomplete, "test", urls) == []
 
 
 async def test_an_answer_without_an_end_is_not_read(child: Isolated, receiver: Receiver) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from aiohttp import web
 from tests.component.kube.fake_api import hang
-from tests.component.oci.fake_registry import answering
+from tests.component.oci.fake_registry import answering, registry_client
 from tests.component.oci.signed_registry import SignedRegistry
 from tests.signature_layout import (
     BUNDLE_TYPE,
     EMPTY_TYPE,
+    IMAGE_TYPE,
     SIGN,
     digest_of,
     encoded,
@@ -20,7 +24,7 @@ from tests.signature_layout import (
 
 from copyrator.oci import signatures
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import RegistryError
+from copyrator.oci.errors import AuthenticationFailed, RegistryError
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.settings.limits import ATTESTATION_BYTES, ATTESTATIONS
 from copyrator.signatures.model import DEPLOYED_PREDICATE, Signature
@@ -46,7 +50,11 @@ def attest(registry: SignedRegistry, blob: bytes = b"attested", **layout: str) -
 
 
 async def find(registry: SignedRegistry, finder: SignatureFinder) -> tuple[Signature, ...]:
-    return await finder.find_attestations(registry.repository, registry.digest, None)
+    return (await finder.find_attestations(registry.repository, registry.digest, None)).signatures
+
+
+async def count_others(registry: SignedRegistry, finder: SignatureFinder) -> int:
+    return (await finder.find_attestations(registry.repository, registry.digest, None)).others
 
 
 async def test_a_digest_without_attestations_takes_two_requests(
@@ -83,6 +91,7 @@ async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(
     attest(either)
 
     assert [one.blob for one in await find(either, finder)] == [b"attested"]
+    assert await count_others(either, finder) == 61, "attestations, and no signatures"
 
 
 async def test_attestations_are_no_signatures(
@@ -195,8 +204,6 @@ async def test_a_registry_that_hangs_is_not_waited_for(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda it, _: it.blobs.clear(), "the registry lists it but doesn't have it"),
-        (lambda it, d: it.untagged.pop(("team/app", d)), "the registry lists it but doesn't have"),
         (lambda it, _: it.push(b"{}", fallback_tag(it.digest)), "isn't an index of referrers"),
         (
             lambda it, _: it.attach(
@@ -207,15 +214,17 @@ async def test_a_registry_that_hangs_is_not_waited_for(
             f"more than {ATTESTATION_BYTES} bytes",
         ),
         (
-            lambda it, _: it.attach(sigstore_bundle(b"other", b"x", predicate=DEPLOYED_PREDICATE)),
-            "refers to another one",
+            lambda it, _: it.attach(no_bundle(it, layers=[layer(size=ATTESTATION_BYTES + 1)])),
+            rf"sha256:[0-9a-f]{{64}}: .* more than {ATTESTATION_BYTES} bytes",
         ),
         (
-            lambda it, _: it.entries.append({"digest": "sha512:00", "artifactType": BUNDLE_TYPE}),
-            "whose digest isn't sha256",
+            lambda it, _: it.entries.append(
+                {"digest": digest_of(b"big"), "artifactType": BUNDLE_TYPE, "size": 1_000_000}
+            ),
+            f"{digest_of(b'big')}: not read, since its manifest has more than",
         ),
     ],
-    ids=["no blob", "no manifest", "no index", "too large", "another's", "sha512"],
+    ids=["no index", "too large", "too large without annotations", "too large manifest"],
 )
 async def test_one_that_is_listed_and_unusable_makes_all_unusable(
     signed: SignedRegistry, finder: SignatureFinder, change: object, why: str
@@ -226,6 +235,152 @@ async def test_one_that_is_listed_and_unusable_makes_all_unusable(
 
     with pytest.raises(RegistryError, match=why):
         await find(signed, finder)
+
+
+GONE = {
+    "manifest": lambda it, digest: it.untagged.pop(("team/app", digest)),
+    "blob": lambda it, _: it.blobs.clear(),
+    "never there": lambda it, _: it.entries.append(
+        {"digest": digest_of(b"never"), "artifactType": BUNDLE_TYPE, "size": 9}
+    ),
+}
+
+
+@pytest.mark.parametrize("gone", GONE)
+async def test_one_that_is_listed_but_gone_counts_as_not_listed(
+    either: SignedRegistry, finder: SignatureFinder, gone: str
+) -> None:
+    deleted = attest(either, b"deleted")
+    GONE[gone](either, deleted)
+    attest(either, b"stands")
+
+    found = await find(either, finder)
+
+    assert [one.blob for one in found if one.blob != b"deleted"] == [b"stands"]
+    assert (len(found) == 2) == (gone == "never there")
+    assert await count_others(either, finder) == 0
+
+
+async def test_one_that_comes_later_than_its_entry_is_read_then(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """A mirror may have the list before the manifest."""
+    digest = attest(signed)
+    kept = signed.untagged.pop(("team/app", digest))
+    assert await find(signed, finder) == ()
+
+    signed.untagged["team/app", digest] = kept
+
+    assert len(await find(signed, finder)) == 1
+
+
+def no_bundle(registry: SignedRegistry, **changes: object) -> dict[str, Any]:
+    made = sigstore_bundle(registry.bundle, registry.store(b"theirs"))
+    return made | {"annotations": {}} | changes
+
+
+def layer(**changes: object) -> dict[str, Any]:
+    return {"mediaType": BUNDLE_TYPE, "digest": digest_of(b"theirs"), "size": 6} | changes
+
+
+OTHERS = {
+    "provenance": lambda it: sigstore_bundle(it.bundle, TOO_LARGE, predicate=PROVENANCE),
+    "in-toto layer": lambda it: no_bundle(
+        it, layers=[layer(mediaType="application/vnd.in-toto+json", size=10**9)]
+    ),
+    "two layers": lambda it: no_bundle(it, layers=[layer(), layer()]),
+    "no layer": lambda it: no_bundle(it, layers=[]),
+    "sha512 layer": lambda it: no_bundle(it, layers=[layer(digest=f"sha512:{'0' * 128}")]),
+    "of another digest": lambda it: sigstore_bundle(b"other", b"x", predicate=DEPLOYED_PREDICATE),
+    "without subject": lambda it: no_bundle(it, subject=None),
+}
+
+
+@pytest.mark.parametrize("tool", OTHERS)
+async def test_another_tools_under_the_same_type_is_passed_over_and_counted(
+    either: SignedRegistry, finder: SignatureFinder, tool: str
+) -> None:
+    attest(either)
+    either.attach(OTHERS[tool](either), annotations=None)
+
+    for _ in range(2):  # read, and kept
+        assert [one.blob for one in await find(either, finder)] == [b"attested"]
+        assert await count_others(either, finder) == 1
+
+
+OF_NO_TYPE = {"mediaType": IMAGE_TYPE, "config": {"mediaType": ""}}
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"manifests": []},
+        {"artifactType": BUNDLE_TYPE, "blobs": []},
+        {"artifactType": "application/spdx+json", "layers": []},
+    ],
+    ids=["index", "artifact manifest", "another type"],
+)
+async def test_what_is_listed_without_its_type_may_be_no_attestation(
+    either: SignedRegistry, finder: SignatureFinder, manifest: dict[str, Any]
+) -> None:
+    attest(either)
+    either.attach(OF_NO_TYPE | manifest, annotations=None, artifactType=None)
+
+    assert [one.blob for one in await find(either, finder)] == [b"attested"]
+    assert await count_others(either, finder) == 0
+
+
+async def test_an_entry_whose_digest_is_not_sha256_is_anothers(
+    either: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """The operator pushes manifests with sha256 only."""
+    attest(either)
+    either.entries.append({"digest": "sha512:00", "artifactType": BUNDLE_TYPE})
+
+    assert len(await find(either, finder)) == 1
+
+
+@pytest.mark.parametrize(("where", "status"), [("manifests/sha256:", 503), ("blobs", 403)])
+async def test_what_cannot_be_read_is_named_with_the_reason(
+    signed: SignedRegistry, finder: SignatureFinder, where: str, status: int
+) -> None:
+    digest = attest(signed)
+    signed.fault, signed.fault_at = answering(status), f"/{where}"
+
+    with pytest.raises(RegistryError, match=f"the attestation {digest} can't be read: .*{status}"):
+        await find(signed, finder)
+
+
+@pytest.mark.parametrize("where", ["referrers", "manifests/sha256-", "manifests/sha256:", "blobs"])
+async def test_a_token_that_is_answered_403_is_renewed_once(
+    either: SignedRegistry, where: str
+) -> None:
+    """A permission that was given after the token was made is in the next token."""
+    attest(either)
+    either.auth = "bearer"
+    client = registry_client()
+    assert len(await find(either, SignatureFinder(client))) == 1
+    old = set(either.tokens)
+
+    async def forbidding(request: web.Request) -> web.StreamResponse:
+        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if sent in old:
+            return web.Response(status=403)
+        return either._refusal(request) or await either.respond(request)
+
+    either.fault, either.fault_at = forbidding, f"/{where}"
+    before = either.count("GET", "/token")
+    assert len(await find(either, SignatureFinder(client))) == 1
+    assert either.count("GET", "/token") - before == 1
+
+    either.fault, before = answering(403), either.count("GET", "/token")
+    if where in ("referrers", "manifests/sha256-"):
+        await find(either, SignatureFinder(client))
+    else:
+        with pytest.raises(AuthenticationFailed, match="the attestation sha256:"):
+            await find(either, SignatureFinder(client))
+    assert either.count("GET", "/token") - before <= 1, "a lasting refusal isn't asked about again"
+    await client.close()
 
 
 async def test_what_is_kept_is_bounded(

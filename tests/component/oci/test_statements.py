@@ -173,7 +173,7 @@ async def found(registry: PushedRegistry) -> list[tuple[str, bytes]]:
         some = await finder.find_attestations(registry.repository, registry.digest, None)
     finally:
         await client.close()
-    return [(one.digest, one.blob) for one in some]
+    return [(one.digest, one.blob) for one in some.signatures]
 
 
 async def test_a_statement_is_found_and_proves_what_it_says(

@@ -61,7 +61,8 @@ def config_map(name: str, **data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-LOGIN = secret("registry-login", username=USER, password=PASSWORD)
+LOGIN = secret("registry-login", username=USER, password=f"{PASSWORD}\n")
+"""With a line end, as ``echo`` writes it: polls and werf log in without it."""
 VALUES = config_map("shop-values", values="replicas: 2\ncolor: red\n")
 SECRET_VALUES = secret("shop-secret-values", values="color: blue\n")
 

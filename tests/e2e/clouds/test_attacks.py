@@ -113,6 +113,7 @@ LOOK_ALIKES = (
     f"{HOST}\n.{EVIL}",
     f"{HOST}%00.{EVIL}",
     f"public.ecr.aws.{EVIL}",
+    f"ecr-public.aws.com.{EVIL}",
     "europe-docker.pkg.dev",
     EVIL,
     "127.0.0.1",

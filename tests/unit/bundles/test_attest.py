@@ -53,7 +53,7 @@ from copyrator.bundles.gates.evidence import (
     update_statements,
 )
 from copyrator.signatures.attestation import judge, sign_statement
-from copyrator.signatures.model import Signature, SignatureFormat
+from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
 
 CLUSTER = "0b0ea68a-9a52-4a8f-8f2c-54d1a3b8e001"
 SPEC = BundleSpec(
@@ -299,7 +299,7 @@ def test_a_long_reason_is_cut_to_what_readers_accept() -> None:
     assert statement is not None
     blob = sign_statement(signing_key(), statement)
     found = Signature(SignatureFormat.SIGSTORE_BUNDLE, SIGNATURE_DIGEST, blob)
-    assert judge(digest("1.1.0"), [found], [trust()]).statements == (statement,)
+    assert judge(digest("1.1.0"), FoundAttestations((found,)), [trust()]).statements == (statement,)
 
 
 def test_a_user_withdraws_by_the_annotation_once() -> None:
@@ -605,7 +605,7 @@ def reads(source: Source, repository: str, version: str) -> bool:
         Signature(SignatureFormat.SIGSTORE_BUNDLE, SIGNATURE_DIGEST, blob)
         for blob in source.registry[repository]
     ]
-    evidence = judge(digest(version), found, [trust()])
+    evidence = judge(digest(version), FoundAttestations(tuple(found)), [trust()])
     return not find_objections([WANTED], evidence, version, source.now)
 
 

@@ -139,13 +139,17 @@ def test_a_plan_says_what_it_does() -> None:
         bound=False,
         unbound=(
             "two renders of the chart differed",
-            "the digest of werf's image isn't known, so another werf may deploy",
+            NO_DIGEST,
         ),
         seal="seal-2",
     )
     assert plan.id is not None
 
 
+NO_DIGEST = (
+    "the node doesn't report the digest of werf's image in its repository, so another werf may "
+    "deploy; name it by digest in spec.werf.image (REPOSITORY@sha256:…)"
+)
 BOUND = Plan(3, (CREATE,), "a" * 64, image="registry.werf.io/werf/werf@sha256:" + "6" * 64)
 
 
@@ -156,7 +160,7 @@ BOUND = Plan(3, (CREATE,), "a" * 64, image="registry.werf.io/werf/werf@sha256:" 
         (replace(BOUND, render=None), ("two renders of the chart differed",)),
         (
             replace(BOUND, image=None),
-            ("the digest of werf's image isn't known, so another werf may deploy",),
+            (NO_DIGEST,),
         ),
         (replace(BOUND, drawn=("a.yaml:3: now",)), ("a.yaml:3: now",)),
         (

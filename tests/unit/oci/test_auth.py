@@ -42,6 +42,13 @@ ALICE = Credential("alice", "s3cret")
     ("secret", "registry", "expected"),
     [
         (opaque(**PAIR), "r", ALICE),
+        (opaque(username="alice\n", password="s3cret\n"), "r", ALICE),
+        (opaque(username="alice\r\n", password="s3cret\r\n"), "r", ALICE),
+        (opaque(username="alice", password="s3cret \n"), "r", Credential("alice", "s3cret ")),
+        (opaque(username="alice", password="s3cret\n\n"), "r", Credential("alice", "s3cret\n")),
+        (opaque(username="alice", password=" s3cret"), "r", Credential("alice", " s3cret")),
+        (opaque(username="alice", password="s3cret\t "), "r", Credential("alice", "s3cret\t ")),
+        (opaque(username="alice", password=" "), "r", Credential("alice", " ")),
         (docker({"r": PAIR}), "r", ALICE),
         (docker({"r": {"auth": encoded("alice:s3cret")}}), "r", ALICE),
         (docker({"r": {"auth": encoded("alice:a:b")}}), "r", Credential("alice", "a:b")),

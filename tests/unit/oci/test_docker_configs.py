@@ -241,6 +241,14 @@ def test_an_entry_without_credentials_is_none_and_the_next_one_counts(entry: Any
         read({"r.example.com": entry, "other.example.com": PAIR})
 
 
+WRITTEN = (
+    ("s3cret\n\n", "s3cret\n"),
+    ("s3cret ", "s3cret "),
+    ("s3cret\t", "s3cret\t"),
+    ("s3cret \r\n", "s3cret "),
+    (" s3cret\n", " s3cret"),
+    ("\ns3cret", "\ns3cret"),
+)
 LONG = "s3cret" * 20
 LONG_AUTH = encoded(f"alice:{LONG}")
 URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
@@ -255,10 +263,17 @@ URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
         ({"auth": encoded("alice:s3cret"), "username": "alice", "password": "stale"}, ALICE),
         ({"auth": encoded("alice:s3cret"), "username": "bob", "password": ""}, ALICE),
         ({"auth": "", "username": "alice", "password": "s3cret"}, ALICE),
+        *(({"auth": encoded(f"alice:s3cret{end}")}, ALICE) for end in ("\n", "\r\n", "\0", "\n\0")),
+        # One line end is left out, and nothing else of a password.
         *(
-            ({"auth": encoded(f"alice:s3cret{end}")}, ALICE)
-            for end in ("\n", "\r\n", "\n\n", " ", "\t", " \r\n", "\0", "\0\n")
+            ({"auth": encoded(f"alice:{written}")}, Credential("alice", password))
+            for written, password in WRITTEN
         ),
+        *(
+            ({"username": "alice", "password": written}, Credential("alice", password))
+            for written, password in WRITTEN
+        ),
+        ({"username": "alice\r\n", "password": "s3cret"}, ALICE),
         ({"auth": encoded("alice:s3 cret:x\n")}, Credential("alice", "s3 cret:x")),
         ({"username": "alice", "password": "s3cret\r\n"}, ALICE),
         # Base64: without padding, wrapped, with a line feed of its own, of the URL alphabet.
@@ -409,6 +424,7 @@ def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
                 {"auth": encoded("alice:s3cret") + "\n"},
                 {**PAIR, "username": "alice", "password": "stale"},
                 {"username": "alice", "password": "s3cret\n"},
+                {"username": "alice", "password": "s3cret \r\n"},
                 {"Username": "alice", "Password": "s3cret"},
                 {**PAIR, "identitytoken": "t\n"},
                 {**PAIR, "auths": {"x": "y"}},

@@ -44,6 +44,7 @@ from copyrator.signatures.model import (
     DeployedEvidence,
     DeployedStatement,
     Found,
+    FoundAttestations,
     InvalidSignatureError,
     Signature,
     SignatureRequirement,
@@ -72,7 +73,7 @@ STATEMENTS = st.builds(
 
 
 def judged(*found: Signature, digest: str = ARTIFACT.digest) -> DeployedEvidence:
-    return judge(digest, found, [trust()])
+    return judge(digest, FoundAttestations(found), [trust()])
 
 
 def refusal(found: Signature) -> str:
@@ -89,7 +90,9 @@ def test_what_is_written_is_what_is_read(made: DeployedStatement) -> None:
 
 @pytest.mark.parametrize("kind", ["P-256", "P-384", "ed25519"])
 def test_what_is_signed_is_believed(kind: str) -> None:
-    evidence = judge(ARTIFACT.digest, [attested(kind)], [trust("staging", kind)])
+    evidence = judge(
+        ARTIFACT.digest, FoundAttestations((attested(kind),)), [trust("staging", kind)]
+    )
 
     assert evidence == DeployedEvidence((DEPLOYED,))
 
@@ -105,7 +108,7 @@ def test_each_environment_has_its_own_keys() -> None:
     both = [trust("staging"), trust("canary", "P-256 second")]
     found = [attested(), attested("P-256 second", environment="canary"), attested("P-384")]
 
-    evidence = judge(ARTIFACT.digest, found, both)
+    evidence = judge(ARTIFACT.digest, FoundAttestations(tuple(found)), both)
 
     assert evidence.statements == (DEPLOYED, replace(DEPLOYED, environment="canary"))
     (why,) = evidence.refused
@@ -143,12 +146,12 @@ def test_the_statement_of_cosign_attest_is_accepted() -> None:
     assert judged(by_hand(older)).statements == (DEPLOYED,)
 
 
-def test_attestations_of_other_types_are_passed_over_in_silence() -> None:
+def test_attestations_of_other_types_are_passed_over_and_counted() -> None:
     provenance = document() | {"predicateType": "https://slsa.dev/provenance/v1"}
     provenance["predicate"] = {"ratio": 0.5}
 
-    assert judged(by_hand(provenance)) == DeployedEvidence()
-    assert judged(by_hand(statement())) == DeployedEvidence()
+    assert judged(by_hand(provenance), by_hand(provenance)) == DeployedEvidence(others=2)
+    assert judged(by_hand(statement())) == DeployedEvidence(), "a signature"
 
 
 def _predicate(**changed: Any) -> Callable[[], Signature]:

@@ -87,7 +87,7 @@ def test_an_altered_bundle_is_accepted_for_the_signed_bytes_only(blob: bytes) ->
 def test_any_signed_statement_is_judged(body: bytes) -> None:
     if _accepts(sigstore_bundle, bundle_signature(bundle(MINE, body))):
         document = json.loads(body)
-        assert document["predicateType"] == sigstore_bundle.PREDICATE_TYPE
+        assert document["predicateType"] == sigstore_bundle.SIGNATURE_PREDICATE
         assert document["_type"] == sigstore_bundle.STATEMENT_TYPE
         digests = [each.get("digest", {}).get("sha256") for each in document["subject"]]
         assert ARTIFACT.digest.removeprefix("sha256:") in digests

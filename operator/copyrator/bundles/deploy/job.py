@@ -243,6 +243,23 @@ def _render_salt(order: DeployOrder) -> SealedFile:
     return salt
 
 
+LOGIN_SCRIPT: Final = """\
+set -eu
+lf="$(printf '\\n.')" crlf="$(printf '\\r\\n.')"
+lf="${lf%.}" crlf="${crlf%.}"
+case "$WERF_USERNAME" in
+*"$crlf") WERF_USERNAME="${WERF_USERNAME%"$crlf"}" ;;
+*) WERF_USERNAME="${WERF_USERNAME%"$lf"}" ;;
+esac
+case "$WERF_PASSWORD" in
+*"$crlf") WERF_PASSWORD="${WERF_PASSWORD%"$crlf"}" ;;
+*) WERF_PASSWORD="${WERF_PASSWORD%"$lf"}" ;;
+esac
+exec werf cr login "$1"
+"""
+"""Logs in with what polls log in with: one line end after user name and password is dropped."""
+
+
 def _login(spec: BundleSpec) -> dict[str, Any]:
     secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
     found = merge_variables(spec, pod.common(spec), spec.proxies)
@@ -250,7 +267,7 @@ def _login(spec: BundleSpec) -> dict[str, Any]:
     for variable, key in secret.items():
         reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
         env.append({"name": variable, "valueFrom": reference})
-    command = ("werf", "cr", "login", spec.registry)
+    command = ("sh", "-c", LOGIN_SCRIPT, "sh", spec.registry)
     login = pod.container(spec, LOGIN_CONTAINER, command, env)
     if spec.ca_secret:
         login["volumeMounts"].append(_ca_mount())

@@ -24,7 +24,7 @@ from copyrator.api.plan_status import MissingPermission
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.deploy.restrictions import image_repository
+from copyrator.bundles.deploy.restrictions import image_repository, normal_repository
 from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,
@@ -391,18 +391,24 @@ def exit_code(pods: Sequence[Mapping[str, Any]]) -> int | None:
 def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
     """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
 
+    Runtimes name one repository in several ways. An ID without a repository, as CRI-O may report
+    it, is no digest that a registry knows; and another repository's digest may not be in this one.
+
     Args:
         pods: newest last.
-        image: as the spec names it; the digest must be of the same repository.
+        image: as the spec names it; the result is of the same repository.
     """
     if _PINNED.fullmatch(image):
         return image
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
     for container in status.get("containerStatuses") or ():
-        if container.get("name") == DEPLOY_CONTAINER:
-            found = str(container.get("imageID") or "").removeprefix("docker-pullable://")
-            same = image_repository(found) == image_repository(image)
-            return found if same and _PINNED.fullmatch(found) else None
+        if container.get("name") != DEPLOY_CONTAINER:
+            continue
+        for name in ("imageID", "image"):
+            found = str(container.get(name) or "").removeprefix("docker-pullable://")
+            same = normal_repository(found) == normal_repository(image)
+            if same and _PINNED.fullmatch(found):
+                return f"{image_repository(image)}@{found.partition('@')[2]}"
     return None
 
 

@@ -30,7 +30,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.health import HealthMode
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import first_of, one_line
+from copyrator.api.text import count, first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, DeployedStatement
@@ -158,6 +158,9 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
     reasons = [*_too_little(there), *(_dated_ahead(one) for one in there.ahead)]
     if not reasons:
         reasons = [f"attestation {why}" for why in evidence.refused]
+        if evidence.others:
+            other = count(evidence.others, "attestation")
+            reasons.append(f"passed over: {other} of other tools or predicate types")
     why = f": {first_of(reasons, _NAMED)}" if reasons else ""
     text = f"{what} has no evidence from the environment {name} that counts{why}"
     return Objection(BundleReason.NOT_PROMOTED, text, environment=name)

@@ -407,7 +407,10 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     if plan.render is None:
         found.append("two renders of the chart differed")
     if plan.image is None:
-        found.append("the digest of werf's image isn't known, so another werf may deploy")
+        found.append(
+            "the node doesn't report the digest of werf's image in its repository, so another werf "
+            "may deploy; name it by digest in spec.werf.image (REPOSITORY@sha256:…)"
+        )
     found += plan.drawn
     found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
     if (more := plan.hidden - len(plan.hidden_names)) > 0:

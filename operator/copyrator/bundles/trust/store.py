@@ -51,8 +51,8 @@ from copyrator.signatures.model import (
     CosignKeys,
     DeployedEvidence,
     Found,
+    FoundAttestations,
     Judgement,
-    Signature,
     SignatureRequirement,
 )
 from copyrator.workqueue.fairness import FairLimit
@@ -149,7 +149,7 @@ class SignatureVerifier:
         async with self._finds.slot(namespace):
             found = await self._finder.find_attestations(query.repository, digest, query.credential)
             async with self._checks.slot(namespace):
-                if sum(len(one.blob) for one in found) <= SIGNATURES_INLINE:
+                if sum(len(one.blob) for one in found.signatures) <= SIGNATURES_INLINE:
                     return await asyncio.to_thread(judge_attestations, digest, found, trusted)
                 try:
                     return await self._isolated.call(
@@ -209,7 +209,7 @@ def judge_found(found: Found, asked: Sequence[SignatureRequirement], now: dateti
 
 
 def judge_attestations(
-    digest: str, found: Sequence[Signature], trusted: Sequence[CosignKeys]
+    digest: str, found: FoundAttestations, trusted: Sequence[CosignKeys]
 ) -> DeployedEvidence:
     """Verify attestations; loads cryptography, as ``judge_found``."""
     from copyrator.signatures.attestation import judge  # noqa: PLC0415

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,7 +49,12 @@ from copyrator.cli.core.output import (
 from copyrator.cli.core.waiting import response_timeout_option, shown, wait
 from copyrator.oci.errors import RegistryError
 from copyrator.settings.limits import ATTESTATIONS
-from copyrator.signatures.model import DeployedStatement, InvalidSignatureError, Signature
+from copyrator.signatures.model import (
+    DEPLOYED_PREDICATE,
+    DeployedStatement,
+    FoundAttestations,
+    InvalidSignatureError,
+)
 
 WHAT: Final = "bundles"
 
@@ -258,6 +263,8 @@ class Attestations:
     found: tuple[Attested, ...]
     refused: tuple[str, ...]
     """Attestations of the predicate type that aren't statements about this digest."""
+    others: int
+    """Attestations of other tools or predicate types, which are passed over."""
     has_keys: bool
     now: datetime
     max_age: timedelta | None
@@ -299,6 +306,7 @@ class Attestations:
             "digest": self.digest,
             "items": [self._item(one) for one in self.found],
             "refused": list(self.refused),
+            "others": self.others,
             "warnings": list(self.warnings),
         }
 
@@ -381,7 +389,7 @@ def show_statements(reference: str, shape: Format | None, **options: Any) -> Non
 
     Exit code: 0 there are statements; 1 none, or an error. -o json: reference, digest, items:
     [{environment, cluster, release, seconds, since, until, issuedAt, withdrawn, reason, state, key,
-    manifest}], refused, warnings.
+    manifest}], refused, others (the number of those of other tools or predicate types), warnings.
     """
     try:
         found = run(_find(reference, options))
@@ -404,12 +412,13 @@ async def _find(reference: str, options: Mapping[str, Any]) -> Attestations:
         attestations = await SignatureFinder(there.client).find_attestations(
             there.repository, digest, there.credential
         )
-    found, refused = read_all(digest, attestations, keys)
+    found, refused, others = read_all(digest, attestations, keys)
     return Attestations(
         reference,
         digest,
         tuple(found),
         tuple(refused),
+        others,
         bool(keys),
         datetime.now(UTC),
         options["max_age"],
@@ -417,26 +426,29 @@ async def _find(reference: str, options: Mapping[str, Any]) -> Attestations:
 
 
 def read_all(
-    digest: str, attestations: Sequence[Signature], keys: Mapping[str, bytes]
-) -> tuple[list[Attested], list[str]]:
-    """The statements about a digest, the newest first; and why others aren't.
+    digest: str, attestations: FoundAttestations, keys: Mapping[str, bytes]
+) -> tuple[list[Attested], list[str], int]:
+    """The statements about a digest, the newest first; why others aren't; how many are passed over.
 
     Args:
         digest: ``sha256:<64 hex>``.
         attestations: all of our predicate type, and of none that is annotated.
         keys: public keys, PEM by name.
     """
-    from copyrator.signatures.attestation import has_our_predicate, parse_statement
+    from copyrator.signatures.attestation import parse_statement, read_predicate_type
     from copyrator.signatures.keys import signer
-    from copyrator.signatures.sigstore_bundle import read_envelope
+    from copyrator.signatures.sigstore_bundle import SIGNATURE_PREDICATE, read_envelope
 
     found: list[Attested] = []
     refused: list[str] = []
-    for attestation in attestations:
+    others = attestations.others
+    for attestation in attestations.signatures:
         key = None
         try:
             envelope = read_envelope(attestation.blob)
-            if not has_our_predicate(envelope.payload):
+            predicate = read_predicate_type(envelope.payload)
+            if predicate != DEPLOYED_PREDICATE:
+                others += predicate != SIGNATURE_PREDICATE
                 continue
             statement = parse_statement(envelope.payload)
             if statement.digest != digest:
@@ -453,7 +465,7 @@ def read_all(
                 key = None
         found.append(Attested(attestation.digest, statement, key))
     found.sort(key=lambda row: (row.said.issued_at, row.said.withdrawn), reverse=True)
-    return found, refused
+    return found, refused, others
 
 
 def _print_statements(found: Attestations) -> None:
@@ -473,6 +485,9 @@ def _print_statements(found: Attestations) -> None:
     else:
         prose(["The registry has no attestation of this digest."])
     lines = [f"Refused: {one}" for one in found.refused]
+    if found.others:
+        other = count(found.others, "attestation")
+        lines.append(f"Passed over: {other} of other tools or predicate types.")
     lines += [f"Warning: {one}." for one in found.warnings]
     if len(found.found) * 2 >= ATTESTATIONS:
         lines.append(f"{count(len(found.found), 'statement')}: {ATTESTATIONS} are read at most.")

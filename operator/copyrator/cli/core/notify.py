@@ -83,7 +83,7 @@ async def _test(target: Target, name: str, home: str | None, seconds: float) -> 
                     await asyncio.sleep(LOOK)
                 if result == "sent":
                     return f"A test message was sent to {name}."
-                raise Fault(f"the test message couldn't be sent to {name}: {result}")
+                raise Fault(f"the test message to {name} failed: {result}")
     raise Fault(
         f"the operator hasn't sent the test message within {seconds:g} s; check that it is "
         f"running: {hint('doctor')}"

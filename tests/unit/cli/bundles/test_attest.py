@@ -19,7 +19,12 @@ from copyrator.oci.errors import InvalidResponse
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.attestation import sign_statement
 from copyrator.signatures.keys import read_keys
-from copyrator.signatures.model import DeployedStatement, Signature, SignatureFormat
+from copyrator.signatures.model import (
+    DeployedStatement,
+    FoundAttestations,
+    Signature,
+    SignatureFormat,
+)
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DIGEST = "sha256:" + "0a" * 32
@@ -51,8 +56,9 @@ def shown(
     *attestations: Signature, keys: bool = True, max_age: timedelta | None = None
 ) -> Attestations:
     trusted = read_keys({"staging.pub": PUBLIC}) if keys else {}
-    found, refused = read_all(DIGEST, attestations, trusted)
-    return Attestations("r/app:1", DIGEST, tuple(found), tuple(refused), keys, NOW, max_age)
+    found, refused, others = read_all(DIGEST, FoundAttestations(attestations), trusted)
+    said = tuple(found), tuple(refused), others
+    return Attestations("r/app:1", DIGEST, *said, keys, NOW, max_age)
 
 
 def states(found: Attestations) -> list[str]:
@@ -120,10 +126,10 @@ def registry(monkeypatch):
     """What the finder finds."""
     found: list[Signature] = []
 
-    async def find(*_: object) -> tuple[Signature, ...]:
+    async def find(*_: object) -> FoundAttestations:
         if not found:
             raise InvalidResponse("r.example.com doesn't give all attestations: too many")
-        return tuple(found)
+        return FoundAttestations(tuple(found), 2)
 
     async def digest(*_: object) -> str:
         return DIGEST
@@ -153,6 +159,8 @@ def test_the_command_prints_a_table_or_a_document(registry, tmp_path):
     assert document["kind"] == "AttestationList"
     (item,) = document["items"]
     assert (item["state"], item["seconds"], item["reason"]) == ("withdrawn", 90_000, "it burns")
+    assert document["others"] == 2
+    assert "Passed over: 2 attestations of other tools or predicate types." in text.output
 
 
 def test_an_error_of_the_registry_and_keys_that_are_none_end_with_1(registry, tmp_path):
