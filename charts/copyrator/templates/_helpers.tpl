@@ -58,12 +58,12 @@
 {{- end -}}
 
 {{/* GLOB=MODE, in a fixed order. */}}
-{{- define "copyrator.requireApproval" -}}
-{{- $floors := list -}}
-{{- range $glob, $mode := . -}}
-{{- $floors = append $floors (printf "%s=%s" $glob $mode) -}}
+{{- define "copyrator.pairs" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := . -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
 {{- end -}}
-{{- join "," $floors -}}
+{{- join "," $pairs -}}
 {{- end -}}
 
 {{- define "copyrator.attestEnvironments" -}}
