@@ -236,17 +236,12 @@ class JobClient:
 
     def record_pods(self, job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> None:
         """Record what a Job's pods tell, newest last: its own status may not, or not any more."""
-        if has_started(pods):
-            self.record_start(job)
-        if pods:  # where the pods can't be watched, for want of the permission
-            self._record_end(read_pod(pods[-1]))
-
-    def record_start(self, job: JobRecord) -> None:
-        """Record that a Job's pod has started."""
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
         known = jobs.get(job.name)
-        if known is not None and known.uid == job.uid:
+        if has_started(pods) and known is not None and known.uid == job.uid:
             jobs[job.name] = replace(known, started=True)
+        if pods:  # where the pods can't be watched, for want of the permission
+            self._record_end(read_pod(pods[-1]))
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
         """A Job by its name, requested where the watch doesn't have it; None where none exists."""
