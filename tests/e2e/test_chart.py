@@ -87,6 +87,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "bundles.requireApproval": {"prod-*": "Always", "*": "OnRisk"},
         "attest.environments": {"staging": ["staging", "team-*"]},
         "bundles.allowedPodMetadata": ["team", "a.example/b=c"],
+        "bundles.podLabels": {"sidecar.istio.io/inject": "true", "team": "a"},
         "bundles.maxPlanJobs": 2,
     },
     "identities of clouds": {
@@ -325,6 +326,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("attest.environments", {"staging": ["a,b"]}),
     ("bundles.requireApproval", {"prod": "Never"}),
     ("bundles.allowedPodMetadata", ["a,b"]),
+    ("bundles.podLabels", {"team": "a b"}),
+    ("bundles.podLabels", {"team": False}),
+    ("bundles.podAnnotations", {"team": "a,b"}),
     ("bundles.requireApproval", {"prod=Always,x": "Always"}),
     ("rules.certificateWarning", -1),
     ("rules.certificateWarning", "14d"),

@@ -78,12 +78,12 @@ read them, and no protection is switched off by being deleted. Each template inc
 {{- end -}}
 
 {{/* GLOB=MODE, in a fixed order. */}}
-{{- define "copyrator.requireApproval" -}}
-{{- $floors := list -}}
-{{- range $glob, $mode := . -}}
-{{- $floors = append $floors (printf "%s=%s" $glob $mode) -}}
+{{- define "copyrator.pairs" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := . -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
 {{- end -}}
-{{- join "," $floors -}}
+{{- join "," $pairs -}}
 {{- end -}}
 
 {{- define "copyrator.attestEnvironments" -}}

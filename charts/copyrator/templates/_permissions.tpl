@@ -84,7 +84,7 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
 {{- end }}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]

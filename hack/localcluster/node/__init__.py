@@ -18,5 +18,5 @@ Known differences from a real node:
 - A mount inside an emptyDir is a link in it, seen by every container that mounts the emptyDir.
 - A container finds its ServiceAccount's token by KUBECONFIG, because the fixed path
   ``/var/run/secrets/kubernetes.io/serviceaccount`` isn't the container's own.
-- Probes, sidecars, lifecycle hooks and exec are not supported.
+- Probes, lifecycle hooks and exec are not supported. A native sidecar has started once it runs.
 """

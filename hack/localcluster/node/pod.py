@@ -21,6 +21,8 @@ Object = dict[str, Any]
 
 _RETRY = 1.0
 """Seconds between looks for a missing ConfigMap or Secret."""
+_LOOK = 0.05
+"""Seconds between looks whether a sidecar has started."""
 _REFRESH = 10.0
 """Seconds between renewals of volumes; a kubelet takes a minute or more."""
 _BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
@@ -138,15 +140,29 @@ class Pod:
             self._give_up_unstarted()
 
     async def _live(self) -> None:
-        """Volumes, init containers one by one, then all containers side by side."""
+        """Volumes, init containers one by one, then all containers side by side.
+
+        Native sidecars run until the containers have ended.
+        """
         while not await self._make_volumes():  # noqa: ASYNC110 - what is awaited is the server's
             await asyncio.sleep(_RETRY)
         once = "Never" if self._policy == "Never" else "OnFailure"
-        for state in self.state.inits:
-            await self._keep(state, once)
-            if not state.succeeded:
-                return
-        await asyncio.gather(*(self._keep(c, self._policy) for c in self.state.mains))
+        sidecars: list[asyncio.Task[None]] = []
+        try:
+            for state in self.state.inits:
+                if state.is_sidecar:
+                    sidecars.append(asyncio.create_task(self._keep(state, "Always")))
+                    while not state.ready:  # noqa: ASYNC110 - a process starts in no time
+                        await asyncio.sleep(_LOOK)
+                    continue
+                await self._keep(state, once)
+                if not state.succeeded:
+                    return
+            await asyncio.gather(*(self._keep(c, self._policy) for c in self.state.mains))
+        finally:
+            for task in sidecars:
+                task.cancel()
+            await asyncio.gather(*sidecars, return_exceptions=True)
 
     async def _keep(self, state: ContainerState, policy: str) -> None:
         """Run a container, again and again as far as the restart policy says so."""

@@ -67,6 +67,16 @@ class ContainerState:
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
     @property
+    def is_sidecar(self) -> bool:
+        """Whether it is a native sidecar: an init container that the next ones don't wait for."""
+        return self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether, as an init container, it lets the next containers start."""
+        return self.ready if self.is_sidecar else self.succeeded
+
+    @property
     def ready(self) -> bool:
         """Whether it runs: there are no probes."""
         return isinstance(self.state, Running)
@@ -121,8 +131,9 @@ def phase(pod: PodState, policy: str) -> str:
         return "Failed" if over else "Running"
     if pod.ending and complete:
         return _outcome(pod)
-    if not all(c.succeeded or stopped for c in pod.inits):
-        broken = any(isinstance(c.state, Terminated) and not c.succeeded for c in pod.inits)
+    if not all(c.is_passed or stopped for c in pod.inits):
+        ended = [c for c in pod.inits if isinstance(c.state, Terminated) and not c.is_sidecar]
+        broken = not all(c.succeeded for c in ended)
         return "Failed" if broken and over and policy == "Never" else "Pending"
     if any(isinstance(c.state, Waiting) and c.last is None for c in pod.mains):
         return "Pending"
@@ -166,7 +177,7 @@ def build(pod: Mapping[str, Any], state: PodState, now: datetime) -> Object:
 
 def _container(container: ContainerState, *, init: bool = False) -> Object:
     state = container.state
-    ready = container.succeeded if init else container.ready
+    ready = container.is_passed if init else container.ready
     return {
         "name": container.name,
         "image": container.spec.get("image", ""),
@@ -212,7 +223,7 @@ def _conditions(
     pod: Mapping[str, Any], state: PodState, current: str, now: str | None
 ) -> list[Object]:
     done = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(current)
-    waiting = [c.name for c in state.inits if not c.succeeded]
+    waiting = [c.name for c in state.inits if not c.is_passed]
     unready = [c.name for c in state.mains if not c.ready]
     initialized = current == "Succeeded" or not waiting
     ready = done is None and not unready and initialized

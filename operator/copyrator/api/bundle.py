@@ -382,6 +382,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         secret_key=_read_secret_key(spec, env),
         ignored_env=ignored,
         proxies=defaults.proxies,
+        pods=defaults.pods,
         allowed_pod_metadata=defaults.allowed_pod_metadata,
         interval=spec.duration("interval", defaults.interval, least=MIN_INTERVAL),
         suspend=spec.flag("suspend"),

@@ -181,6 +181,16 @@ class Attest:
 
 
 @dataclass(frozen=True, slots=True)
+class PodDefaults:
+    """What the pods of all Jobs have, unless ``spec.job`` says otherwise."""
+
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    has_ids: bool = True
+    """Whether they name a user and groups; on OpenShift a namespace's range gives them."""
+
+
+@dataclass(frozen=True, slots=True)
 class BundleDefaults:
     """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
 
@@ -194,6 +204,7 @@ class BundleDefaults:
     retry_backoff: float = DEFAULT_RETRY_BACKOFF
     proxies: Mapping[str, str] = field(default_factory=dict)
     """The operator's own proxy variables, for Jobs."""
+    pods: PodDefaults = field(default_factory=PodDefaults)
     require_approval: tuple[tuple[Globs, ApprovalMode], ...] = ()
     """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
     allowed_pod_metadata: tuple[str, ...] = ()
@@ -293,6 +304,7 @@ class BundleSpec:
     """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
     proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables that werf gets where ``env`` doesn't set them."""
+    pods: PodDefaults = field(default_factory=PodDefaults)
     interval: float = 600.0
     suspend: bool = False
     service_account: str = "werf"

@@ -164,6 +164,10 @@ ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
 ``PlanChanged`` where a Secret that was made for it was deleted, ``Frozen`` where deploys were
 frozen before its pod had started.
 """
+ANN_WERF_ENDED: Final = "operator.werf.dev/werf-ended"
+"""On a Job that its deadline ends because containers of others keep its pod running: when werf had
+ended. The Job's own condition is Failed then, whatever the outcome in the Bundle's status.
+"""
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""
 ANN_LOGIN_EXPIRES: Final = "operator.werf.dev/login-expires"

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, PodDefaults
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
@@ -140,6 +140,8 @@ class Context:
     timing: BundleTiming = field(default_factory=BundleTiming)
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
+    has_ids: bool = True
+    """Whether the pods of Jobs name a user and groups; found out at the start."""
     gates: Gates = field(default_factory=Gates)
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
     """Returns the periods in which an operator ran, as of its last record."""
@@ -151,7 +153,9 @@ class Context:
     @property
     def defaults(self) -> BundleDefaults:
         """The settings' defaults for fields that a Bundle doesn't set."""
-        return replace(defaults_of(self.settings), proxies=self.proxies)
+        found = defaults_of(self.settings)
+        pods = replace(found.pods, has_ids=self.has_ids)
+        return replace(found, proxies=self.proxies, pods=pods)
 
     @property
     def home(self) -> tuple[str, ...]:
@@ -199,6 +203,7 @@ class Context:
             repo="",
             project_namespace=key.namespace,
             service_account=defaults.service_account,
+            pods=defaults.pods,
             werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
 
@@ -218,6 +223,7 @@ def defaults_of(settings: Settings) -> BundleDefaults:
         werf_version=settings.werf_tag,
         jobs_ttl=settings.jobs_ttl,
         require_approval=_floors(settings.require_approval),
+        pods=PodDefaults(dict(settings.job_pod_labels), dict(settings.job_pod_annotations)),
         allowed_pod_metadata=settings.allowed_pod_metadata,
         require_bound_plans=_globs(settings.require_bound_plans),
     )

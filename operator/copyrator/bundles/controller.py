@@ -73,6 +73,9 @@ if TYPE_CHECKING:
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """The values of labels: a status can be forged, and must not add others."""
+OPENSHIFT: Final = "security.openshift.io"
+"""API group of the SCCs: those that admit Jobs reject pods that name other ids than a namespace's
+range has, and give them."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
@@ -329,7 +332,14 @@ class BundleController:
         )
 
     async def start(self) -> None:
-        """Open the watches. Await it before the queue's workers start."""
+        """Open the watches. Await it before the queue's workers start.
+
+        Raises:
+            ApiError: the API groups can't be listed.
+        """
+        served = await self._context.client.request("GET", "/apis")
+        groups = {group.get("name") for group in served.get("groups") or ()}
+        self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
         self._freezes.start()
         self._consents.start()

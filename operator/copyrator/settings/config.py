@@ -18,6 +18,14 @@ KNOWN_KINDS = (
     "NetworkPolicy.networking.k8s.io",
 )
 """Built-in kinds that rules are known to be used for; the default allows the first two."""
+
+NO_SIDECAR_LABELS = (("sidecar.istio.io/inject", "false"),)
+NO_SIDECAR_ANNOTATIONS = (
+    ("sidecar.istio.io/inject", "false"),
+    ("linkerd.io/inject", "disabled"),
+    ("vault.hashicorp.com/agent-inject", "false"),
+)
+"""What switches off the injection of sidecars, by the documentation of Istio, Linkerd and Vault."""
 OFFICIAL_WERF_IMAGE = "registry.werf.io/werf/werf"
 
 
@@ -97,6 +105,12 @@ class Settings:
 
     allowed_pod_metadata: tuple[str, ...] = ()
     """Labels and annotations, `key` or `key=value`, that pods of gated Bundles may have."""
+
+    job_pod_labels: tuple[tuple[str, str], ...] = NO_SIDECAR_LABELS
+    """Labels of the pods of all Jobs, which `spec.job` may override."""
+
+    job_pod_annotations: tuple[tuple[str, str], ...] = NO_SIDECAR_ANNOTATIONS
+    """Annotations of the same."""
 
     allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
     """Addresses that registries may have although refused by default (oci/hosts.py)."""

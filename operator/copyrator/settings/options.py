@@ -20,6 +20,8 @@ import click
 
 from copyrator.settings.config import (
     DEFAULT_KINDS,
+    NO_SIDECAR_ANNOTATIONS,
+    NO_SIDECAR_LABELS,
     OFFICIAL_WERF_IMAGE,
     LogFormat,
     LogLevel,
@@ -31,9 +33,10 @@ DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 NAMESPACE_GLOB = re.compile(r"[-a-z0-9*?]{1,63}")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution spec, "Pulling manifests"
 KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
-POD_METADATA = re.compile(
-    r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(?:=[^,]*)?"
-)
+_POD_KEY = r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+POD_METADATA = re.compile(rf"{_POD_KEY}(?:=[^,]*)?")
+POD_LABEL = re.compile(rf"{_POD_KEY}=(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?)?")
+POD_ANNOTATION = re.compile(rf"{_POD_KEY}=[^,]*")
 IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
 
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
@@ -74,6 +77,23 @@ def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
         return value
 
     return check
+
+
+def pod_metadata(pattern: re.Pattern[str], what: str) -> Callback:
+    """Return a click callback for KEY=VALUE pairs, separated by commas; "-" means none."""
+    one = matching(pattern, f"KEY=VALUE of {what}")
+
+    def split(ctx: click.Context, param: click.Parameter, value: str) -> Any:
+        items = [part.strip() for part in value.split(",") if part.strip()]
+        found = [one(ctx, param, item).partition("=") for item in items if items != ["-"]]
+        return tuple({key: text for key, _, text in found}.items())
+
+    return split
+
+
+def joined(pairs: tuple[tuple[str, str], ...]) -> str:
+    """Pairs as `pod_metadata` parses them."""
+    return ",".join(f"{key}={value}" for key, value in pairs)
 
 
 def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -339,6 +359,21 @@ def _bundle_options() -> list[click.Parameter]:
             "Labels and annotations of spec.job that the pods of gated Bundles get: KEY or "
             "KEY=VALUE, separated by commas; default: none.",
             callback=listed(POD_METADATA, "a key, or KEY=VALUE, of a label or annotation"),
+        ),
+        _option(
+            "--job-pod-labels",
+            "COPYRATOR_JOB_POD_LABELS",
+            "Labels of the pods of all Jobs, which spec.job may override: KEY=VALUE, separated by "
+            "commas; - none.",
+            callback=pod_metadata(POD_LABEL, "a label"),
+            default=joined(NO_SIDECAR_LABELS),
+        ),
+        _option(
+            "--job-pod-annotations",
+            "COPYRATOR_JOB_POD_ANNOTATIONS",
+            "Annotations of the same. The defaults switch off the injection of sidecars.",
+            callback=pod_metadata(POD_ANNOTATION, "an annotation"),
+            default=joined(NO_SIDECAR_ANNOTATIONS),
         ),
         _option(
             "--allow-registry-addresses",

@@ -37,7 +37,7 @@ ACTING = {
     "WERF_SET_C": "c=$(KUBERNETES_SERVICE_HOST)",
 }
 JOB = {
-    "podLabels": {"team": "a", "inject": "true"},
+    "podLabels": {"team": "a", "inject": "true", "sidecar.istio.io/inject": "true"},
     "podAnnotations": {"vault.hashicorp.com/agent-inject": "true"},
 }
 LOGIN = {"auth": "creds"}
@@ -65,8 +65,10 @@ def assert_restricted(cluster: BundleCluster, *kinds: str) -> None:
             assert found.items() >= HARMLESS.items() or kind == "uninstall", kind
             assert not found.keys() & ACTING.keys(), kind
             metadata = pod["metadata"]
-            assert not (JOB["podLabels"].keys() & metadata["labels"].keys()), kind
-            assert not (JOB["podAnnotations"].keys() & metadata["annotations"].keys()), kind
+            assert not (JOB["podLabels"].items() & metadata["labels"].items()), kind
+            assert not (JOB["podAnnotations"].items() & metadata["annotations"].items()), kind
+            assert metadata["labels"]["sidecar.istio.io/inject"] == "false", kind
+            assert metadata["annotations"]["vault.hashicorp.com/agent-inject"] == "false", kind
             assert pod["spec"]["enableServiceLinks"] is False, kind
 
 
@@ -230,8 +232,10 @@ async def test_the_operators_settings_let_metadata_of_pods_pass(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     bundle(approval=ALWAYS, job=JOB)
-    await run(allowed_pod_metadata=("team", "inject=false"))
+    allowed = ("team", "inject=false", "sidecar.istio.io/inject=true")
+    await run(allowed_pod_metadata=allowed, job_pod_labels=(("sidecar.istio.io/inject", "no"),))
     await waits(cluster)
     (pod,) = pods(cluster, "plan")
-    assert pod["metadata"]["labels"]["team"] == "a"
-    assert "inject" not in pod["metadata"]["labels"]
+    labels = pod["metadata"]["labels"]
+    assert (labels["team"], labels["sidecar.istio.io/inject"]) == ("a", "true")
+    assert "inject" not in labels

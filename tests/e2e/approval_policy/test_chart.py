@@ -9,6 +9,7 @@ from tests.e2e.installation import rendered
 from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.settings.config import Settings
+from copyrator.settings.options import joined
 from demo.chart import CHART, render
 
 
@@ -71,6 +72,14 @@ def test_what_the_operator_requires_is_what_the_values_say(cluster):
     found = said(requireApproval=floors, maxPlanJobs=2, allowedPodMetadata=allowed)
     assert found["COPYRATOR_ALLOWED_POD_METADATA"] == "team,sidecar.istio.io/inject=false"
     assert "COPYRATOR_ALLOWED_POD_METADATA" not in said()
+    assert said()["COPYRATOR_JOB_POD_LABELS"] == joined(Settings().job_pod_labels)
+    marks = Settings().job_pod_annotations
+    said_marks = said()["COPYRATOR_JOB_POD_ANNOTATIONS"].split(",")
+    assert sorted(said_marks) == sorted(joined(marks).split(","))
+    istio = {"sidecar.istio.io/inject": None, "team": "a"}
+    found_labels = said(podLabels=istio)["COPYRATOR_JOB_POD_LABELS"]
+    assert found_labels == "team=a"
+    assert said(podLabels=None)["COPYRATOR_JOB_POD_LABELS"] == "-"
     assert found["COPYRATOR_REQUIRE_APPROVAL"] == "*=OnRisk,prod-*=Always"
     assert found["COPYRATOR_MAX_PLAN_JOBS"] == "2"
     assert "COPYRATOR_REQUIRE_APPROVAL" not in said()

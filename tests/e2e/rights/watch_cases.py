@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.e2e.faults.proxy import fails_within, only, relay
+from tests.e2e.rights.bundle_cases import FAILS
 from tests.e2e.rights.rule_cases import GROUPS, Steps
 from tests.e2e.rights.stage import KINDS, Case, Stage
 
@@ -55,6 +56,16 @@ def of_jobs(verb: str) -> Case:
     return case
 
 
+def watching_pods(stage: Stage) -> Steps:
+    """Without it a Job into whose pod nobody injects a container ends as ever."""
+    yield None
+    with broken(stage, "watch", "pods"):
+        yield None
+    name = stage.word()
+    stage.bundle(stage.team, name, version=FAILS)
+    stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
+
+
 def of_rules(verb: str) -> Case:
     """Whom nobody sees nobody can answer; what is known already goes on."""
 
@@ -98,3 +109,4 @@ OTHERS: dict[str, Case] = {
     )
     for verb in VERBS
 }
+OTHERS["watch pods"] = watching_pods

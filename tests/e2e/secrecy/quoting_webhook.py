@@ -34,7 +34,7 @@ def quoting_webhook(pki: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with _served(Refuse, pki) as url:
+    with served(Refuse, pki) as url:
         yield f"{url}/"
 
 
@@ -68,12 +68,12 @@ def quoting_cluster(pki: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with _served(Refuse, pki) as url:
+    with served(Refuse, pki) as url:
         yield url
 
 
 @contextmanager
-def _served(handler: type[BaseHTTPRequestHandler], pki: Path) -> Iterator[str]:
+def served(handler: type[BaseHTTPRequestHandler], pki: Path) -> Iterator[str]:
     """Its URL; it serves with the API server's own certificate."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -368,6 +368,24 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
         ),
         (
             job(),
+            [
+                {
+                    "status": {
+                        "initContainerStatuses": [
+                            {"name": "m", "state": {"terminated": {"exitCode": 3}}}
+                        ]
+                    }
+                }
+            ],
+            (
+                LOST,
+                f"{NO_VERDICT}the container m, which isn't the operator's, ended with exit code 3",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(),
             [waiting("ImagePullBackOff")],
             (
                 BundleReason.IMAGE_PULL_FAILED,

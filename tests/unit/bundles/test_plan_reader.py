@@ -93,6 +93,8 @@ def test_the_log_of_a_container_that_failed_is_no_plan_whatever_its_job_says(
     assert "it failed" in found.message
 
 
-def test_the_log_of_a_job_that_failed_is_no_plan_whatever_its_container_says() -> None:
-    failed = replace(DONE, complete=False, failed="DeadlineExceeded")
-    assert isinstance(read(failed, 0), PlanFault)
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "BackoffLimitExceeded"])
+def test_the_container_that_plans_decides_whatever_becomes_of_injected_ones(reason: str) -> None:
+    failed = replace(DONE, complete=False, failed=reason)
+    assert isinstance(read(failed, 0), Plan)
+    assert isinstance(read(failed, 1), PlanFault)

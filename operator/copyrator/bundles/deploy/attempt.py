@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
-from copyrator.api.conditions import ready_reason
+from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
@@ -32,6 +32,7 @@ from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login,
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
+    Blocked,
     Ending,
     JobRecord,
     add_cause,
@@ -447,27 +448,48 @@ class AttemptRunner:
             return Step(entry)
         if await self._is_frozen(entry, spec, job):
             return Step(entry)
+        if job.suspended:
+            return await self._await_queue(entry, job)
+        told = entry.status.condition(ConditionType.READY)
         now, timing = self._context.clock(), self._context.timing
-        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
-        if now < patience:
-            return Step(entry, due=(patience,))
-        step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
+        is_resumed = told.get("message") == ready_conditions.queued(entry.status).message
+        patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
+        verdict, step = ready_conditions.running(entry.status), Step(entry, due=(patience,))
+        is_due = now >= patience
+        if is_due:
+            step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
+        if is_due and (blocked := await self._find_blocked(entry, spec, job)):
+            verdict = ready_conditions.blocked(entry.status, blocked)
+        is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
+        if entry.deleting or (is_told and not is_resumed):
+            return step
+        return replace(step, status=entry.status, ready=verdict, decided=False)
+
+    async def _find_blocked(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
+    ) -> Blocked | None:
+        """Why a Job makes no progress; one that can't go on is ended."""
         blocked = self._logins.find_fault(entry.key, job)
         blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
-        verdict = ready_conditions.running(entry.status)
-        if blocked is not None:
-            verdict = ready_conditions.blocked(entry.status, blocked)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
         elif blocked is not None and entry.generation != entry.status.attempted.generation:
             # Nothing of it has run, and the new spec may provide what it waits for. A deletion is a
             # new generation too.
             await self._jobs.give_up(job)
+        return blocked
+
+    async def _await_queue(self, entry: BundleEntry, job: JobRecord) -> Step:
+        """Report that a queue lets a Job wait, which may take any time.
+
+        It is ended where the spec was edited or the Bundle is deleted: nothing of it runs.
+        """
+        if entry.generation != entry.status.attempted.generation:
+            await self._jobs.give_up(job)
         if entry.deleting:
-            return step
-        if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
-            step = replace(step, status=entry.status, ready=verdict, decided=False)
-        return step
+            return Step(entry)
+        queued = ready_conditions.queued(entry.status)
+        return Step(entry, entry.status, queued, decided=False)
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that is frozen before its pod has started; returns whether it ends."""

@@ -41,8 +41,7 @@ async def find_blocked(
 ) -> Blocked | None:
     """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""
     pods = await jobs.output.pods(job)
-    if has_started(pods):
-        jobs.record_start(job)
+    jobs.record_pods(job, pods)
     if blocked := find_blocked_pod(pods):
         return blocked
     if has_started(pods):

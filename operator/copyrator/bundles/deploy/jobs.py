@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -18,13 +18,17 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
+    PodRecord,
+    has_started,
     is_owned,
     printed_digests,
     read_job,
+    read_pod,
 )
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.deploy.state import Revision, read_revision
@@ -155,8 +159,13 @@ class PodReader:
         )
 
 
+GRACE_OF_OTHERS: Final = 30
+"""Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
+which a kubelet ends native sidecars, so that the Job is complete."""
+
+
 class JobClient:
-    """All Jobs of all Bundles, from one watch."""
+    """All Jobs of all Bundles, from one watch, and the ends of werf in their pods, from another."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -164,25 +173,35 @@ class JobClient:
         """What the Jobs' pods are, and print."""
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
         self._registration: Registration | None = None
+        self._pods: Registration | None = None
+        self._ended: dict[str, datetime] = {}
+        """By the Job's uid: when werf ended in its pod, where containers of others still run."""
         self._health: asyncio.Task[None] | None = None
         self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
         """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
 
     def start(self) -> None:
-        """Open the watch."""
+        """Open the watches. That of pods is only needed where others inject containers."""
         spec = WatchSpec(
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
         self._registration = self._context.informers.acquire(
             spec, self._changed, on_synced=self._requeue_all
         )
+        pods = WatchSpec(
+            resource=PODS, label_selector=names.LABEL_JOB_KIND, decode=read_pod, reserved=True
+        )
+        self._pods = self._context.informers.acquire(pods, self._pod_changed)
         self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
-        """End the watch."""
+        """End the watches."""
         if self._health is not None:
             self._health.cancel()
             self._health = None
+        if self._pods is not None:
+            self._pods.release()
+            self._pods = None
         if self._registration is not None:
             self._registration.release()
             self._registration = None
@@ -215,12 +234,14 @@ class JobClient:
             found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
         return found
 
-    def record_start(self, job: JobRecord) -> None:
-        """Record that a Job's pod has started: its own status may not tell, or not any more."""
+    def record_pods(self, job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> None:
+        """Record what a Job's pods tell, newest last: its own status may not, or not any more."""
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
         known = jobs.get(job.name)
-        if known is not None and known.uid == job.uid:
+        if has_started(pods) and known is not None and known.uid == job.uid:
             jobs[job.name] = replace(known, started=True)
+        if pods:  # where the pods can't be watched, for want of the permission
+            self._record_end(read_pod(pods[-1]))
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
         """A Job by its name, requested where the watch doesn't have it; None where none exists."""
@@ -230,6 +251,7 @@ class JobClient:
                 known = read_job(await self._context.client.get(JOBS, key.namespace, name))
             except NotFound:
                 return None
+            known = known and known.with_end(self._ended.get(known.uid))
         return known if known is not None and known.bundle_uid == uid else None
 
     async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
@@ -247,25 +269,61 @@ class JobClient:
         uid = metadata["annotations"][names.ANN_BUNDLE_UID]
         return record if record is not None and record.bundle_uid == uid else None
 
-    async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
-        """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept."""
-        if seconds is None or job.ttl == seconds or not job.done or job.deleting:
+    async def set_ttl(
+        self, job: JobRecord, seconds: int | None, *, grace: int = GRACE_OF_OTHERS
+    ) -> None:
+        """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept.
+
+        Where containers of others keep its pod running, its deadline ends it ``grace`` seconds
+        later, and never while it is kept.
+        """
+        if not job.done or job.deleting:
             return
-        patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
+        is_held = job.ended is not None and not job.is_finished
+        if seconds is None:
+            if is_held and job.deadline is not None:
+                spec: dict[str, Any] = {"activeDeadlineSeconds": None}
+                await self._change(job, replace(job, deadline=None), spec)
+            return
+        spec, annotations = {"ttlSecondsAfterFinished": seconds}, {}
+        if is_held and job.ended is not None and not job.is_let_go:
+            now = self._context.clock()
+            passed = (now - (job.began or job.created or now)).total_seconds()
+            spec["activeDeadlineSeconds"] = int(passed) + grace
+            annotations = {names.ANN_WERF_ENDED: format_time(job.ended)}
+        elif job.ttl == seconds:
+            return
+        changed = replace(job, ttl=seconds, is_let_go=job.is_let_go or bool(annotations))
+        await self._change(job, changed, spec, annotations)
+
+    async def _change(
+        self,
+        job: JobRecord,
+        changed: JobRecord,
+        spec: Mapping[str, Any],
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Patch a Job that has ended."""
+        marks = {"uid": job.uid, **({"annotations": annotations} if annotations else {})}
+        patch = {"spec": spec, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
         except (NotFound, Forbidden):  # without the permission finished Jobs are kept for longer
             return
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
         if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
-            jobs[job.name] = replace(job, ttl=seconds)
+            jobs[job.name] = changed
 
     async def give_up(self, job: JobRecord, why: str = "true") -> None:
-        """Have the Job controller end a Job; an annotation has the cause."""
+        """Have the Job controller end a Job; an annotation has the cause.
+
+        One that is suspended has no deadline until it is resumed; it gets no pod then either.
+        """
         if job.given_up:
             return
         marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}
-        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": marks}
+        spec = {"activeDeadlineSeconds": 1, **({"parallelism": 0} if job.suspended else {})}
+        patch = {"spec": spec, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
         except NotFound:
@@ -291,11 +349,34 @@ class JobClient:
                 del self._by_bundle[key]
         else:
             known = jobs.get(new.name)
-            had_started = known is not None and known.uid == new.uid and known.started
-            jobs[new.name] = replace(new, started=new.started or had_started)
-        if record.kind in _PLANS and self.plan_changed is not None:
-            self.plan_changed(key, record.name, new is None or new.done)
+            if known is not None and known.uid == new.uid:
+                had_started = known.started and not new.suspended  # its pod is deleted then
+                new = replace(new, started=new.started or had_started).with_end(known.ended)
+            new = jobs[new.name] = new.with_end(self._ended.get(new.uid))
+        self._report_change(record, has_ended=new is None or new.done)
+
+    def _report_change(self, job: JobRecord, *, has_ended: bool) -> None:
+        key = BundleKey(job.namespace, job.bundle)
+        if job.kind in _PLANS and self.plan_changed is not None:
+            self.plan_changed(key, job.name, has_ended)
         self._context.schedule.changed(key, Change.JOB)
+
+    def _pod_changed(self, _name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None:
+            self._record_end(new)
+        elif old is not None:
+            self._ended.pop(old.job_uid, None)
+
+    def _record_end(self, pod: PodRecord) -> None:
+        """Record that werf has ended in a Job's pod: from now on the Job counts as ended."""
+        if pod.ended is None:
+            return
+        self._ended[pod.job_uid] = pod.ended
+        jobs = self._by_bundle.get(BundleKey(pod.namespace, pod.bundle), {})
+        for name, job in jobs.items():
+            if job.uid == pod.job_uid and not job.done:
+                jobs[name] = job.with_end(pod.ended)
+                self._report_change(job, has_ended=True)
 
     async def _check_health(self) -> None:
         """Requeue all Bundles when the watch becomes forbidden, so that they report it.
@@ -358,7 +439,9 @@ async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: B
             await jobs.set_ttl(job, others)
             continue
         due.append(plan_record.waits_until(entry.status, now))
-        await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
+        is_preview = job.name == entry.status.preview.job
+        grace = plan_record.PREVIEW_KEPT if is_preview else GRACE_OF_OTHERS
+        await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now), grace=grace)
     return Step(entry, due=tuple(due))
 
 

@@ -117,8 +117,9 @@ class JobLogins:
             return None
         if self._context.clock() < known.renew_at:
             return known.renew_at
-        if has_started(await self._jobs.output.pods(job)):
-            self._jobs.record_start(job)
+        pods = await self._jobs.output.pods(job)
+        self._jobs.record_pods(job, pods)
+        if has_started(pods):
             known.fault = None
             return None
         try:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api import names
@@ -59,6 +59,9 @@ def find_blocked_pod(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = condition.get("message") or condition.get("reason") or "no node is suitable"
             return Blocked(BundleReason.JOB_UNSCHEDULABLE, f"the pod can't be scheduled: {text}")
+    if (other := _unready_init(pods[-1])) is not None:
+        text = f"the pod waits for its init container {other}, which isn't the operator's"
+        return Blocked(BundleReason.JOB_UNSCHEDULABLE, text)
     for container in _statuses(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason, text = waiting.get("reason") or "", waiting.get("message") or ""
@@ -71,6 +74,19 @@ def find_blocked_pod(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
             return Blocked(
                 BundleReason.JOB_UNSCHEDULABLE, f"a container can't start: {text or reason}"
             )
+    return None
+
+
+def _unready_init(pod: Mapping[str, Any]) -> str | None:
+    """The injected init container that runs and that ours wait for; None where none does."""
+    status = pod.get("status") or {}
+    specs = (pod.get("spec") or {}).get("initContainers") or ()
+    stays = {one["name"] for one in specs if one.get("restartPolicy") == "Always"}
+    for container in status.get("initContainerStatuses") or ():
+        name, state = container.get("name"), container.get("state") or {}
+        is_there = name in stays and container.get("started")
+        if name != LOGIN_CONTAINER and "running" in state and not is_there:
+            return str(name)
     return None
 
 
@@ -237,6 +253,12 @@ class JobRecord:
     message: str = ""
     ttl: int | None = None
     deleting: bool = False
+    suspended: bool = False
+    """Whether a queue, such as Kueue, or a person lets it wait: it has no pods meanwhile."""
+    began: datetime | None = None
+    """When it was started, or resumed last; the time of its deadline runs from here."""
+    deadline: int | None = None
+    """Seconds after which the Job controller ends it."""
     started: bool = False
     """A pod of it is ready, or was seen to have started."""
     given_up: bool = False
@@ -256,11 +278,27 @@ class JobRecord:
     """When its first token of a cloud expires; None: it has none."""
     is_login_renewed: bool = False
     """Whether its login was written anew."""
+    ended: datetime | None = None
+    """When the operator's containers ended in a pod that containers of others keep running."""
+    is_let_go: bool = False
+    """Whether its deadline was shortened for that reason."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the Job controller regards it as succeeded or failed."""
+        return self.complete or self.failed is not None
 
     @property
     def done(self) -> bool:
-        """Whether it has succeeded or failed."""
-        return self.complete or self.failed is not None
+        """Whether it has its outcome: no container of the operator's runs, or will run."""
+        is_dropped = self.given_up and self.suspended  # a deadline doesn't end a suspended Job
+        return self.is_finished or self.ended is not None or is_dropped
+
+    def with_end(self, ended: datetime | None) -> JobRecord:
+        """The record of a Job in whose pod the operator's containers have ended; None: equal."""
+        if ended is None:
+            return self
+        return replace(self, ended=ended, finished=self.finished or ended)
 
 
 def read_job(body: Mapping[str, Any]) -> JobRecord | None:
@@ -272,7 +310,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         kind = JobKind(labels.get(names.LABEL_JOB_KIND, ""))
     except ValueError:
         return None
-    status = body.get("status") or {}
+    spec, status = body.get("spec") or {}, body.get("status") or {}
     conditions = {
         condition.get("type"): condition
         for condition in status.get("conditions") or ()
@@ -295,8 +333,11 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         complete=complete is not None,
         failed=str(failed.get("reason") or "Failed") if failed else None,
         message=str(ended.get("message") or "")[:512],
-        ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
+        ttl=spec.get("ttlSecondsAfterFinished"),
         deleting="deletionTimestamp" in metadata,
+        suspended=bool(spec.get("suspend")),
+        began=parse_time(status.get("startTime")),
+        deadline=spec.get("activeDeadlineSeconds"),
         started=bool(status.get("ready")),
         given_up=names.ANN_GIVEN_UP in annotations,
         unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
@@ -305,7 +346,51 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         server=annotations.get(names.ANN_SERVER, ""),
         login_expires=parse_time(annotations.get(names.ANN_LOGIN_EXPIRES)),
         is_login_renewed=names.ANN_LOGIN_RENEWED in annotations,
+        is_let_go=names.ANN_WERF_ENDED in annotations,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """What the watch of the Jobs' pods keeps."""
+
+    namespace: str
+    bundle: str
+    job_uid: str
+    ended: datetime | None
+    """When the operator's containers ended, where others keep the pod running; else None."""
+    resource_version: str = ""
+
+
+def read_pod(body: Mapping[str, Any]) -> PodRecord:
+    """Read a Job's pod: injected containers may run for ever, so ours are looked at by name."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    owners = metadata.get("ownerReferences") or ()
+    ended = None
+    if status.get("phase") not in ("Succeeded", "Failed"):  # else the Job tells
+        ended = _end_of_ours(metadata, status)
+    return PodRecord(
+        namespace=metadata.get("namespace", ""),
+        bundle=(metadata.get("labels") or {}).get(names.LABEL_BUNDLE, ""),
+        job_uid=next((str(one.get("uid")) for one in owners if one.get("controller")), ""),
+        ended=ended,
+        resource_version=metadata.get("resourceVersion", ""),
+    )
+
+
+def _end_of_ours(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> datetime | None:
+    """When werf's container ended, or the login failed; None where a deletion ended them."""
+    ours = _terminated_state(status.get("containerStatuses"), DEPLOY_CONTAINER)
+    if ours is None:
+        ours = _terminated_state(status.get("initContainerStatuses"), LOGIN_CONTAINER)
+        if ours is None or ours.get("exitCode") == 0:
+            return None
+    ended = parse_time(ours.get("finishedAt")) or parse_time(metadata.get("creationTimestamp"))
+    deleted = parse_time(metadata.get("deletionTimestamp"))
+    if deleted is None or ended is None:
+        return ended
+    grace = timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
+    return ended if ended < deleted - grace else None
 
 
 def is_owned(body: Mapping[str, Any], uid: str) -> bool:
@@ -529,7 +614,8 @@ def _ending_without_werf(
     if job.failed == "DeadlineExceeded":
         return _interruption(BundleReason.TIMED_OUT, _TOO_LONG)
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
-    why = _disruption(status) or job.message or job.failed or "its pod no longer exists"
+    why = _disruption(status) or _failure_of_others(status)
+    why = why or job.message or job.failed or "its pod no longer exists"
     return _interruption(BundleReason.JOB_LOST, f"the Job ended without a result of werf: {why}")
 
 
@@ -592,6 +678,17 @@ def _terminated_state(statuses: Any, name: str) -> Mapping[str, Any] | None:
             found = (container.get("state") or {}).get("terminated")
             return found if isinstance(found, Mapping) else None
     return None
+
+
+def _failure_of_others(status: Mapping[str, Any]) -> str:
+    """The injected container that failed before ours could run; empty where none did."""
+    for container in _statuses(status):
+        name = str(container.get("name"))
+        if name in (DEPLOY_CONTAINER, LOGIN_CONTAINER):
+            continue
+        if code := (_terminated_state([container], name) or {}).get("exitCode"):
+            return f"the container {name}, which isn't the operator's, ended with exit code {code}"
+    return ""
 
 
 def _disruption(status: Mapping[str, Any]) -> str:

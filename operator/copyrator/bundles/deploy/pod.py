@@ -66,8 +66,12 @@ def base_job(
             },
             "template": {
                 "metadata": {
-                    "labels": dict(spec.job.pod_labels) | labels,
-                    "annotations": dict(spec.job.pod_annotations) | annotations,
+                    "labels": {**spec.pods.labels, **spec.job.pod_labels, **labels},
+                    "annotations": {
+                        **spec.pods.annotations,
+                        **spec.job.pod_annotations,
+                        **annotations,
+                    },
                 },
                 "spec": pod_spec,
             },
@@ -193,6 +197,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
     one with ``spec.kubeConfig`` no token of the operator's cluster, where nothing is done.
     """
     placement: dict[str, Any] = {}
+    ids = spec.pods.has_ids
     if spec.job.node_selector:
         placement["nodeSelector"] = dict(spec.job.node_selector)
     if spec.job.tolerations:
@@ -205,9 +210,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
         **({"automountServiceAccountToken": False} if spec.kube_config else {}),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            **({"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER} if ids else {}),
             "seccompProfile": {"type": "RuntimeDefault"},
             **spec.job.security_context,
         },

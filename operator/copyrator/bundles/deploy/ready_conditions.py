@@ -143,6 +143,16 @@ def running(status: BundleStatus) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, BundleReason.DEPLOYING, text)
 
 
+def queued(status: BundleStatus) -> ReadyCondition:
+    """Ready where a queue lets the Job wait."""
+    verdict = running(status)
+    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}, {SUSPENDED}")
+
+
+SUSPENDED: Final = "which is suspended by a queue, such as Kueue: it goes on when it is resumed"
+"""The end of a sentence that names a Job whose ``spec.suspend`` somebody has set."""
+
+
 def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
     """Ready where a Job makes no progress."""
     text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {why.message}"

@@ -34,9 +34,10 @@ from copyrator.bundles.deploy.outcome import (
     add_cause,
     add_missing_permissions,
     ending_of,
+    exit_code,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.pod import LONG_TTL, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
@@ -193,31 +194,38 @@ class Uninstaller:
         """Create the Job, wait for it, create another one, or finish."""
         jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
         jobs.sort(key=lambda job: job.attempt)
-        if any(job.complete for job in jobs):
-            return await self._finish(entry, jobs)
+        if (done := next((job for job in jobs if job.complete), None)) is not None:
+            return await self._finish(entry, jobs, done)
         last = jobs[-1] if jobs else None
         if last is not None and not last.done:
             return await self._wait_for(entry, spec, last)
         if last is not None:
+            pods = [] if last.given_up else await self._jobs.output.pods(last)
+            if exit_code(pods) == 0:  # containers of others run on, or have failed
+                return await self._finish(entry, jobs, last)
             failures = sum(not job.given_up for job in jobs)
-            if not last.given_up and (wait := await self._find_wait(entry, spec, last, failures)):
+            if not last.given_up and (
+                wait := await self._find_wait(entry, spec, last, pods, failures)
+            ):
+                await self._jobs.set_ttl(last, None)  # its pod tells why until the next attempt
                 return wait
-            self._count(last)
+            self._count(last, "failed")
+            await self._jobs.set_ttl(last, LONG_TTL)
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
-    async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> Step:
+    async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord], done: JobRecord) -> Step:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
         for job in jobs:
             await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
-        self._count(next(job for job in jobs if job.complete))
+        self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
         self._context.record(entry, NORMAL, "Uninstalled", text)
         log.info("%s: its release is uninstalled", entry.key)
         return await self._remove_finalizer(entry)
 
-    def _count(self, job: JobRecord) -> None:
+    def _count(self, job: JobRecord, outcome: str) -> None:
         metrics = self._context.metrics
-        metrics.deploys.labels("uninstall", "succeeded" if job.complete else "failed").inc()
+        metrics.deploys.labels("uninstall", outcome).inc()
         if job.created is not None and job.finished is not None:
             seconds = (job.finished - job.created).total_seconds()
             metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
@@ -230,7 +238,13 @@ class Uninstaller:
             with suppress(MissingReferenceError):  # the Job may have its copy already
                 target = await self._access(entry, spec)
                 await self._write_kubeconfig(entry, target, job)
-        if job.created and now - job.created > self._recheck:
+        if job.suspended:
+            text = f"{text}, {ready_conditions.SUSPENDED}"
+            if entry.generation != job.generation:
+                await self._jobs.give_up(job)
+            return Step(entry, entry.status, ready_conditions.uninstalling(text))
+        began = job.began or job.created
+        if began and now - began > self._recheck:
             blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
                 verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
@@ -239,7 +253,12 @@ class Uninstaller:
         return Step(entry, entry.status, verdict, due=(now + self._recheck,))
 
     async def _find_wait(
-        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, failures: int
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        failures: int,
     ) -> Step | None:
         """After a failure: report it where it is too early to retry."""
         now = self._context.clock()
@@ -248,7 +267,6 @@ class Uninstaller:
         )
         if now >= due:
             return None
-        pods = await self._jobs.output.pods(job)
         log_end = await self._jobs.output.log_end(pods)
         account: ServiceAccount | None = ServiceAccount.of(spec)
         if spec.kube_config is not None:

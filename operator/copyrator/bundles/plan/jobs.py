@@ -25,6 +25,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
@@ -191,7 +192,7 @@ class PlanReader:
     ) -> Plan | PlanFault | PlanDelay:
         pods, account = await self._jobs.output.pods(job), made_of.account
         code = exit_code(pods)
-        if not job.complete or code != 0:
+        if code != 0:
             reason = plan_reason(code) or BundleReason.PLAN_FAILED
             log = await self._jobs.output.log_end(pods)
             whole = await self._cause(key, job, pods, log)
@@ -435,9 +436,12 @@ class PlanJobClient:
         A Job whose Secrets were deleted is ended.
         """
         now, timing = self._context.clock(), self._context.timing
-        patience = (job.created or now) + timedelta(seconds=timing.job_blocked)
+        queued = f"Job {job.name}, {ready_conditions.SUSPENDED}"
+        if job.suspended:
+            return PlanDelay(queued)
+        patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
-            return PlanDelay(known, patience)
+            return PlanDelay(None if known == queued else known, patience)
         blocked = self._logins.find_fault(key, job)
         blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:

@@ -12,8 +12,8 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, Outcome, parse_status
-from copyrator.bundles.deploy.outcome import is_owned, secrets_of
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.deploy.outcome import is_owned, read_pod, secrets_of
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -109,6 +109,7 @@ async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) 
     while not ended:
         try:
             ended = _has_ended(await client.get(JOBS, namespace, name))
+            ended = ended or any(read_pod(pod).ended for pod in await _pods(client, job))
         except errors.NotFound:
             ended = True
         async for pod, container, text in _texts(client, job, None):
@@ -174,7 +175,7 @@ async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, An
 async def _texts(
     client: KubeClient, job: Mapping[str, Any], tail: int | None
 ) -> AsyncIterator[tuple[str, str, str]]:
-    """Pod, container and log of each container of a Job's pods that has a log.
+    """Pod, container and log of each container of the operator's in a Job's pods that has a log.
 
     In that of a plan a line of werf's is left out that reads as an error and is none.
     """
@@ -182,14 +183,15 @@ async def _texts(
     for pod in await _pods(client, job):
         namespace, name = name_of(pod)
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
-        for container in containers:
+        ours = [c["name"] for c in containers if c["name"] in (LOGIN_CONTAINER, DEPLOY_CONTAINER)]
+        for container in ours:
             text = ""
             with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
-                text = await client.read_log(namespace, name, container["name"], tail_lines=tail)
+                text = await client.read_log(namespace, name, container, tail_lines=tail)
             if is_plan:
                 text = remove_no_errors(text)
             if text:
-                yield name, container["name"], text
+                yield name, container, text
 
 
 def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:

@@ -124,7 +124,7 @@ def _needs(settings: Settings, kinds: list[Resource], *, plans: bool) -> Iterato
         (BUNDLES, "", ("get", "list", "watch", "patch")),
         (BUNDLES, "status", ("patch",)),
         (JOBS, "", ("get", "list", "watch", "create", "patch")),
-        (PODS, "", ("list",)),
+        (PODS, "", ("list", "watch")),
         (PODS, "log", ("get",)),
         (EVENTS, "", ("get", "create", "patch")),
         *((kind, "", WRITE) for kind in kinds),

@@ -1,0 +1,231 @@
+"""Jobs into whose pods others inject containers, as service meshes and Vault do."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
+from tests.e2e.bundles.private_registry import front
+from tests.e2e.mutating_webhook import Patch, mutating
+from tests.e2e.operator_process import until
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+BROKEN = TEMPLATE.replace("kind: ConfigMap", "kind: NoSuchKind")
+IMAGE = "proxy.example.com/proxy"
+ENDLESS = {"name": "proxy", "image": IMAGE, "command": ["sleep", "100000"]}
+NATIVE = {**ENDLESS, "restartPolicy": "Always"}
+SETS_UP = {"name": "proxy-init", "image": IMAGE, "command": ["true"]}
+FAILS = {**ENDLESS, "command": ["false"]}
+HANGS = {**SETS_UP, "command": ["sleep", "100000"]}
+
+
+def adding(containers: list[dict[str, Any]], inits: list[dict[str, Any]]) -> Patch:
+    """Injectors put init containers before those of the pod, and containers after or before."""
+    found: Patch = [
+        {"op": "add", "path": f"/spec/containers/{place}", "value": one}
+        for place, one in zip("0-", containers, strict=False)
+    ]
+    return [
+        *found,
+        *({"op": "add", "path": "/spec/initContainers", "value": [one]} for one in inits),
+    ]
+
+
+def injecting(
+    team: Team,
+    *containers: dict[str, Any],
+    inits: tuple[dict[str, Any], ...] = (),
+    selector: dict[str, Any] | None = None,
+) -> AbstractContextManager[None]:
+    changes = adding(list(containers), list(inits))
+    return mutating(team.cluster, team.namespace, "pods", lambda _: changes, selector=selector)
+
+
+def pods(team: Team, job: str) -> list[dict[str, Any]]:
+    selector = f"batch.kubernetes.io/job-name={job}"
+    found: list[dict[str, Any]] = team.api.get(team.path("pods"), labelSelector=selector)["items"]
+    return found
+
+
+def running(team: Team, job: str) -> list[str]:
+    """The containers that run in a Job's pods."""
+    return [
+        one["name"]
+        for pod in pods(team, job)
+        for one in pod["status"].get("containerStatuses", ())
+        if "running" in one["state"]
+    ]
+
+
+@pytest.fixture
+def proxied(team: Team) -> Iterator[Team]:
+    """A team into whose pods a container that never ends is injected."""
+    with injecting(team, ENDLESS):
+        yield team
+
+
+@pytest.mark.parametrize(
+    ("containers", "inits"),
+    [
+        pytest.param((ENDLESS,), (SETS_UP,), id="a sidecar, set up by an init container"),
+        pytest.param((), (NATIVE,), id="a native sidecar"),
+        pytest.param((FAILS,), (), id="one that fails at once"),
+    ],
+)
+def test_the_end_of_werf_decides_over_a_bundles_whole_life(
+    team: Team, containers: tuple[dict[str, Any], ...], inits: tuple[dict[str, Any], ...]
+) -> None:
+    first = team.publish("1.0.0", "first")
+    with injecting(team, *containers, inits=inits):
+        team.bundle("shop", version="1.*", retry={"limit": 0, "backoff": "1s"})
+        team.wait_deployed("shop", first)
+        second = team.publish("1.1.0", "second")
+        team.wait_deployed("shop", second)
+        assert (team.release("shop") or {})["text"] == "second"
+
+        team.annotate("shop", pin=f"1.0.0@{first}")
+        team.wait_deployed("shop", first)
+        assert (team.release("shop") or {})["text"] == "first"
+
+        team.annotate("shop", pin="none")
+        team.publish("1.2.0", "third", template=BROKEN)
+        team.wait_reason("shop", "Quarantined")
+        status = team.status("shop")
+        assert status["attempted"]["failures"] == 1
+        assert "NoSuchKind" in status["lastError"]["message"] + status["lastError"]["logTail"]
+        outcomes = [entry["outcome"] for entry in status["history"]]
+        assert (outcomes[0], *outcomes[-3:]) == ("Failed", *["Succeeded"] * 3)
+
+        team.delete("bundles", "shop")
+        team.wait_gone("bundles", "shop")
+        assert team.release("shop") is None
+        assert len(team.jobs("shop", "uninstall")) == 1
+
+
+def test_a_job_that_a_sidecar_keeps_running_is_ended_and_deleted_after_its_outcome(
+    proxied: Team,
+) -> None:
+    team = proxied
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", job={"ttlSecondsAfterFinished": 1})
+    job = team.first_job()
+    team.wait_deployed("shop", digest)
+
+    found = until(lambda: (team.get("jobs", job) or {}).get("metadata"), "its Job is there")
+    until(
+        lambda: (
+            "operator.werf.dev/werf-ended"
+            in (team.get("jobs", job) or {"metadata": found})["metadata"]["annotations"]
+        ),
+        "it says when werf ended",
+    )
+    team.wait_gone("jobs", job)
+    assert pods(team, job) == []
+
+
+def test_a_plan_of_which_a_sidecar_runs_on_is_read_and_kept_for_the_approver(
+    proxied: Team,
+) -> None:
+    """And it gives its slot back: a namespace may have two of the four."""
+    team = proxied
+    digest = team.publish("1.0.0", "first")
+    names = ["shop", "stall", "store"]
+    for name in names:
+        team.bundle(name, approval={"mode": "Always"})
+    for name in names:
+        team.wait_reason(name, "AwaitingApproval")
+
+    plan = team.status("shop")["plan"]
+    until(
+        lambda: "activeDeadlineSeconds" not in (team.get("jobs", plan["job"]) or {})["spec"],
+        "its deadline is lifted",
+    )
+    assert running(team, plan["job"]) == ["proxy"]
+    (pod,) = pods(team, plan["job"])
+    log = team.api.get(f"{team.path('pods', pod['metadata']['name'])}/log", container="werf")
+    assert f"create ::ConfigMap:{'shop'}-app" in log
+
+    team.annotate("shop", **{"approved-plan": plan["id"], "approved-by": "ann"})
+    team.wait_deployed("shop", digest)
+    until(
+        lambda: "activeDeadlineSeconds" in (team.get("jobs", plan["job"]) or {})["spec"],
+        "the plan's Job is ended, as it is decided",
+    )
+
+
+def test_drift_is_found_and_put_right_beside_a_sidecar(proxied: Team) -> None:
+    team = proxied
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", drift={"mode": "Correct", "interval": "720h"})
+    team.wait_deployed("shop", digest)
+    team.wait_condition("shop", "Drifted", "InSync")
+
+    team.patch("configmaps", "shop-app", data={"text": "edited"})
+    team.annotate("shop", requestedAt="now")
+    until(
+        lambda: (team.release("shop") or {}).get("text") == "first",
+        lambda: f"it is put right: {json.dumps(team.status('shop'))}",
+    )
+
+
+def test_an_operator_that_starts_later_sees_that_werf_has_ended(
+    proxied: Team, operator: Operator
+) -> None:
+    team, stalling = proxied, threading.Event()
+    digest = team.publish("1.0.0", "first")
+    stalling.set()
+    with front(team.cluster.registry, stalling=stalling) as host:
+        team.bundle("shop", registry=host)
+        job = team.first_job()
+        until(lambda: "werf" in running(team, job), "werf runs")
+        assert operator.stop() == 0
+        stalling.clear()
+        until(lambda: running(team, job) == ["proxy"], "werf ends")
+        operator.start()
+        status = team.wait_deployed("shop", digest)
+    assert [entry["job"] for entry in status["history"]] == [job]
+
+
+def test_an_injected_init_container_that_hangs_or_fails_is_named_and_is_no_fault_of_the_version(
+    team: Team,
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    with injecting(team, inits=(HANGS,)):
+        team.bundle("shop", interval="1h", retry={"limit": 0, "backoff": "1s"})
+        condition = team.wait_reason("shop", "JobUnschedulable")
+        assert "waits for its init container proxy-init" in condition["message"]
+    team.patch("bundles", "shop", spec={"retry": {"limit": 1, "backoff": "1s"}})
+    with injecting(team, inits=({**SETS_UP, "command": ["false"]},)):
+        team.bundle("stall", interval="1h", retry={"limit": 0, "backoff": "1s"})
+        condition = team.wait_reason("stall", "JobLost")
+        assert "the container proxy-init, which isn't the operator's" in condition["message"]
+    team.wait_deployed("shop", digest)
+    status = team.wait_deployed("stall", digest)
+    assert not status["attempted"].get("failures")
+
+
+def test_by_default_injectors_that_heed_their_marks_inject_nothing(team: Team) -> None:
+    """As Istio's webhook selects pods; by `spec.job` a Bundle may ask for the sidecar."""
+    digest = team.publish("1.0.0", "first")
+    heeding = {
+        "matchExpressions": [
+            {"key": "sidecar.istio.io/inject", "operator": "NotIn", "values": ["false"]}
+        ]
+    }
+    with injecting(team, ENDLESS, selector=heeding):
+        for name, spec in {
+            "shop": {},
+            "stall": {"job": {"podLabels": {"sidecar.istio.io/inject": "true"}}},
+        }.items():
+            team.bundle(name, **spec)
+            team.wait_deployed(name, digest)
+    plain, proxied = (pods(team, team.first_job(name))[0] for name in ("shop", "stall"))
+    assert [one["name"] for one in plain["spec"]["containers"]] == ["werf"]
+    assert len(proxied["spec"]["containers"]) == 2
+    annotations = plain["metadata"]["annotations"]
+    assert annotations["linkerd.io/inject"] == "disabled"
+    assert annotations["vault.hashicorp.com/agent-inject"] == "false"

@@ -1,0 +1,89 @@
+"""A mutating admission webhook, as injectors of sidecars and queues have one."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.e2e.secrecy.quoting_webhook import served
+
+from localcluster import Cluster
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+Patch = list[dict[str, Any]]
+
+
+@contextmanager
+def mutating(
+    cluster: Cluster,
+    namespace: str,
+    resource: str,
+    patch: Callable[[dict[str, Any]], Patch],
+    *,
+    selector: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    """Change what is created in a namespace, until the end.
+
+    Args:
+        cluster: where.
+        namespace: a namespace's name.
+        resource: `pods`, or `jobs.batch`.
+        patch: returns the JSON patch for an object.
+        selector: of the objects that are changed, as a webhook's objectSelector.
+    """
+
+    asked = threading.Event()
+
+    class Mutate(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            request = json.loads(self.rfile.read(length))["request"]
+            asked.set()
+            changes = base64.b64encode(json.dumps(patch(request["object"])).encode()).decode()
+            response = {"uid": request["uid"], "allowed": True}
+            response |= {"patchType": "JSONPatch", "patch": changes}
+            review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+            answer = json.dumps({**review, "response": response}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    api, pki = cluster.api(), cluster.layout.pki
+    plural, _, group = resource.partition(".")
+    name = f"{namespace}-{plural}"
+    rule = {"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural]}
+    with served(Mutate, pki) as url:
+        ca = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
+        hook = {
+            "name": "injector.example.com",
+            "clientConfig": {"url": f"{url}/", "caBundle": ca},
+            "rules": [{**rule, "operations": ["CREATE"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "objectSelector": selector or {},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        api.create(HOOKS, {"metadata": {"name": name}, "webhooks": [hook]})
+        try:
+            while not asked.is_set():  # until the API server knows it
+                _probe(cluster, namespace, plural, group)
+            yield
+        finally:
+            api.delete(f"{HOOKS}/{name}")
+
+
+def _probe(cluster: Cluster, namespace: str, plural: str, group: str) -> None:
+    """Create something for the webhook, as a dry run."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "probe", "image": "probe"}]}
+    spec = {"template": {"spec": pod}} if plural == "jobs" else pod
+    path = f"/apis/{group}/v1" if group else "/api/v1"
+    body = {"metadata": {"name": "probe"}, "spec": spec}
+    cluster.api().create(f"{path}/namespaces/{namespace}/{plural}?dryRun=All", body)
