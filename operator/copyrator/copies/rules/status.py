@@ -322,10 +322,7 @@ def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) 
     """The counts of the last status, of a rule whose sources can't be read (yet).
 
     Its other clusters are recorded as they are now: of several that have changed, each is confirmed
-    in turn.
-
-    Args:
-        lost: which of them can't be used.
+    in turn. `lost` is the one that can't be used.
     """
     numbers = (rule.status.get(name) for name in ("sources", "targets"))
     sources, targets = (one if isinstance(one, int) else 0 for one in numbers)

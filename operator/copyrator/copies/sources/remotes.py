@@ -47,8 +47,8 @@ REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: other clusters
 REMOTE_TIMING: Final = Timing(
     stream=9.0, silence=12.0, doubt=9.0, doubt_silence=12.0, stable=5.0, tolerance=15.0
 )
-"""A fault of 15 s makes rules SourceUnreachable. Streams are short: that a server doesn't answer any
-more, though its connections stay, is noticed only when a stream doesn't end in time."""
+"""A fault of 15 s makes rules SourceUnreachable. Streams are short: that a server doesn't answer,
+though its connections stay, is noticed only when a stream doesn't end in time."""
 SECRET_AGAIN: Final = 2.0
 """Seconds before a Secret that wasn't read yet is looked at again."""
 RULES_READING: Final = 2
