@@ -330,16 +330,16 @@ def _split(server: str) -> tuple[str, int, str]:
 
 
 def _parse(root: Fields) -> Kubeconfig:
-    _check_fields(root, _ROOT)
+    root = _check_fields(root, _ROOT)
     for name, expected in (("apiVersion", "v1"), ("kind", "Config")):
         if root.has(name) and root.get(name) != expected:
             root.fail(name, f"must be {expected}")
     cluster_name, cluster = _only(root, "cluster")
     user_name, user = _only(root, "user")
     context_name, context = _only(root, "context")
-    _check_fields(cluster, _CLUSTER)
-    _check_fields(user, _USER)
-    _check_fields(context, _CONTEXT)
+    cluster = _check_fields(cluster, _CLUSTER)
+    user = _check_fields(user, _USER)
+    context = _check_fields(context, _CONTEXT)
     for named, name, what in (
         (context.required_text("cluster"), cluster_name, "cluster"),
         (context.required_text("user"), user_name, "user"),
@@ -400,10 +400,19 @@ def _replace(place: Kubeconfig, **credential: Any) -> Kubeconfig:
     )
 
 
-def _check_fields(fields: Fields, known: Sequence[str]) -> None:
-    """Refuse the first other field that isn't empty; empty ones mean nothing, as for kubectl."""
+def _check_fields(fields: Fields, known: Sequence[str]) -> Fields:
+    """Refuse the first other field that isn't empty; empty ones count as absent, as for kubectl.
+
+    Returns:
+        The fields without those that are empty texts or don't matter.
+    """
+    found: dict[str, Any] = {}
     for name, value in fields.raw.items():
-        if name in known or name in _HARMLESS or value in (None, False, "", [], {}):
+        if name in known:
+            if value not in (None, ""):
+                found[name] = value
+            continue
+        if name in _HARMLESS or value in (None, False, "", [], {}):
             continue
         if name in _REMEDIES:
             fields.fail(name, _REMEDIES[name])
@@ -412,6 +421,7 @@ def _check_fields(fields: Fields, known: Sequence[str]) -> None:
         raise InvalidKubeconfigError(
             fields.path, f"has a field that isn't supported; there may be {', '.join(known)}"
         )
+    return Fields(found, fields.path)
 
 
 def _only(root: Fields, what: str) -> tuple[str, Fields]:

@@ -124,6 +124,11 @@ async def _load_in_cluster() -> Endpoint:
 async def _load_kubeconfig(found: _Kubeconfig, paths: str, context: str | None) -> Endpoint:
     try:
         endpoint = _cluster_endpoint(found.cluster)
+        if named := next((one for one in _IMPERSONATION if found.user.body.get(one)), None):
+            raise ValueError(
+                f"{named} of its user isn't supported: nobody is impersonated; remove it, or use a "
+                "credential that has these rights itself"
+            )
         plugins = [found.user.body.get(field) for field in ("exec", "auth-provider")]
         if not all(isinstance(plugin or {}, dict) for plugin in plugins):
             raise ValueError("exec or auth-provider of its user isn't a map")
@@ -132,6 +137,9 @@ async def _load_kubeconfig(found: _Kubeconfig, paths: str, context: str | None) 
         return _complete(_with_static_user(endpoint, found.user))
     except (OSError, ValueError) as error:  # also ssl.SSLError
         raise _unusable(paths, error) from error
+
+
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 
 
 def _unusable(paths: str, error: Exception) -> KubeconfigError:

@@ -298,6 +298,70 @@ async def test_another_cluster_at_the_same_address_deletes_nothing(cluster, auth
         assert other.count("list") == 0
 
 
+def refuse_statuses(cluster: FakeCluster) -> None:
+    """Writes of statuses are refused, all others are taken."""
+    answer = error(403, "Forbidden", "cannot patch copyrators/status")
+
+    async def patch(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/status"):
+            return await answer(request)
+        return await cluster.serve(request)
+
+    cluster.always("patch", patch)
+
+
+@pytest.mark.parametrize("composed", [False, True], ids=["source", "template"])
+async def test_nothing_is_copied_before_the_status_names_the_other_cluster(
+    cluster, operator, hub, authority, composed
+):
+    cluster.namespace("team-a")
+    await operator.sees("team-a")
+    hub.object("configmaps", HUB, "motd", data={"text": "hello"})
+    give(cluster, hub.kubeconfig())
+    refuse_statuses(cluster)
+    make_rule(cluster, "pull", composed_of_hub() if composed else pulling("motd"))
+    await until(lambda: cluster.count("patch") >= 2, "the status is tried, and tried again")
+    assert cluster.copies("configmaps", "motd") == []
+    other = hub_of(authority)
+    other.uid = "22222222-bbbb"
+    other.objects["/api/v1/namespaces/kube-system"]["metadata"]["uid"] = other.uid
+    other.object("configmaps", HUB, "motd", data={"text": "of the other one"})
+    async with serving_tls(other, authority.context()):
+        give(cluster, other.kubeconfig())
+        await until(lambda: other.count("get") >= 1, "the other one is asked who it is")
+        cluster.behave()
+        await until(lambda: reason(cluster, "pull") == "SourceClusterChanged", "stopped")
+        assert clusters(cluster, "pull")[0]["uid"] == hub.uid
+        assert cluster.copies("configmaps", "motd") == []
+        assert other.count("list") == 0
+    give(cluster, hub.kubeconfig())
+    await until(lambda: data(cluster, "team-a", "motd") == {"text": "hello"}, "the first one's")
+
+
+def composed_of_hub() -> dict[str, Any]:
+    kubeconfig = {"secretName": "hub-creds"}
+    source = {"as": "there", "kind": "ConfigMap", "namespace": HUB, "name": "motd"}
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "motd"},
+        "data": {"text": "{{ sources.there.data.text }}"},
+    }
+    return {
+        "sources": [{**source, "kubeConfig": kubeconfig}],
+        "template": template,
+        "targets": {"namespaces": ["team-*"]},
+    }
+
+
+async def test_the_first_status_comes_before_the_first_copy(cluster, operator, hub):
+    await pulled(cluster, hub, operator)
+    writes = [seen for seen in cluster.seen if seen.verb in ("create", "patch", "update")]
+    copied = next(seen.at for seen in writes if "/configmaps" in seen.path)
+    told = [seen for seen in writes if seen.path.endswith("/status") and seen.at < copied]
+    assert told[-1].body["status"]["sourceClusters"][0]["uid"] == hub.uid
+
+
 async def test_where_the_uid_may_not_be_read_the_ca_tells_clusters_apart(
     cluster, operator, hub, tmp_path
 ):

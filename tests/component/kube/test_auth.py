@@ -496,3 +496,41 @@ AQH/MAoGCCqGSM49BAMCA0kAMEYCIQDdN5hZsyDaleMAnedoMikQigYY13K9YQPO
 mFu+FoNm6gIhAO4SoWzH+uycRcdkhJDLFeaGS6o5VlbgwhwATnZ6phlp
 -----END CERTIFICATE-----
 """
+
+
+@pytest.mark.parametrize("name", ["as", "as-uid", "as-groups", "as-user-extra"])
+async def test_impersonation_is_refused_by_name_and_not_passed_over(
+    tmp_path: Path, name: str
+) -> None:
+    value = {"as-groups": ["auditors"], "as-user-extra": {"reason": ["x"]}}.get(name, "somebody")
+    path = write(tmp_path / "config", kubeconfig({"token": "t0ken", name: value}))
+    with pytest.raises(KubeconfigError, match=f"{name} of its user isn't supported"):
+        await load_connection(path)
+
+
+EMPTY = {
+    "token": "",
+    "tokenFile": "",
+    "username": "",
+    "password": "",
+    "as": "",
+    "as-groups": [],
+    "exec": None,
+    "auth-provider": None,
+}
+
+
+async def test_empty_fields_beside_a_client_certificate_count_as_absent(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path / "ca")
+    files = authority.directory / "ca.pem", authority.directory / "ca.key"
+    pair = {"client-certificate": str(files[0]), "client-key": str(files[1])}
+    user = {**pair, **EMPTY, "client-certificate-data": "", "client-key-data": ""}
+    connection = await load_connection(write(tmp_path / "config", tls(user)))
+    assert "Authorization" not in await connection.headers()
+
+
+async def test_empty_fields_beside_a_token_count_as_absent(tmp_path: Path) -> None:
+    certificates = {"client-certificate-data": "", "client-key-data": "", "client-key": ""}
+    user = {**EMPTY, **certificates, "token": "t0ken"}
+    connection = await load_connection(write(tmp_path / "config", tls(user)))
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"

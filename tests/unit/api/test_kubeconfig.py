@@ -156,7 +156,7 @@ def change(*path: str | int, to: Any) -> Callable[[Document], None]:
     def edit(found: Any) -> None:
         for part in path[:-1]:
             found = found[part]
-        found[path[-1]] = to
+        found[path[-1]] = deepcopy(to)  # YAML writes what is there twice as an alias
 
     return edit
 
@@ -182,6 +182,16 @@ HARMLESS: dict[str, Callable[[Document], None]] = {
     "a certificate with openssl's text": change(
         *CLUSTER, "certificate-authority-data", to=encoded(b"Certificate:\n    Data:\n" + CA)
     ),
+    "no certificate beside the token": change(*USER, "client-certificate-data", to=""),
+    "no key beside the token": change(*USER, "client-key-data", to=""),
+    "no user's name": change(*USER, "username", to=""),
+    "no password": change(*USER, "password", to=""),
+    "no file of a token": change(*USER, "tokenFile", to=""),
+    "no file of a certificate": change(*USER, "client-certificate", to=""),
+    "no one to impersonate": change(*USER, "as", to=""),
+    "no other name of the server": change(*CLUSTER, "tls-server-name", to=""),
+    "no file of the CA": change(*CLUSTER, "certificate-authority", to=""),
+    "an empty current context": change("current-context", to=""),
     "a scheme in capitals": change(*CLUSTER, "server", to="HTTPS://hub.example.com:6443"),
 }
 
@@ -191,6 +201,142 @@ def test_what_tools_write_beside_it_changes_nothing(name: str) -> None:
     found = document()
     HARMLESS[name](found)
     assert parse_kubeconfig(written(found)) == parse_kubeconfig(written(document()))
+
+
+PAIR = {
+    "client-certificate-data": encoded(certificate("admin")),
+    "client-key-data": encoded(private_key()),
+}
+
+
+@pytest.mark.parametrize("name", ["token", "username", "password", "tokenFile", "client-key"])
+def test_an_empty_credential_beside_a_certificate_counts_as_absent(name: str) -> None:
+    assert parse_kubeconfig(written(document(**PAIR, **{name: ""}))) == parse_kubeconfig(
+        written(document(**PAIR))
+    )
+
+
+def test_only_empty_credentials_are_none() -> None:
+    empty = {"token": "", "client-certificate-data": "", "client-key-data": ""}
+    assert "has no credential" in fault(written(document(**empty)))
+    assert "certificate-authority-data: is required" in fault(
+        written(edited(change(*CLUSTER, "certificate-authority-data", to="")))
+    )
+
+
+def edited(*edits: Callable[[Document], None], **user: Any) -> Document:
+    found = deepcopy(document(**user))
+    for edit in edits:
+        edit(found)
+    return found
+
+
+EXEC = "client.authentication.k8s.io/v1beta1"
+MINIKUBE_FILES = {
+    "client-certificate": "/home/u/.minikube/profiles/minikube/client.crt",
+    "client-key": "/home/u/.minikube/profiles/minikube/client.key",
+}
+TWO_CONTEXTS = [
+    {"name": "hub", "context": {"cluster": "kind-hub", "user": "admin"}},
+    {"name": "hub-fqdn", "context": {"cluster": "kind-hub", "user": "admin"}},
+]
+TOOLS: dict[str, tuple[Document, str]] = {
+    "aws eks update-kubeconfig": (
+        document(
+            exec={
+                "apiVersion": EXEC,
+                "command": "aws",
+                "args": ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "hub"],
+            }
+        ),
+        "users[0].user.exec: runs a command",
+    ),
+    "eksctl": (
+        document(
+            exec={
+                "apiVersion": EXEC,
+                "command": "aws-iam-authenticator",
+                "args": ["token", "-i", "hub"],
+                "env": [{"name": "AWS_STS_REGIONAL_ENDPOINTS", "value": "regional"}],
+                "provideClusterInfo": False,
+            }
+        ),
+        "users[0].user.exec: runs a command",
+    ),
+    "gcloud container clusters get-credentials": (
+        document(
+            exec={
+                "apiVersion": EXEC,
+                "command": "gke-gcloud-auth-plugin",
+                "installHint": "Install gke-gcloud-auth-plugin",
+                "interactiveMode": "IfAvailable",
+                "provideClusterInfo": True,
+            }
+        ),
+        "users[0].user.exec: runs a command",
+    ),
+    "an old gcloud": (
+        document(**{"auth-provider": {"name": "gcp", "config": {"cmd-path": "gcloud"}}}),
+        "users[0].user.auth-provider: isn't supported",
+    ),
+    "az aks get-credentials, local account": (
+        document(**PAIR, token=TOKEN),
+        "client-certificate-data: is there beside token; leave one of the two credentials",
+    ),
+    "az aks get-credentials, Entra ID": (
+        document(exec={"apiVersion": EXEC, "command": "kubelogin", "args": ["get-token"]}),
+        "users[0].user.exec: runs a command",
+    ),
+    "k3s, kind": (document(**PAIR), ""),
+    "minikube": (
+        edited(
+            change(*CLUSTER, "certificate-authority-data", to=None),
+            change(*CLUSTER, "certificate-authority", to="/home/u/.minikube/ca.crt"),
+            change(*CLUSTER, "extensions", to=EXTENSION),
+            **MINIKUBE_FILES,
+        ),
+        "clusters[0].cluster.certificate-authority: names a file; write certificate-authority-data",
+    ),
+    "minikube --embed-certs": (
+        edited(
+            change(*CLUSTER, "extensions", to=EXTENSION),
+            change(*CONTEXT, "extensions", to=EXTENSION),
+            change(*CONTEXT, "namespace", to="default"),
+            **PAIR,
+        ),
+        "",
+    ),
+    "microk8s config": (document(**PAIR), ""),
+    "rancher": (
+        edited(change(*CLUSTER, "server", to="https://rancher.example.com/k8s/clusters/c-m-1")),
+        "",
+    ),
+    "rancher with an authorized endpoint": (
+        edited(change("contexts", to=TWO_CONTEXTS)),
+        "contexts: there are several contexts; leave one",
+    ),
+    "a script with kubectl create token": (edited(change("current-context", to="hub")), ""),
+    "oc login without a CA": (
+        edited(change(*CLUSTER, "certificate-authority-data", to=None)),
+        "certificate-authority-data: is required",
+    ),
+    "kubectl config set-credentials --as": (
+        document(**{"token": TOKEN, "as": "S3cret"}),
+        "users[0].user.as: isn't allowed: nobody is impersonated",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["YAML", "JSON", "indented JSON"])
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_tools_write_is_taken_or_refused_by_name(tool: str, form: str) -> None:
+    found, message = TOOLS[tool]
+    indent = 4 if form == "indented JSON" else None
+    content = written(found) if form == "YAML" else json.dumps(found, indent=indent).encode()
+    if message:
+        assert message in fault(content)
+    else:
+        parse_kubeconfig(content)
 
 
 REFUSED: dict[str, tuple[Callable[[Document], None], str]] = {

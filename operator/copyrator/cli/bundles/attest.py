@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 import click
 
 from copyrator.api.bundle_status import AttestState, AttestStatus, parse_status
-from copyrator.api.conditions import ConditionType
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
 from copyrator.api.text import count
@@ -169,6 +170,11 @@ async def _withdraw(
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
+        if is_due(body, version):
+            with suppress(Fault):  # it is told below that there is none
+                body = await wait(
+                    client, WHAT, body, timeout, lambda seen: not is_due(seen, version)
+                )
         record = _attested(body, version)
         withdrawal = replace(record, state=AttestState.WITHDRAWING)
         value = parse_status(body).last_handled_withdrawal
@@ -213,6 +219,24 @@ def _obstacle(body: Mapping[str, Any], withdrawal: AttestStatus) -> str:
     message = str(attested.get("message"))
     is_failing = attested.get("reason") in PUSH_FAULTS and message.startswith(what)
     return message.removeprefix(f"{what}: ") if is_failing else ""
+
+
+def is_due(body: Mapping[str, Any], version: str | None) -> bool:
+    """Whether the first statement about what is deployed is about to be recorded.
+
+    As right after a deploy, where nothing has to stand first.
+    """
+    status, attest = parse_status(body), (body.get("spec") or {}).get("attest") or {}
+    digest = status.deployed.digest
+    attested = status.condition(ConditionType.ATTESTED)
+    return (
+        bool(attest and digest)
+        and parse_duration(str(attest.get("after") or "0s")) == 0
+        and version in (None, status.deployed.version)
+        and ANN_HOLD not in annotations_of(body)
+        and attested.get("status") != ConditionStatus.FALSE
+        and all(record.digest != digest for record in status.attest)
+    )
 
 
 def _attested(body: Mapping[str, Any], version: str | None) -> AttestStatus:

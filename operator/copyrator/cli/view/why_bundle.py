@@ -449,6 +449,9 @@ def _cluster(view: BundleView) -> DeployStep:
     ready = view.status.condition(ConditionType.READY)
     unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
     text, reason = f"the release is in {target_cluster(view)}", str(ready.get("reason"))
+    attempt, past = view.status.attempted, view.status.past
+    if attempt.is_running and attempt.interruptions and past:
+        reason = str(past[0].reason)  # not known to be over until this further attempt succeeds
     if reason in unusable:
         return DeployStep("cluster", StepState.WAITING, text, reason=reason)
     is_known = view.status.server is not None

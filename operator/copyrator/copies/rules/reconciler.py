@@ -42,6 +42,7 @@ from copyrator.copies.rules.status import (
     report_failed,
     report_forbidden,
     unreachable,
+    unrecorded_clusters,
     what_changed,
     write_status,
 )
@@ -147,7 +148,10 @@ class RulePreparation:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
         spec = await self._accepted_spec(rule)
-        await self._serve(state, rule, spec, self._connect(state, rule, spec))
+        clusters = self._connect(state, rule, spec)
+        if clusters:
+            await self._record_clusters(state, rule)
+        await self._serve(state, rule, spec, clusters)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
@@ -196,10 +200,10 @@ class RulePreparation:
         if use.is_home(context.client.connection.host, home.uid if home else ""):
             self._remover.freeze(rule)
             raise StoppedError(ready_conditions.source_is_home(use))
-        known, found = known_cluster(rule, use), use.describe()
+        known, found = use.known_to(rule.uid) or known_cluster(rule, use), use.describe()
         confirmed = rule.source_cluster == found.identity
         if known is None or known.is_same_as(found) or confirmed:
-            use.accepted = True
+            use.accept(rule.uid)
             return cluster
         use.accepted = False
         self._remover.freeze(rule)
@@ -209,6 +213,26 @@ class RulePreparation:
             CLUSTER_AGAIN,
             facts_kept(context, rule, use),
         )
+
+    async def _record_clusters(self, state: RuleState, rule: Rule) -> None:
+        """Have the status name the other clusters before anything of theirs is copied.
+
+        Otherwise a restart would accept whatever is behind the kubeconfig then.
+
+        Raises:
+            StoppedError: it doesn't name them (yet).
+            ConflictError: the rule has changed.
+            ApiError: the status can't be written.
+        """
+        if not unrecorded_clusters(self._context, rule):
+            return
+        if state.generation != rule.generation:
+            state.pause()
+        state.next_status = 0.0
+        facts = facts_kept(self._context, rule)
+        await write_status(self._context, state, rule, ready_conditions.reading(), facts)
+        if unrecorded_clusters(self._context, rule):
+            raise StoppedError(None, RECHECK_SECONDS)
 
     async def _serve(
         self,

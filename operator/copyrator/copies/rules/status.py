@@ -309,23 +309,35 @@ def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
     return None
 
 
-def facts_kept(context: CopyContext, rule: Rule, use: RemoteUse) -> RuleFacts:
-    """The counts of the last status, of a rule whose sources can't be read.
+def unrecorded_clusters(context: CopyContext, rule: Rule) -> bool:
+    """Whether the rule has accepted another cluster that its status doesn't name."""
+    for use in _uses(context, rule):
+        known = known_cluster(rule, use)
+        if use.accepted and not (known and known.is_same_as(use.describe())):
+            return True
+    return False
+
+
+def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) -> RuleFacts:
+    """The counts of the last status, of a rule whose sources can't be read (yet).
 
     Its other clusters are recorded as they are now: of several that have changed, each is confirmed
-    in turn.
+    in turn. `lost` is the one that can't be used.
     """
     numbers = (rule.status.get(name) for name in ("sources", "targets"))
     sources, targets = (one if isinstance(one, int) else 0 for one in numbers)
-    accepted = {one.ref: one.describe() for one in _uses(context, rule) if one.accepted}
-    kept = []
-    for known in read_source_clusters(rule.status):
-        if (known.secret, known.key) == (use.ref.secret, use.ref.key):
-            kept.append(dataclasses.replace(known, unreachable_since=use.unreachable_since))
-        else:
-            kept.append(accepted.get(KubeconfigRef(known.secret, known.key), known))
+    kept = {KubeconfigRef(one.secret, one.key): one for one in read_source_clusters(rule.status)}
+    for use in _uses(context, rule):
+        if use.accepted and use is not lost:
+            kept[use.ref] = use.describe()
+        elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
+            since = use.unreachable_since if use is lost else known.unreachable_since
+            kept[use.ref] = dataclasses.replace(known, unreachable_since=since)
     return RuleFacts(
-        sources=sources, targets=targets, copies=read_copy_counts(rule.status), clusters=kept
+        sources=sources,
+        targets=targets,
+        copies=read_copy_counts(rule.status),
+        clusters=list(kept.values()),
     )
 
 

@@ -44,8 +44,11 @@ log = logging.getLogger(__name__)
 REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: other clusters
 """Bytes of sources (as JSON) that are held of one other cluster with one credential."""
 
-REMOTE_TIMING: Final = Timing(tolerance=15.0)
-"""A fault of 15 s makes rules SourceUnreachable."""
+REMOTE_TIMING: Final = Timing(
+    stream=9.0, silence=12.0, doubt=9.0, doubt_silence=12.0, stable=5.0, tolerance=15.0
+)
+"""A fault of 15 s makes rules SourceUnreachable. Streams are short: that a server doesn't answer,
+though its connections stay, is noticed only when a stream doesn't end in time."""
 SECRET_AGAIN: Final = 2.0
 """Seconds before a Secret that wasn't read yet is looked at again."""
 RULES_READING: Final = 2
@@ -218,6 +221,17 @@ class RemoteUse:
     unreachable_since: datetime | None = None
     accepted: bool = False
     """Whether the rule takes its sources from this cluster: it is the known one, or confirmed."""
+    _known: tuple[str, SourceCluster] | None = field(default=None, init=False)
+    """The last one that was accepted, with the uid of the rule: one of the same name is another."""
+
+    def accept(self, uid: str) -> None:
+        """The rule with this uid takes its sources from this cluster, from now on."""
+        self.accepted = True
+        self._known = uid, self.describe()
+
+    def known_to(self, uid: str) -> SourceCluster | None:
+        """What the rule with this uid has accepted last, whether its status has it yet or not."""
+        return self._known[1] if self._known and self._known[0] == uid else None
 
     @property
     def name(self) -> ObjectName:

@@ -103,7 +103,7 @@ class RemoteClient(KubeClient):
             Connection(endpoint, origin=place, pauses=_PAUSES, place=place),
             watch_connections=REMOTE_WATCHES,
             watch_patience=REMOTE_REQUEST_SECONDS,
-            list_timeout=2 * REMOTE_REQUEST_SECONDS,
+            list_timeout=1.5 * REMOTE_REQUEST_SECONDS,
             most=REMOTE_ANSWER,
         )
         self.uid: str | None = None

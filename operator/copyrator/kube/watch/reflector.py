@@ -281,6 +281,7 @@ class Reflector(Generic[R]):
         self._faults = Faults(f"watch of {self}", timing, clock)
         self._complete = False
         self._listed_at = 0.0
+        self._asked_at = clock()
         self._unannounced = False
         self._asked = False
         self._suspected = False
@@ -375,6 +376,7 @@ class Reflector(Generic[R]):
         except ApiError:
             self._version = await self._list()  # no watch can be opened, but a list shows changes
             return
+        self._asked_at = self._clock()
         try:
             if self._version is None:
                 self._version = await self._get() or await self._list()
@@ -516,7 +518,7 @@ class Reflector(Generic[R]):
             error,
             kept=f"; {count(len(self.store), 'cached object is', 'cached objects are')} kept",
             everywhere=self._client.connection.breaker_is_open,
-            since=self.last_contact if error.reason == "WatchSilent" else None,
+            since={"WatchSilent": self.last_contact, "Timeout": self._asked_at}.get(error.reason),
         )
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not list it, or it isn't served

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.cli.bundles.attest import _attested
+from copyrator.cli.bundles.attest import _attested, is_due
 from copyrator.cli.core.faults import Fault
 
 OLD, NEW = "sha256:" + "0" * 64, "sha256:" + "1" * 64
@@ -52,3 +52,32 @@ def test_what_isnt_attested_cant_be_withdrawn(
 ) -> None:
     with pytest.raises(Fault, match=said):
         _attested(body, version)
+
+
+@pytest.mark.parametrize(
+    ("attest", "more", "waits"),
+    [
+        pytest.param({}, {}, True, id="right after a deploy"),
+        pytest.param({"after": "0s"}, {}, True, id="nothing has to stand"),
+        pytest.param({"after": "24h"}, {}, False, id="it has to stand for a day"),
+        pytest.param({}, {"version": "1.0"}, False, id="another version than the deployed one"),
+        pytest.param({}, {"version": "2.0"}, True, id="the deployed one by its name"),
+        pytest.param({}, {"first": "Attested"}, True, id="only the former version is attested"),
+        pytest.param({}, {"second": "Attesting"}, False, id="it is recorded"),
+        pytest.param({}, {"fault": "AttestKeyInvalid"}, False, id="it can't be attested"),
+        pytest.param({}, {"held": "it burns"}, False, id="it is held"),
+        pytest.param(None, {}, False, id="nothing is attested at all"),
+    ],
+)
+def test_a_statement_that_is_about_to_be_made_is_waited_for(
+    attest: dict[str, str] | None, more: dict[str, str], waits: bool
+) -> None:
+    states = {"first": more.get("first", "Withdrawn"), "second": more.get("second", "")}
+    body = bundle(**states)
+    body["spec"] = {} if attest is None else {"attest": {"environment": "staging", **attest}}
+    body["status"]["attest"] = [one for one in body["status"]["attest"] if one["state"]]
+    if fault := more.get("fault"):
+        body["status"]["conditions"] = [{"type": "Attested", "status": "False", "reason": fault}]
+    if held := more.get("held"):
+        body["metadata"]["annotations"] = {"operator.werf.dev/hold": held}
+    assert is_due(body, more.get("version")) is waits

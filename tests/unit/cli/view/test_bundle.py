@@ -259,6 +259,25 @@ SERVER = "https://other.example.com"
             SERVER,
             "waiting, ClusterUnreachable",
         ),
+        (
+            {
+                "server": SERVER,
+                "conditions": [{**READY, "status": "Unknown", "reason": "Deploying"}],
+                "attempted": {"outcome": "Running", "interruptions": 1},
+                "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
+            },
+            SERVER,
+            "waiting, ClusterUnreachable",
+        ),
+        (
+            {
+                "server": SERVER,
+                "attempted": {"outcome": "Running", "interruptions": 0},
+                "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
+            },
+            SERVER,
+            "passed",
+        ),
     ],
 )
 def test_the_server_of_a_release_in_another_cluster_is_named(
