@@ -8,7 +8,8 @@ more, its warning was an error.
 What may be left on purpose says so:
 - what a fixture of a wider scope than a function makes belongs to it, and has to be gone after it;
 - `@pytest.mark.leaves("reason", "thread x")` excuses what begins like one of the patterns;
-- `with kept("reason", "thread x")` does so for a while, for what a fixture makes on demand.
+- `with kept("reason", "thread x")` does so for a while, for what a fixture makes on demand;
+- KEPT has what stays for the whole run.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ import pytest
 WAIT = 5.0
 """Seconds in which what has been told to end may do so."""
 
+KEPT = {
+    r"file copyrator-\w{8}$": "a kubeconfig's certificate, until the process ends (kube/auth.py)",
+}
+"""What stays as long as this process, with the reason."""
+
 PROCESS = (
     r"process .*workqueue\.isolated import serve",
     "thread asyncio-waitpid",
@@ -66,7 +72,7 @@ class Watch:
     known: set[Thing] = field(default_factory=set)
     fixtures: dict[Any, set[Thing]] = field(default_factory=dict)
     tasks: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=lambda: list(KEPT))
     folder: Path | None = None
 
     def track(self, kind: type, method: str = "__init__") -> None:
@@ -150,8 +156,8 @@ class Watch:
 
 
 async def _settle() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.wait(others, timeout=WAIT)  # type: ignore[type-var]
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=WAIT)
 
 
 def _is_open(one: Any) -> bool:
