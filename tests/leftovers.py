@@ -1,9 +1,9 @@
 """What a test leaves behind fails that test, by name; otherwise a later one would meet it.
 
 Looked for are child processes (also those of a child that has ended), sockets, transports, tasks
-and event loops of asyncio, threads, and files in the folder for temporary ones. No garbage is
-collected for that: an object that wasn't closed is seen while it exists, and if it doesn't any
-more, its warning was an error.
+and event loops of asyncio, threads, and files in the folder for temporary ones. An object that
+wasn't closed is seen while it exists; if it doesn't any more, its warning was an error. So garbage
+is collected only where something is found, which it may close.
 
 What may be left on purpose says so:
 - what a fixture of a wider scope than a function makes belongs to it, and has to be gone after it;
@@ -39,8 +39,11 @@ from typing import Any
 
 import pytest
 
-WAIT = 5.0
+WAIT = 20.0
 """Seconds in which what has been told to end may do so."""
+
+GARBAGE = 0.1
+"""Seconds after which garbage is collected: it may close what is left without a warning."""
 
 KEPT = {
     r"file copyrator-\w{8}$": "a kubeconfig's certificate, until the process ends (kube/auth.py)",
@@ -56,6 +59,9 @@ PROCESS = (
 
 E2E = "process"
 """What tests of a control plane answer for: its clients keep connections, and threads."""
+
+_TRACKED = re.compile("garbage: (unclosed (<socket|<ssl|transport|event loop)|subprocess)")
+"""What warns of a thing that is looked for; a file, say, may be of any earlier test."""
 
 _SUBREAPER = 36
 """prctl's PR_SET_CHILD_SUBREAPER: a child of a child that has ended becomes ours."""
@@ -118,7 +124,8 @@ class Watch:
     def left(self, item: pytest.Item) -> list[str]:
         """Descriptions of what no one owns, after a while; processes among it are ended."""
         marks = [pattern for mark in item.iter_markers("leaves") for pattern in mark.args[1:]]
-        deadline = time.monotonic() + WAIT
+        begun, warned = time.monotonic(), list[str]()
+        collects = True
         while True:
             there = self.now()
             new = {thing: told for thing in there - self.known if (told := _describe(thing))}
@@ -127,8 +134,11 @@ class Watch:
             if "e2e" in item.path.parts:
                 excused |= {thing for thing, told in new.items() if not told.startswith(E2E)}
             left = {thing: told for thing, told in new.items() if thing not in excused}
-            if not left or time.monotonic() > deadline:
+            passed = time.monotonic() - begun
+            if not left or passed > WAIT:
                 break
+            if collects and passed > GARBAGE:
+                collects, warned = False, _collect()
             time.sleep(0.01)
         self.known = (self.known & there) | excused
         tasks = [told for told in self.tasks if not _is_one(told, marks)]
@@ -137,15 +147,13 @@ class Watch:
             if isinstance(thing, int):
                 with suppress(ProcessLookupError):
                     os.kill(thing, signal.SIGKILL)
-        return sorted([*left.values(), *tasks])
+        return sorted({*left.values(), *tasks, *warned})
 
     def forgive(self) -> None:
         """Nothing that exists now is a later test's."""
         self.known = self.now()
         self.tasks.clear()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gc.collect()
+        _collect()
 
     def loop_ends(self, runner: asyncio.Runner) -> None:
         """Note tasks of a test's loop that would be cancelled with it."""
@@ -153,6 +161,15 @@ class Watch:
         if asyncio.all_tasks(loop):
             runner.run(_settle())
             self.tasks += [f"task {one!r}"[:300] for one in asyncio.all_tasks(loop)]
+
+
+def _collect() -> list[str]:
+    """Collect garbage; returns what warned of having been left open."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gc.collect()
+    said = [f"garbage: {one.message}"[:300] for one in caught]
+    return [one for one in said if _TRACKED.match(one)]
 
 
 async def _settle() -> None:
@@ -287,6 +304,8 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that has left something."""
     result = yield
+    if isinstance(item, pytest.Function):
+        item.funcargs.clear()  # fixtures that are closed when nobody has them any more
     if item.stash.get(_FAILED, False):
         _watch.forgive()
     elif left := _watch.left(item):

@@ -143,6 +143,15 @@ async def test_a_caller_that_gives_up_leaves_no_answer_to_the_next(isolated: Iso
     assert await isolated.call(product, "a", 5, 5) == 25
 
 
+async def test_a_long_answer_that_is_given_up_keeps_no_pipe_open(isolated: Isolated) -> None:
+    given_up = asyncio.create_task(isolated.call(bytes, "a", 50_000_000))
+    while isolated._child is None or not isolated._child.stdout._buffer:  # type: ignore[union-attr]
+        await asyncio.sleep(0.001)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+
+
 async def test_the_operators_environment_is_not_the_childs(
     isolated: Isolated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
