@@ -47,6 +47,8 @@ GARBAGE = 0.1
 
 KEPT = {
     r"file copyrator-\w{8}$": "a kubeconfig's certificate, until the process ends (kube/auth.py)",
+    r"process .*(/bin/cluster-|localcluster\.(node|standin))": "a cluster ends what it runs",
+    r"process .*fork_server\.py": "all operators are its forks (e2e/forked.py)",
 }
 """What stays as long as this process, with the reason."""
 
