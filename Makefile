@@ -9,7 +9,7 @@
 # (the demo shows two clusters), DOWNLOAD=1
 # (download the control plane's programs from dl.k8s.io, github.com and get.helm.sh, instead of
 # compiling them), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that
-# cluster-up and cluster-down mean), REGISTRY (HOST/PATH of a release's image and chart),
+# cluster-up and cluster-down mean), BUSY (runs and seed of test-busy: --help), REGISTRY (HOST/PATH of a release's image and chart),
 # RELEASE=--no-image (a release without the image, which needs root and Debian),
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
@@ -21,7 +21,7 @@ export PYTHON
 export COPYRATOR_DOWNLOAD ?= $(DOWNLOAD)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-ui test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-ui test-long test-busy coverage mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -58,13 +58,20 @@ test-ui: ## Test the local web page in Debian's Chromium, which root installs if
 # The e2e tests of Bundles run once more for each further version of werf that the stand-in plays.
 BUNDLES := tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
 
+test-busy: ## Run test in a new clone, and unit and component tests in random orders, on busy cores; log in build/busy.
+	@$(RUN) python hack/busy.py $(BUSY)
+
 # What fails in one run doesn't keep the others from running.
 test-long: export COPYRATOR_LONG := 1
 test-long: ## Run all tests at full size, hours: more objects, more kills, and with werf 2.67 and 3.2.
 	@failed=0; $(MAKE) test || failed=1; \
 	for version in 2.67 3.2; do \
 		COPYRATOR_WERF=$$version $(MAKE) test TESTS='$(BUNDLES)' || failed=1; \
-	done; exit $$failed
+	done; \
+	COPYRATOR_LONG= $(MAKE) test-busy BUSY='--whole 5 --shuffled 5' || failed=1; exit $$failed
+
+coverage: ## Run unit and component tests, print covered lines and branches by package; report in build/coverage.
+	@$(RUN) python hack/covered.py
 
 signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
 	@$(RUN) python -m signatures

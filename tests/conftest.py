@@ -7,10 +7,12 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests import leftovers
 from tests.long import LONG
 from tests.spread import FOLDERS, Parts, part_of
 
@@ -77,9 +79,17 @@ SLOWEST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of tests/spread.py."""
+    """Add the options of tests/spread.py, and the order of tests."""
     about = "workers for tests/e2e, tests/component and tests/unit: 6,7,1; use with -n auto"
     parser.addoption("--parts", type=_sizes, help=about)
+    about = "run files, and tests within a file, in the random order of this seed"
+    parser.addoption("--shuffle", type=int, metavar="SEED", help=about)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say the seed, which repeats the order."""
+    seed = config.getoption("shuffle")
+    return None if seed is None else f"random order: --shuffle {seed}"
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -117,9 +127,18 @@ def _is_anothers(path: Path, config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is alone with it at the end."""
+    """Begin with what takes longest, so that no worker is alone with it at the end.
+
+    Or in random order, the same in all workers.
+    """
     # A file that is named on the command line is collected all the same.
     items[:] = [item for item in items if not _is_anothers(item.path, config)]
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        chance = Random(seed)
+        of_files = {path: chance.random() for path in sorted({item.path for item in items})}
+        items.sort(key=lambda item: (of_files[item.path], chance.random()))
+        return
     files = {item.path: item.path.relative_to(HERE).as_posix() for item in items}
 
     def rank(item: pytest.Item) -> int:
@@ -135,6 +154,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Tests of e2e take longest and mostly wait: what they can use of the processors is theirs, and
     the others take the rest.
     """
+    config.pluginmanager.register(leftovers)
     with suppress(OSError):  # a sandbox may not know it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     given: dict[str, Any] = getattr(config, "workerinput", {})

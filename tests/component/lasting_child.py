@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
+from tests.leftovers import PROCESS, kept
+
 from copyrator.workqueue.isolated import Isolated
 
 
@@ -33,7 +35,8 @@ class LastingChild:
         """Ends the process at the end."""
         thread = Thread(target=self._loop.run_forever)
         thread.start()
-        yield self
+        with kept("begins with a test", *PROCESS):
+            yield self
         asyncio.run_coroutine_threadsafe(self._isolated.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join()

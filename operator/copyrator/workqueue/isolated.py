@@ -146,8 +146,8 @@ class Isolated:
     def _kill(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            with suppress(ProcessLookupError):
-                child.kill()
+            # It kills, and closes the pipes: what nobody reads any more would keep them open.
+            child._transport.close()  # type: ignore[attr-defined]
 
 
 class IsolatedPool:

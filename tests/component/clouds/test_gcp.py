@@ -53,6 +53,9 @@ OAUTH = "oauth2.googleapis.com"
 REGISTRY = read_registry(Provider.GCP, PKG)
 
 
+pytestmark = pytest.mark.leaves("gcp looks up names in threads of its own", "thread registry-names")
+
+
 @pytest.fixture
 def cloud(cloud_stage: Stage, account_tokens: OwnTokens) -> Google:
     return Google(cloud_stage, account_tokens)

@@ -178,6 +178,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {word: (authority.directory / file).read_text() for word, file in files.items()}
 
 
+@pytest.mark.leaves("the library's, until the process ends", "file tmp")
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
 async def test_a_kubeconfig_without_plugins_is_read_as_the_library_reads_it(

@@ -160,6 +160,7 @@ def test_an_interrupted_build_leaves_nothing_half_made_and_can_be_started_again(
 
     assert programs.find(["etcd"])["etcd"].exists()
     assert not list((tmp_path / "cache" / "bin").glob(".build-*"))
+    eventually(lambda: not marked(tmp_path / "mark"), "the end of a compiler that nobody ended")
 
 
 def test_a_compiler_is_ended_wherever_its_wait_was_interrupted() -> None:

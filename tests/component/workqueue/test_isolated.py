@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import select
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -140,6 +141,18 @@ async def test_a_caller_that_gives_up_leaves_no_answer_to_the_next(isolated: Iso
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
+    assert await isolated.call(product, "a", 5, 5) == 25
+
+
+async def test_a_long_answer_that_is_given_up_is_no_obstacle(isolated: Isolated) -> None:
+    given_up = asyncio.create_task(isolated.call(bytes, "a", 50_000_000))
+    while (child := isolated._child) is None or len(child.stdout._buffer) < 300_000:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    pipe = child._transport.get_pipe_transport(1).get_extra_info("pipe")  # type: ignore[attr-defined]
+    select.select([pipe], [], [])  # what is in it now nobody reads
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(given_up, 60)
     assert await isolated.call(product, "a", 5, 5) == 25
 
 
