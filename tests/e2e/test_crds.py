@@ -11,6 +11,7 @@ from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
 from tests.e2e.installation import apply, collection_of, delete_crds, object_path, serves
 from tests.long import long_form
+from tests.targets import EVERYWHERE
 
 from localcluster import Api, ApiStatusError, Cluster
 from localcluster.waiting import eventually
@@ -80,11 +81,11 @@ def rule(**fields: Any) -> Object:
 
 
 def good(**spec: Any) -> Object:
-    return rule(spec={"source": {"kind": "Secret", "name": "x"}, **spec})
+    return rule(spec={"source": {"kind": "Secret", "name": "x"}, "targets": EVERYWHERE, **spec})
 
 
 def source(**fields: Any) -> Object:
-    return rule(spec={"source": {"kind": "Secret", **fields}})
+    return good(source={"kind": "Secret", **fields})
 
 
 def old(**fields: Any) -> Object:
@@ -93,7 +94,7 @@ def old(**fields: Any) -> Object:
 
 def template(**fields: Any) -> Object:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, **fields}
-    return rule(spec={"template": body})
+    return rule(spec={"template": body, "targets": EVERYWHERE})
 
 
 def bundle(name: str = "x", **spec: Any) -> Object:
@@ -136,9 +137,9 @@ ACCEPTED: list[tuple[str, Object]] = [
     ("old form, what only the operator can judge", old(selector=5, namespace={"a": 1})),
     ("by name", good()),
     ("by selector", source(selector={"matchLabels": {"a": ""}, "matchExpressions": [EXPRESSION]})),
-    ("another kind", rule(spec={"source": {"kind": "Role", "name": "x", "apiVersion": "a.b/v1"}})),
+    ("another kind", good(source={"kind": "Role", "name": "x", "apiVersion": "a.b/v1"})),
     ("several namespaces", source(name="x.y", namespaces=["b", "a"])),
-    ("targets", good(targets={"namespaces": ["team-*", "a?"], "exclude": ["*"], "selector": {}})),
+    ("targets", good(targets={"namespaces": ["team-*", "a?"], "exclude": ["*"]})),
     (
         "every transform",
         good(
@@ -359,7 +360,7 @@ def test_a_bundles_name_has_53_bytes_at_most(crds: Api) -> None:
 
 def test_defaults_are_filled_in_and_the_old_form_stays_as_it_is(crds: Api) -> None:
     spec = dry_run(crds, good())["spec"]
-    assert {name: spec[name] for name in spec if name != "source"} == {
+    assert {name: spec[name] for name in spec if name not in ("source", "targets")} == {
         "onConflict": "Skip",
         "onImmutable": "Fail",
         "deletionPolicy": "Delete",

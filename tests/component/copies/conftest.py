@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import turns, until
+from tests.targets import EVERYWHERE
 
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
@@ -172,7 +173,7 @@ def rule_body(name: str, spec: dict[str, Any] | None = None, **old: Any) -> dict
         "apiVersion": "flant.com/v1",
         "kind": "CopyratorRule",
         "metadata": {"name": name, "namespace": HOME},
-        **({"spec": spec} if spec is not None else old),
+        **({"spec": {"targets": EVERYWHERE, **spec}} if spec is not None else old),
     }
 
 
