@@ -230,6 +230,21 @@ def assert_contains(stored: Any, wanted: Any) -> None:
             assert_contains(stored[name], value)
 
 
+TARGETS = (
+    'targets must say which namespaces get a copy: set targets.namespaces (["*"] for all), or '
+    "targets.selector with at least one label"
+)
+UNSAID = [
+    good(targets=None),
+    good(targets={}),
+    good(targets={"exclude": ["kube-*"]}),
+    good(targets={"selector": {}}),
+    good(targets={"selector": {"matchLabels": {}, "matchExpressions": []}}),
+    good(targets={"namespaces": ["*"], "selector": {"matchLabels": {}}}),
+    rule(spec={"template": template()["spec"]["template"]}),
+]
+"""What is left of mistakes such as ``target: …`` and ``selector: {matchLable: …}``."""
+
 REJECTED: list[tuple[Object, str]] = [
     (rule(), "set spec with a source or a template"),
     (rule(selector={"a": "b"}), "set spec with a source"),
@@ -272,6 +287,7 @@ REJECTED: list[tuple[Object, str]] = [
         good(targets={"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
         "In and NotIn require values",
     ),
+    *((one, TARGETS) for one in UNSAID),
     (good(targets={"namespaces": []}), "spec.targets.namespaces"),
     (good(targets={"namespaces": ["Team"]}), "spec.targets.namespaces[0]"),
     (
@@ -350,6 +366,77 @@ def test_a_bad_manifest_is_answered_with_what_to_do(crds: Api, body: Object, mes
         dry_run(crds, body)
     assert caught.value.code in (400, 422)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"selector": {"matchLabels": {"a": "b"}}},
+        {"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}},
+        {"namespaces": ["*"], "exclude": ["kube-*"]},
+        {"namespaces": ["a"], "selector": {"matchLabels": {"a": "b"}}},
+    ],
+    ids=str,
+)
+def test_namespaces_are_said_by_name_or_by_label(crds: Api, targets: Object) -> None:
+    assert dry_run(crds, good(targets=targets))["spec"]["targets"] == targets
+
+
+@pytest.mark.parametrize("before", [good(), old()], ids=["under spec", "old form"])
+def test_an_edit_that_loses_the_targets_is_refused(
+    crds: Api, namespace: Any, before: Object
+) -> None:
+    body = {**before, "metadata": {"name": "x", "namespace": namespace("targets")}}
+    path = object_path(crds.create(collection_of(body), body))
+    crds.patch(f"{path}/status", {"status": {"sources": 1}})
+    spec = {**good()["spec"], "targets": None}
+    edit = {"spec": spec, "ruleType": None, "selector": None}
+    with pytest.raises(ApiStatusError, match="targets must say which namespaces get a copy"):
+        crds.patch(path, edit)
+    crds.patch(path, {**edit, "spec": good()["spec"]})
+
+
+def test_a_stored_rule_without_targets_can_be_written_corrected_and_deleted(
+    alone: Cluster, namespace: Any
+) -> None:
+    """One of an earlier version: what the operator and its owner do with it is still accepted.
+
+    Also on Kubernetes 1.29, which validates unchanged parts again.
+    """
+    api = alone.api()
+    crd = yaml.safe_load((CRDS / "copyrators.flant.com.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kept = [one for one in schema["x-kubernetes-validations"] if "fieldPath" not in one]
+    assert len(kept) == len(schema["x-kubernetes-validations"]) - 2
+    schema["x-kubernetes-validations"] = kept
+    apply(api, [crd])
+    body = good(targets=None)
+    body["metadata"] = {"name": "x", "namespace": namespace("targets"), "finalizers": ["a.b/c"]}
+    eventually(lambda: is_taken(api, body), "the earlier CRD is in force")
+    path = object_path(api.create(collection_of(body), body))
+    api.patch(f"{path}/status", {"status": {"sources": 1}})
+    apply_crds(api)
+    eventually(lambda: not is_taken(api, good(targets=None)), "the CRD is in force")
+
+    api.patch(f"{path}/status", {"status": {"sources": 2, "conditions": [CONDITION]}})
+    api.patch(path, {"metadata": {"annotations": {"a.b/c": "d"}, "finalizers": ["a.b/c", "d.e/f"]}})
+    api.patch(path, {"spec": {"suspend": True}})
+    api.patch(path, {"spec": {"targets": {"namespaces": ["*"]}}})
+    with pytest.raises(ApiStatusError, match="targets must say"):
+        api.patch(path, {"spec": {"targets": None}})
+    api.delete(path)
+    api.patch(f"{path}/status", {"status": {"sources": 3}})
+    api.patch(path, {"metadata": {"finalizers": None}})
+    with pytest.raises(ApiStatusError, match="not found"):
+        api.get(path)
+
+
+def is_taken(api: Api, body: Object) -> bool:
+    try:
+        dry_run(api, body)
+    except ApiStatusError:
+        return False
+    return True
 
 
 def test_a_bundles_name_has_53_bytes_at_most(crds: Api) -> None:

@@ -153,6 +153,23 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
             "spec.promoteFrom.bundles: has 21 items; at most 20 are allowed",
         ),
         (
+            {
+                "promoteFrom": {
+                    "attestations": [
+                        {
+                            "environment": name,
+                            "cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}},
+                        }
+                        for name in ("staging", "qa")
+                    ]
+                }
+            },
+            (
+                "spec.promoteFrom.attestations[1].cosign.keysFrom: ConfigMap keys has the keys of "
+                "staging, too; each environment needs keys of its own"
+            ),
+        ),
+        (
             {"attest": {"keyFrom": {"operator": True}}},
             "spec.attest.environment: is required",
         ),
