@@ -403,7 +403,7 @@ def read_transform(transform: Fields, kind: str) -> Transform:
     return Transform(
         name=transform.text("name", _length),
         type=transform.text("type", _secret_type),
-        keys=_read_keys(transform.sub("keys")),
+        keys=_read_keys(transform.sub("keys")) if transform.has("keys") else KeyTransform(),
         labels=_read_labels(transform.sub("labels")),
         annotations=_read_annotations(transform.sub("annotations")),
     )
@@ -418,6 +418,11 @@ def _secret_type(value: str) -> str | None:
 
 
 def _read_keys(keys: Fields) -> KeyTransform:
+    """``spec.transform.keys``. What is empty may be a mistake, and must not mean every key."""
+    if not any(map(keys.has, ("include", "exclude", "rename"))):
+        keys.fail("include", "is required, or exclude or rename; to copy every key, remove keys")
+    if keys.get("include") == []:
+        keys.fail("include", "must name a key; remove it to copy every key")
     rename = keys.text_map("rename", syntax.data_key, syntax.data_key)
     taken: dict[str, str] = {}
     for old, new in rename.items():

@@ -73,6 +73,7 @@ NOWHERE: list[Any] = [
     *({"selector": selector} for selector in (None, *EMPTY)),
 ]
 """``spec.targets`` that don't say which namespaces get a copy."""
+NO_KEYS = "is required, or exclude or rename; to copy every key, remove keys"
 NO_LABELS = (
     "must name at least one label under matchLabels or matchExpressions; remove it to select by "
     'namespaces alone (["*"] for all)'
@@ -154,6 +155,17 @@ LABEL_VALUE = (
                 f"spec.targets.selector: {NO_LABELS}",
             )
             for selector in EMPTY
+        ),
+        *(
+            (
+                new(transform={"keys": keys}),
+                f"spec.transform.keys.include: {NO_KEYS}",
+            )
+            for keys in ({}, {"includes": ["*.crt"]})
+        ),
+        (
+            new(transform={"keys": {"include": []}}),
+            "spec.transform.keys.include: must name a key; remove it to copy every key",
         ),
         (
             new(transform={"keys": {"include": ["a/*"]}}),
