@@ -225,14 +225,14 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
     spec: dict[str, Any], status: dict[str, Any], shown: str | None
 ) -> None:
     body = bundle(spec, **status)
+    (line,) = described(body, "Gates")
     if shown is None:
-        assert described(body, "Gates") == ["Gates: unknown: the spec isn't valid"]
+        assert line.endswith(" unknown: the spec isn't valid")
         return
     assert cells(body)["GATES"] == shown.replace(", ", ",")
-    text = (
-        f"{shown}: a new version is deployed as soon as it is found" if shown == "none" else shown
-    )
-    assert described(body, "Gates") == [f"Gates: {text}"]
+    none = "none: a new version is deployed as soon as it is found"
+    text = none if shown == "none" else shown
+    assert line.endswith(f" {text}")
     assert why(body, "Its gates") == [f"Its gates: {text}."]
 
 
