@@ -41,7 +41,7 @@ INVALID = [
         "spec.source.selector.matchExpressions[0].values",
         {"source": {"kind": "ConfigMap", "selector": selector(operator="Exists", values=["b"])}},
     ),
-    ("spec.targets.namespaces", {"source": SOURCE, "targets": {"namespaces": []}}),
+    ("spec.targets", {"source": SOURCE, "targets": {"namespaces": []}}),
     ("spec.targets.namespaces[0]", {"source": SOURCE, "targets": {"namespaces": ["Team"]}}),
     ("spec.targets.exclude[0]", {"source": SOURCE, "targets": {"exclude": [7]}}),
     ("spec.targets.selector", {"source": SOURCE, "targets": {"selector": []}}),
