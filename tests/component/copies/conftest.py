@@ -179,7 +179,7 @@ def rule_body(name: str, spec: dict[str, Any] | None = None, **old: Any) -> dict
 
 def by_name(name: str, kind: str = "ConfigMap", **more: Any) -> dict[str, Any]:
     """A spec that copies one object of HOME into every other namespace."""
-    return {"source": {"kind": kind, "name": name}, **more}
+    return {"source": {"kind": kind, "name": name}, "targets": EVERYWHERE, **more}
 
 
 @asynccontextmanager
