@@ -9,6 +9,8 @@ from typing import Any
 from hostile import texts
 from hostile.bad import RULES, Bad, Places, metadata
 
+EVERYWHERE = {"namespaces": ["*"]}
+
 
 def templates(random: Random, places: Places, name: str) -> Bad:
     """Jinja where a rule may hold it, in one text or in thousands."""
@@ -17,7 +19,7 @@ def templates(random: Random, places: Places, name: str) -> Bad:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data}
     if random.random() < 0.2:
         body["metadata"] = {"name": texts.text(random, 1_024)}
-    return _rule(random, places, name, {"spec": {"template": body}})
+    return _rule(random, places, name, {"spec": {"template": body, "targets": EVERYWHERE}})
 
 
 def _filled(random: Random, most: int) -> Iterator[str]:
@@ -43,7 +45,7 @@ def deep(random: Random, places: Places, name: str) -> Bad:
         )
     )()
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": value}
-    return _rule(random, places, name, {"spec": {"template": body}})
+    return _rule(random, places, name, {"spec": {"template": body, "targets": EVERYWHERE}})
 
 
 def old_form(random: Random, places: Places, name: str) -> Bad:

@@ -7,6 +7,7 @@ import yaml
 from click.testing import CliRunner
 from tests.e2e.installation import apply, rendered, serves, uninstall
 from tests.e2e.operator_process import until
+from tests.targets import EVERYWHERE
 
 from copyrator.api.names import FINALIZER_RULE
 from copyrator.cli import cli
@@ -51,7 +52,7 @@ class Release:
             "apiVersion": "flant.com/v1",
             "kind": "CopyratorRule",
             "metadata": {"name": "held", "finalizers": [FINALIZER_RULE, "example.com/other"]},
-            "spec": {"source": {"kind": "Secret", "name": "x"}},
+            "spec": {"source": {"kind": "Secret", "name": "x"}, "targets": EVERYWHERE},
         }
         self.cluster.api().create(path, rule)
         return f"{path}/held"

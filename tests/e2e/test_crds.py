@@ -11,6 +11,7 @@ from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
 from tests.e2e.installation import apply, collection_of, delete_crds, object_path, serves
 from tests.long import long_form
+from tests.targets import EVERYWHERE
 
 from localcluster import Api, ApiStatusError, Cluster
 from localcluster.waiting import eventually
@@ -80,11 +81,11 @@ def rule(**fields: Any) -> Object:
 
 
 def good(**spec: Any) -> Object:
-    return rule(spec={"source": {"kind": "Secret", "name": "x"}, **spec})
+    return rule(spec={"source": {"kind": "Secret", "name": "x"}, "targets": EVERYWHERE, **spec})
 
 
 def source(**fields: Any) -> Object:
-    return rule(spec={"source": {"kind": "Secret", **fields}})
+    return good(source={"kind": "Secret", **fields})
 
 
 def old(**fields: Any) -> Object:
@@ -93,7 +94,7 @@ def old(**fields: Any) -> Object:
 
 def template(**fields: Any) -> Object:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, **fields}
-    return rule(spec={"template": body})
+    return rule(spec={"template": body, "targets": EVERYWHERE})
 
 
 def bundle(name: str = "x", **spec: Any) -> Object:
@@ -136,9 +137,9 @@ ACCEPTED: list[tuple[str, Object]] = [
     ("old form, what only the operator can judge", old(selector=5, namespace={"a": 1})),
     ("by name", good()),
     ("by selector", source(selector={"matchLabels": {"a": ""}, "matchExpressions": [EXPRESSION]})),
-    ("another kind", rule(spec={"source": {"kind": "Role", "name": "x", "apiVersion": "a.b/v1"}})),
+    ("another kind", good(source={"kind": "Role", "name": "x", "apiVersion": "a.b/v1"})),
     ("several namespaces", source(name="x.y", namespaces=["b", "a"])),
-    ("targets", good(targets={"namespaces": ["team-*", "a?"], "exclude": ["*"], "selector": {}})),
+    ("targets", good(targets={"namespaces": ["team-*", "a?"], "exclude": ["*"]})),
     (
         "every transform",
         good(
@@ -229,6 +230,21 @@ def assert_contains(stored: Any, wanted: Any) -> None:
             assert_contains(stored[name], value)
 
 
+TARGETS = (
+    'targets must say which namespaces get a copy: set targets.namespaces (["*"] for all), or '
+    "targets.selector with at least one label"
+)
+UNSAID = [
+    good(targets=None),
+    good(targets={}),
+    good(targets={"exclude": ["kube-*"]}),
+    good(targets={"selector": {}}),
+    good(targets={"selector": {"matchLabels": {}, "matchExpressions": []}}),
+    good(targets={"namespaces": ["*"], "selector": {"matchLabels": {}}}),
+    rule(spec={"template": template()["spec"]["template"]}),
+]
+"""What is left of mistakes such as ``target: …`` and ``selector: {matchLable: …}``."""
+
 REJECTED: list[tuple[Object, str]] = [
     (rule(), "set spec with a source or a template"),
     (rule(selector={"a": "b"}), "set spec with a source"),
@@ -271,6 +287,7 @@ REJECTED: list[tuple[Object, str]] = [
         good(targets={"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
         "In and NotIn require values",
     ),
+    *((one, TARGETS) for one in UNSAID),
     (good(targets={"namespaces": []}), "spec.targets.namespaces"),
     (good(targets={"namespaces": ["Team"]}), "spec.targets.namespaces[0]"),
     (
@@ -351,6 +368,77 @@ def test_a_bad_manifest_is_answered_with_what_to_do(crds: Api, body: Object, mes
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"selector": {"matchLabels": {"a": "b"}}},
+        {"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}},
+        {"namespaces": ["*"], "exclude": ["kube-*"]},
+        {"namespaces": ["a"], "selector": {"matchLabels": {"a": "b"}}},
+    ],
+    ids=str,
+)
+def test_namespaces_are_said_by_name_or_by_label(crds: Api, targets: Object) -> None:
+    assert dry_run(crds, good(targets=targets))["spec"]["targets"] == targets
+
+
+@pytest.mark.parametrize("before", [good(), old()], ids=["under spec", "old form"])
+def test_an_edit_that_loses_the_targets_is_refused(
+    crds: Api, namespace: Any, before: Object
+) -> None:
+    body = {**before, "metadata": {"name": "x", "namespace": namespace("targets")}}
+    path = object_path(crds.create(collection_of(body), body))
+    crds.patch(f"{path}/status", {"status": {"sources": 1}})
+    spec = {**good()["spec"], "targets": None}
+    edit = {"spec": spec, "ruleType": None, "selector": None}
+    with pytest.raises(ApiStatusError, match="targets must say which namespaces get a copy"):
+        crds.patch(path, edit)
+    crds.patch(path, {**edit, "spec": good()["spec"]})
+
+
+def test_a_stored_rule_without_targets_can_be_written_corrected_and_deleted(
+    alone: Cluster, namespace: Any
+) -> None:
+    """One of an earlier version: what the operator and its owner do with it is still accepted.
+
+    Also on Kubernetes 1.29, which validates unchanged parts again.
+    """
+    api = alone.api()
+    crd = yaml.safe_load((CRDS / "copyrators.flant.com.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kept = [one for one in schema["x-kubernetes-validations"] if "fieldPath" not in one]
+    assert len(kept) == len(schema["x-kubernetes-validations"]) - 2
+    schema["x-kubernetes-validations"] = kept
+    apply(api, [crd])
+    body = good(targets=None)
+    body["metadata"] = {"name": "x", "namespace": namespace("targets"), "finalizers": ["a.b/c"]}
+    eventually(lambda: is_taken(api, body), "the earlier CRD is in force")
+    path = object_path(api.create(collection_of(body), body))
+    api.patch(f"{path}/status", {"status": {"sources": 1}})
+    apply_crds(api)
+    eventually(lambda: not is_taken(api, good(targets=None)), "the CRD is in force")
+
+    api.patch(f"{path}/status", {"status": {"sources": 2, "conditions": [CONDITION]}})
+    api.patch(path, {"metadata": {"annotations": {"a.b/c": "d"}, "finalizers": ["a.b/c", "d.e/f"]}})
+    api.patch(path, {"spec": {"suspend": True}})
+    api.patch(path, {"spec": {"targets": {"namespaces": ["*"]}}})
+    with pytest.raises(ApiStatusError, match="targets must say"):
+        api.patch(path, {"spec": {"targets": None}})
+    api.delete(path)
+    api.patch(f"{path}/status", {"status": {"sources": 3}})
+    api.patch(path, {"metadata": {"finalizers": None}})
+    with pytest.raises(ApiStatusError, match="not found"):
+        api.get(path)
+
+
+def is_taken(api: Api, body: Object) -> bool:
+    try:
+        dry_run(api, body)
+    except ApiStatusError:
+        return False
+    return True
+
+
 def test_a_bundles_name_has_53_bytes_at_most(crds: Api) -> None:
     # "longer than 53" in Kubernetes 1.29, "more than 53 bytes" since.
     with pytest.raises(ApiStatusError, match=r"Too long: may not be (more|longer) than 53\b"):
@@ -359,7 +447,7 @@ def test_a_bundles_name_has_53_bytes_at_most(crds: Api) -> None:
 
 def test_defaults_are_filled_in_and_the_old_form_stays_as_it_is(crds: Api) -> None:
     spec = dry_run(crds, good())["spec"]
-    assert {name: spec[name] for name in spec if name != "source"} == {
+    assert {name: spec[name] for name in spec if name not in ("source", "targets")} == {
         "onConflict": "Skip",
         "onImmutable": "Fail",
         "deletionPolicy": "Delete",

@@ -34,6 +34,7 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesKind,
     ValuesSource,
+    Verify,
 )
 from copyrator.api.clouds import CloudRegistry, Provider, read_registry
 from copyrator.api.drift import NO_DRIFT, read_drift
@@ -44,7 +45,7 @@ from copyrator.api.kubeconfig import read_kubeconfig_ref
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.promotion import read_attest, read_bundles, read_promote_from
 from copyrator.api.tagfilter import FilterError, compile_filter
-from copyrator.api.verify import read_verify
+from copyrator.api.verify import read_entries
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.api.windows import read_windows
 
@@ -404,8 +405,8 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         deletion_policy=spec.choice(
             "deletionPolicy", BundleDeletionPolicy, BundleDeletionPolicy.UNINSTALL
         ),
-        approval=_read_approval(spec.sub("approval"), (namespace, target), defaults),
-        verify=read_verify(spec.sub("verify")) if spec.has("verify") else None,
+        approval=_read_approval(spec, (namespace, target), defaults),
+        verify=Verify(read_entries(spec.sub("verify"))) if spec.has("verify") else None,
         min_age=spec.duration("minAge", 0.0),
         promote_from=read_promote_from(spec.sub("promoteFrom"), own)
         if spec.has("promoteFrom")
@@ -534,10 +535,14 @@ def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:
     )
 
 
-def _read_approval(
-    approval: Fields, namespaces: tuple[str, str], defaults: BundleDefaults
-) -> Approval:
-    """``spec.approval``, raised to what is required in either namespace: Bundle's and release's."""
+def _read_approval(spec: Fields, namespaces: tuple[str, str], defaults: BundleDefaults) -> Approval:
+    """``spec.approval``, raised to what is required in either namespace: Bundle's and release's.
+
+    It isn't given without a mode: the API server may have dropped a misspelled one.
+    """
+    approval = spec.sub("approval")
+    if spec.has("approval") and not approval.has("mode"):
+        approval.fail("mode", f"is required: one of {', '.join(ApprovalMode)}")
     lowest = defaults.lowest_approval(namespaces)
     modes = (approval.choice("mode", ApprovalMode, ApprovalMode.NEVER), lowest)
     return Approval(

@@ -16,6 +16,7 @@ from copyrator.api.bundle_spec import (
     Attest,
     AttestationsFrom,
     AttestKey,
+    LocalObjectRef,
     PromoteFrom,
 )
 from copyrator.api.fields import Fields
@@ -79,6 +80,7 @@ def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
             "attestations", f"has {len(items)} items; at most {MAX_ENVIRONMENTS} are allowed"
         )
     found: dict[str, AttestationsFrom] = {}
+    named: dict[LocalObjectRef, str] = {}
     for i, item in enumerate(items):
         one = Fields(item, f"{path}[{i}]")
         environment = one.required_text("environment", _environment)
@@ -87,9 +89,16 @@ def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
         cosign = one.sub("cosign")
         if unknown := sorted(map(str, cosign.raw.keys() - {"keysFrom"})):
             cosign.fail(unknown[0], "isn't for attestations: they are signed with keys (keysFrom)")
+        keys = read_object(cosign, "keysFrom")
+        if (other := named.setdefault(keys, environment)) != environment:
+            cosign.fail(
+                "keysFrom",
+                f"{keys.kind} {keys.name} has the keys of {other}, too; each environment needs "
+                "keys of its own",
+            )
         found[environment] = AttestationsFrom(
             environment,
-            read_object(cosign, "keysFrom"),
+            keys,
             one.duration("soak", 0.0),
             one.duration("maxAge", DEFAULT_EVIDENCE_AGE),
             one.text("cluster", _cluster),

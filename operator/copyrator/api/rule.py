@@ -29,7 +29,7 @@ from copyrator.api.rule_spec import (
     Template,
     Transform,
 )
-from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
+from copyrator.api.selectors import LabelSelector, Operator, parse_selector
 from copyrator.settings.limits import RULE_DEPTH
 
 RULE_VALUES: Final = 20_000  # limit: rules
@@ -311,7 +311,7 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
         source=source,
         template=template,
         sources=read_sources(spec, home),
-        targets=_read_targets(spec.sub("targets")),
+        targets=_read_targets(spec),
         transform=read_transform(spec.sub("transform"), source.kind if source else ""),
         on_conflict=spec.choice("onConflict", ConflictPolicy, ConflictPolicy.SKIP),
         on_immutable=spec.choice("onImmutable", ImmutablePolicy, ImmutablePolicy.FAIL),
@@ -335,17 +335,33 @@ def _percentage(value: str) -> str | None:
     return f'{syntax.shown(value)} isn\'t a percentage between "0%" and "100%"'
 
 
-def _read_targets(targets: Fields) -> Targets:
-    if targets.get("namespaces") == []:
-        targets.fail("namespaces", "must not be empty; remove it to select every namespace")
-    selector = ANY_LABELS
-    if targets.has("selector"):
-        selector = parse_selector(targets.get("selector"), targets.at("selector"))
-    return Targets(
+def _read_targets(spec: Fields) -> Targets:
+    """``spec.targets``: which namespaces is always said.
+
+    The API server drops a misspelled field, unless the client asks for strict validation. What is
+    absent or empty may therefore be a mistake, and must not mean every namespace.
+    """
+    targets = spec.sub("targets")
+    found = Targets(
         namespaces=read_globs(targets, "namespaces", _namespace_glob),
         exclude=read_globs(targets, "exclude", _namespace_glob),
-        selector=selector,
+        selector=parse_selector(targets.get("selector"), targets.at("selector")),
     )
+    if not found.namespaces and found.selector.empty:
+        spec.fail("targets", NO_NAMESPACES)
+    if targets.has("selector") and found.selector.empty:
+        targets.fail("selector", EMPTY_SELECTOR)
+    return found
+
+
+NO_NAMESPACES: Final = (
+    'must say which namespaces get a copy: set namespaces (["*"] for all), or selector with at '
+    "least one label under matchLabels or matchExpressions"
+)
+EMPTY_SELECTOR: Final = (
+    "must name at least one label under matchLabels or matchExpressions; remove it to select by "
+    'namespaces alone (["*"] for all)'
+)
 
 
 def _namespace_glob(value: str) -> str | None:
@@ -387,7 +403,7 @@ def read_transform(transform: Fields, kind: str) -> Transform:
     return Transform(
         name=transform.text("name", _length),
         type=transform.text("type", _secret_type),
-        keys=_read_keys(transform.sub("keys")),
+        keys=_read_keys(transform.sub("keys")) if transform.has("keys") else KeyTransform(),
         labels=_read_labels(transform.sub("labels")),
         annotations=_read_annotations(transform.sub("annotations")),
     )
@@ -402,6 +418,11 @@ def _secret_type(value: str) -> str | None:
 
 
 def _read_keys(keys: Fields) -> KeyTransform:
+    """``spec.transform.keys``. What is empty may be a mistake, and must not mean every key."""
+    if not any(map(keys.has, ("include", "exclude", "rename"))):
+        keys.fail("include", "is required, or exclude or rename; to copy every key, remove keys")
+    if keys.get("include") == []:
+        keys.fail("include", "must name a key; remove it to copy every key")
     rename = keys.text_map("rename", syntax.data_key, syntax.data_key)
     taken: dict[str, str] = {}
     for old, new in rename.items():

@@ -25,6 +25,7 @@ DEFAULT_MAX_DELETE: Final = 50
 
 NAMED_PATTERNS: Final = 5
 """Patterns of a list that a message names."""
+EVERY_NAMESPACE: Final = "every namespace"
 MAX_TARGETS_TEXT: Final = 400
 """Characters of a rule's targets in a message."""
 
@@ -147,6 +148,11 @@ class Targets:
         """The namespaces that are listed by name, without a wildcard."""
         return tuple(p for p in self.namespaces.patterns if "*" not in p and "?" not in p)
 
+    @property
+    def is_every_name(self) -> bool:
+        """Whether no name is left out by ``namespaces``."""
+        return not self.namespaces or "*" in self.namespaces.patterns
+
     def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
         """Whether a namespace of this name and these labels is a target."""
         return (
@@ -157,7 +163,8 @@ class Targets:
 
     def to_string(self) -> str:
         """For messages: ``team-*, app except team-x with labels a=b``; at most 400 characters."""
-        text = _listed(self.namespaces.patterns) or "every namespace"
+        patterns = self.namespaces.patterns
+        text = EVERY_NAMESPACE if self.is_every_name else _listed(patterns)
         if self.exclude:
             text += f" except {_listed(self.exclude.patterns)}"
         if not self.selector.empty:

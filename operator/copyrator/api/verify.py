@@ -11,7 +11,6 @@ from copyrator.api.bundle_spec import (
     LocalObjectRef,
     NotationSpec,
     ValuesKind,
-    Verify,
     VerifyEntry,
 )
 from copyrator.api.fields import Fields
@@ -22,15 +21,6 @@ SIGNATURE_SUBJECTS: Final = 20  # limit: signatures
 """Subjects of one entry."""
 
 _MAX_TEXT: Final = 512
-
-
-def read_verify(verify: Fields) -> Verify | None:
-    """``spec.verify``; None where it is empty.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    return Verify(read_entries(verify)) if verify.raw else None
 
 
 def read_entries(parent: Fields) -> tuple[VerifyEntry, ...]:

@@ -44,12 +44,14 @@ class Window:
 
 
 def read_windows(spec: Fields) -> tuple[Window, ...]:
-    """``spec.windows``; empty where it is absent, which means at any time.
+    """``spec.windows``, which has a window at least.
 
     Raises:
         SpecError: it isn't valid.
     """
     items = spec.items("windows")
+    if not items:
+        spec.fail("windows", "must have a window; remove it to deploy at any time")
     if len(items) > MAX_WINDOWS:
         spec.fail("windows", f"has {len(items)} items; at most {MAX_WINDOWS} are allowed")
     path = spec.at("windows")
@@ -64,7 +66,10 @@ def _window(window: Fields) -> Window:
         window.fail("from", "must be before 24:00; 00:00 is the beginning of a day")
     if start == end:
         window.fail("to", "must differ from from; for the whole day leave both out")
-    return Window(days, start, end, window.text("timeZone", _zone) or "UTC")
+    zone = window.text("timeZone", _zone) or "UTC"
+    if not any(map(window.get, ("days", "from", "to"))):
+        window.fail("days", "is required, or from or to: without them it would always be open")
+    return Window(days, start, end, zone)
 
 
 def _day(value: str) -> str | None:

@@ -13,6 +13,7 @@ from random import Random
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import json_response
+from tests.targets import EVERYWHERE
 from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.bundles.plan.operations import (
@@ -89,7 +90,9 @@ class HostileCluster(BundleCluster):
                 }
 
     def rule(self, name, place=HOME, *, spec=None, **status):
-        spec = spec or {"source": {"kind": "Secret", "name": "s", "namespace": HOME}}
+        spec = {"targets": EVERYWHERE} | (
+            spec or {"source": {"kind": "Secret", "name": "s", "namespace": HOME}}
+        )
         path = f"/apis/flant.com/v1/namespaces/{place}/copyrators/{name}"
         self.write(
             path,

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import turns, until
+from tests.targets import EVERYWHERE
 
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
@@ -172,13 +173,13 @@ def rule_body(name: str, spec: dict[str, Any] | None = None, **old: Any) -> dict
         "apiVersion": "flant.com/v1",
         "kind": "CopyratorRule",
         "metadata": {"name": name, "namespace": HOME},
-        **({"spec": spec} if spec is not None else old),
+        **({"spec": {"targets": EVERYWHERE, **spec}} if spec is not None else old),
     }
 
 
 def by_name(name: str, kind: str = "ConfigMap", **more: Any) -> dict[str, Any]:
     """A spec that copies one object of HOME into every other namespace."""
-    return {"source": {"kind": kind, "name": name}, **more}
+    return {"source": {"kind": kind, "name": name}, "targets": EVERYWHERE, **more}
 
 
 @asynccontextmanager

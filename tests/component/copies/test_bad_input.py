@@ -41,7 +41,7 @@ INVALID = [
         "spec.source.selector.matchExpressions[0].values",
         {"source": {"kind": "ConfigMap", "selector": selector(operator="Exists", values=["b"])}},
     ),
-    ("spec.targets.namespaces", {"source": SOURCE, "targets": {"namespaces": []}}),
+    ("spec.targets", {"source": SOURCE, "targets": {"namespaces": []}}),
     ("spec.targets.namespaces[0]", {"source": SOURCE, "targets": {"namespaces": ["Team"]}}),
     ("spec.targets.exclude[0]", {"source": SOURCE, "targets": {"exclude": [7]}}),
     ("spec.targets.selector", {"source": SOURCE, "targets": {"selector": []}}),
@@ -157,7 +157,7 @@ async def test_a_rule_that_grows_over_its_limit_stops_before_the_first_write_too
     labels = {"labels": {"app": "x"}}
     for name in ("app-1", "app-2"):
         cluster.object("configmaps", HOME, name, metadata=labels, data={"key": "value"})
-    targets = {"exclude": [HOME]}
+    targets = {"namespaces": ["*"], "exclude": [HOME]}
     make_rule(cluster, "rule", {"source": BY_LABEL, "targets": targets, "limit": 4})
     await until(lambda: reason(cluster, "rule") == "Synced")
     await operator.settled()

@@ -4,6 +4,7 @@ import pytest
 from tests.component.copies.conftest import HOME, Operator, by_name, is_failing, make_rule, reason
 from tests.component.kube.fake_api import until
 from tests.long import LONG
+from tests.targets import EVERYWHERE
 
 from copyrator.copies.rules.rules import NOT_READ
 from copyrator.copies.timing import CopyTiming
@@ -23,7 +24,7 @@ def elsewhere(cluster, name, spec, namespace="tenant"):
         "apiVersion": "flant.com/v1",
         "kind": "CopyratorRule",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
+        "spec": {"targets": EVERYWHERE} | spec,
     }
     return cluster.write(path, body)
 

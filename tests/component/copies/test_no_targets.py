@@ -1,6 +1,7 @@
 """A rule that matches no namespace is Ready, and says that it matches none."""
 
-from tests.component.copies.conftest import HOME, by_name, counts, make_rule, reason
+import pytest
+from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
@@ -45,6 +46,63 @@ async def test_a_source_that_may_go_nowhere_is_said(cluster, operator):
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: reason(cluster, "rule") == "NoTargets")
     assert names.ANN_ALLOW_TO in ready(cluster)["message"]
+
+
+MISTAKES = [
+    pytest.param(None, id="target: {namespaces: [team-a]}"),
+    pytest.param({}, id="targets: {namespace: [team-a]}"),
+    pytest.param({"selector": {}}, id="selector: {matchLable: {team: a}}"),
+    pytest.param({"exclude": ["team-b"]}, id="exclude alone"),
+]
+"""What the API server stores of a mistake; the ids are what was written."""
+CURES = (
+    'spec.targets: must say which namespaces get a copy: set namespaces (["*"] for all), or '
+    "selector with at least one label under matchLabels or matchExpressions"
+)
+
+
+@pytest.mark.parametrize("targets", MISTAKES)
+async def test_a_mistake_in_targets_copies_nothing(cluster, operator, targets):
+    cluster.namespace("team-a")
+    cluster.object("secrets", HOME, "app", data={"key": "dmFsdWU="})
+    make_rule(cluster, "rule", by_name("app", "Secret", targets=targets))
+    await until(lambda: reason(cluster, "rule") == "InvalidSpec")
+    await operator.settled()
+    assert ready(cluster)["message"] == CURES
+    assert cluster.copies("secrets", "app") == []
+
+
+@pytest.mark.parametrize("targets", MISTAKES)
+async def test_a_stored_rule_without_targets_keeps_its_copies_until_it_is_deleted(
+    cluster, operator, timing, targets
+):
+    """As an upgrade finds it: earlier versions took its targets for every namespace."""
+    for name in ("team-a", "team-b"):
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: cluster.copies("configmaps", "app") == ["team-a", "team-b"])
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await operator.stop()
+    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/rule"
+    found = cluster.found("copyrators", HOME, "rule")
+    cluster.write(path, {**found, "spec": by_name("app", targets=targets)})
+
+    again = Operator(cluster, timing=timing)
+    await again.start()
+    try:
+        await until(lambda: reason(cluster, "rule") == "InvalidSpec")
+        cluster.namespace("team-c")
+        cluster.object("configmaps", HOME, "app", data={"key": "newer"})
+        await again.settled()
+        assert ready(cluster)["message"] == CURES
+        assert cluster.copies("configmaps", "app") == ["team-a", "team-b"]
+        assert cluster.found("configmaps", "team-a", "app")["data"] == {"key": "value"}
+        cluster.drop(path)
+        await until(lambda: cluster.found("copyrators", HOME, "rule") is None, "it is let go")
+        assert cluster.copies("configmaps", "app") == []
+    finally:
+        await again.stop()
 
 
 async def test_a_missing_source_is_a_failure_whatever_the_targets(cluster, operator):

@@ -5,6 +5,7 @@ from tests.component.copies.conftest import HOME, Operator
 from tests.component.copies.fake_cluster import path_of
 from tests.component.copies.test_notices import told
 from tests.component.kube.fake_api import until
+from tests.targets import EVERYWHERE
 
 from copyrator.api import names
 from copyrator.copies.timing import CopyTiming
@@ -33,7 +34,7 @@ def tenant_rule(cluster, name, spec, namespace=TENANT):
         "apiVersion": "flant.com/v1",
         "kind": "CopyratorRule",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
+        "spec": {"targets": EVERYWHERE} | spec,
     }
     cluster.write(path_of("copyrators", namespace, name), body)
 

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Operator, Team, stays
 from tests.e2e.operator_process import until
 
+from localcluster.signing import new_key, public_key
+
 pytestmark = pytest.mark.usefixtures("operator")
 
 SOAK = 10
@@ -82,3 +84,21 @@ def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
     ):
         with pytest.raises(ApiStatusError, match=said):
             team.bundle("shop", promoteFrom=wrong)
+
+
+@pytest.mark.parametrize("content", [None, "junk", "key"], ids=str)
+def test_one_list_of_keys_for_two_environments_is_an_invalid_spec(
+    team: Team, content: str | None
+) -> None:
+    """Also before the list exists, or has keys."""
+    if content:
+        text = public_key(new_key()) if content == "key" else content
+        team.create("configmaps", "keys", data={"key.pub": text})
+    keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
+    named = [{"environment": name, **keys} for name in ("staging", "qa")]
+    team.bundle("production", promoteFrom={"attestations": named})
+    team.wait_reason("production", "InvalidSpec")
+    assert team.condition("production")["message"] == (
+        "spec.promoteFrom.attestations[1].cosign.keysFrom: ConfigMap keys has the keys of staging, "
+        "too; each environment needs keys of its own"
+    )

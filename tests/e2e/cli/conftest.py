@@ -23,6 +23,7 @@ from tests.e2e.installation import (
 )
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.vanishing import vanish
+from tests.targets import EVERYWHERE
 
 from copyrator.cli import cli
 from demo.chart import ROOT
@@ -95,6 +96,7 @@ class Stage:
 def rule(home: str, name: str, **spec: Any) -> dict[str, Any]:
     """A rule's manifest."""
     metadata = {"name": name, "namespace": home}
+    spec = {"targets": EVERYWHERE, **spec}
     return {
         "apiVersion": "flant.com/v1", "kind": "CopyratorRule", "metadata": metadata, "spec": spec
     }  # fmt: skip

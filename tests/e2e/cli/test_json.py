@@ -14,7 +14,7 @@ LIST, NAMESPACE = ("v1", "List"), ("v1", "Namespace")
 
 TYPED = {
     "create bundle": ("create bundle x --from {registry}/a --export", BUNDLE),
-    "create rule": ("create rule x --source a --export", RULE),
+    "create rule": ("create rule x --source a --to b --export", RULE),
     "describe": ("describe rule {rule}", (OURS, "Description")),
     "doctor": ("doctor", (OURS, "CheckList")),
     "events": ("events -A", LIST),

@@ -766,7 +766,7 @@ def test_what_create_exports_can_be_created(stage, word, namespace):
 
 
 def test_a_rule_is_created_where_an_operator_serves_it_or_not_at_all(stage, word, namespace):
-    typed = f"create rule {word} --kind ConfigMap --source none"
+    typed = f"create rule {word} --kind ConfigMap --source none --to none"
     assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
     stage.delete_rule(word)
     said = stage.types(f"{typed} -n default", code=1)

@@ -22,6 +22,7 @@ from tests.e2e.forked import Forked
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 from tests.long import long_form
+from tests.targets import EVERYWHERE
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LATE = 60.0
@@ -170,7 +171,7 @@ async def test_who_may_read_one_namespace_sees_it_and_what_is_left_out(
             "apiVersion": "flant.com/v1",
             "kind": "CopyratorRule",
             "metadata": {"name": word},
-            "spec": {"source": {"kind": "Secret", "name": "s"}},
+            "spec": {"source": {"kind": "Secret", "name": "s"}, "targets": EVERYWHERE},
         },
     )
     with serving(replace(stage, admin=kubeconfig), "-n", place) as url:

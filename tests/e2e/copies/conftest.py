@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import HANG, until
+from tests.targets import EVERYWHERE
 
 from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import render
@@ -120,7 +121,7 @@ class User:
             "apiVersion": "flant.com/v1",
             "kind": "CopyratorRule",
             "metadata": {"name": name},
-            **({"spec": spec} if spec is not None else old),
+            **({"spec": {"targets": EVERYWHERE, **spec}} if spec is not None else old),
         }
         return self.api.create(RULES.format(home), body)
 

@@ -234,7 +234,11 @@ INVALID: list[tuple[Any, str, str]] = [
     (bundle(timeout="721h"), "spec.timeout", "must be between 1s and 720h"),
     (bundle(retry={"backoff": "x"}), "spec.retry.backoff", "isn't a valid duration"),
     (bundle(approval={"mode": "Sometimes"}), "spec.approval.mode", "Never, OnRisk, Always"),
-    (bundle(approval={"expires": "59s"}), "spec.approval.expires", "must be between 1m and 720h"),
+    (
+        bundle(approval={"mode": "Always", "expires": "59s"}),
+        "spec.approval.expires",
+        "must be between 1m and 720h",
+    ),
     (bundle(health="On"), "spec.health", "Off, Watch"),
     (bundle(health={}), "spec.health", "must be"),
     (bundle(health="Watch", kubeConfig={"secretName": "c"}), "spec.health", "remove spec.health"),

@@ -28,6 +28,12 @@ REF = {"kind": "Secret", "name": "keys"}
 NAMES = [{"name": f"b{number}"} for number in range(20)]
 
 
+ALWAYS_OPEN = (
+    "spec.windows[0].days: is required, or from or to: without them it would always be open"
+)
+NO_MODE = "is required: one of Never, OnRisk, Always"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -113,7 +119,7 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
             "spec.minAge: must be between 1s and 720h",
         ),
         (
-            {"approval": {"expires": "59s"}},
+            {"approval": {"mode": "Always", "expires": "59s"}},
             "spec.approval.expires: must be between 1m and 720h",
         ),
         (
@@ -153,6 +159,23 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
             "spec.promoteFrom.bundles: has 21 items; at most 20 are allowed",
         ),
         (
+            {
+                "promoteFrom": {
+                    "attestations": [
+                        {
+                            "environment": name,
+                            "cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}},
+                        }
+                        for name in ("staging", "qa")
+                    ]
+                }
+            },
+            (
+                "spec.promoteFrom.attestations[1].cosign.keysFrom: ConfigMap keys has the keys of "
+                "staging, too; each environment needs keys of its own"
+            ),
+        ),
+        (
             {"attest": {"keyFrom": {"operator": True}}},
             "spec.attest.environment: is required",
         ),
@@ -189,8 +212,27 @@ NAMES = [{"name": f"b{number}"} for number in range(20)]
             "spec.attest.renew: must be between 1m and 720h",
         ),
         (
-            {"windows": [{}, {"from": "24:00"}]},
+            {"windows": [{"days": ["Mon"]}, {"from": "24:00"}]},
             "spec.windows[1].from: must be before 24:00; 00:00 is the beginning of a day",
+        ),
+        ({"windows": []}, "spec.windows: must have a window; remove it to deploy at any time"),
+        *(
+            (
+                {"windows": [window]},
+                ALWAYS_OPEN,
+            )
+            for window in ({}, {"day": ["Sat"]}, {"days": []}, {"timeZone": "Europe/Berlin"})
+        ),
+        *(
+            (
+                {"approval": approval},
+                "spec.approval.mode: is required: one of Never, OnRisk, Always",
+            )
+            for approval in ({}, {"mod": "Always"}, {"expires": "24h"})
+        ),
+        (
+            {"verify": {}},
+            "spec.verify.anyOf: is required: name who may sign, or remove the field above it",
         ),
         (
             {"windows": [{"to": "00:00"}]},
@@ -351,7 +393,7 @@ def test_what_a_bundle_may_not_have(spec: dict[str, Any]) -> None:
         {"timeout": "1s"},
         {"timeout": "720h"},
         {"minAge": "1s"},
-        {"approval": {"expires": "1m"}},
+        {"approval": {"mode": "Always", "expires": "1m"}},
         {"drift": {"interval": "15m", "ignore": [{"kind": "k" * 253, "name": "n" * 253}] * 50}},
         {"dependsOn": NAMES},
         {"promoteFrom": {"bundles": NAMES, "soak": "1s"}},

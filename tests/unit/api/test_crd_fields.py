@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.targets import EVERYWHERE
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import (
@@ -124,6 +125,7 @@ RULES: list[dict[str, Any]] = [
     {
         "spec": {
             "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
+            "targets": EVERYWHERE,
             "sources": [
                 {"as": "a", "kind": "Secret", "namespace": "x", "name": "y", "optional": True},
                 {"as": "b", "kind": "Secret", "selector": SELECTOR} | REMOTE,
@@ -318,7 +320,7 @@ def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
         assert spec
         return {**body, "spec": {**spec, **body["spec"]}}
 
-    rule = {"spec": {"source": {"kind": "Secret", "name": "x"}}}
+    rule = {"spec": {"source": {"kind": "Secret", "name": "x"}, "targets": EVERYWHERE}}
     assert parse_rule(with_defaults(RULE, rule)) == parse_rule(rule)
     bundle = {"metadata": {"name": "x", "namespace": "y"}, "spec": {"registry": "r", "repo": "a"}}
     full = with_defaults(BUNDLE, bundle)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import Fields, InvalidSpec
 from copyrator.api.rollout import (
@@ -32,7 +33,9 @@ CONTENT = "0123456789abcdef" * 2
 
 def parsed(**rollout: Any) -> RuleSpec | InvalidSpec:
     source = {"kind": "Secret", "name": "x"}
-    return parse_rule({"metadata": {}, "spec": {"source": source, "rollout": rollout}})
+    return parse_rule(
+        {"metadata": {}, "spec": {"source": source, "targets": EVERYWHERE, "rollout": rollout}}
+    )
 
 
 def accepted(**rollout: Any) -> Rollout:

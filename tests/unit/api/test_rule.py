@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.steps import assert_quick
+from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule import parse_rule
@@ -25,7 +26,7 @@ def rule(**fields: Any) -> dict[str, Any]:
 
 
 def good(**spec: Any) -> dict[str, Any]:
-    return rule(spec={"source": SECRET, **spec})
+    return rule(spec={"source": SECRET, "targets": EVERYWHERE, **spec})
 
 
 def parsed(body: Any) -> RuleSpec:
@@ -158,7 +159,7 @@ TEMPLATE = {
 
 
 def test_a_template_is_kept_as_it_is_written() -> None:
-    spec = parsed(rule(spec={"template": TEMPLATE}))
+    spec = parsed(rule(spec={"template": TEMPLATE, "targets": EVERYWHERE}))
     assert spec.source is None
     assert spec.template is not None
     assert spec.template.body == TEMPLATE
@@ -167,12 +168,12 @@ def test_a_template_is_kept_as_it_is_written() -> None:
 
 def test_the_built_in_api_version_is_filled_in_and_others_are_left_to_discovery() -> None:
     for kind, wanted in (("NetworkPolicy", "networking.k8s.io/v1"), ("Widget", None)):
-        spec = parsed(rule(spec={"source": {"kind": kind, "name": "x"}}))
+        spec = parsed(good(source={"kind": kind, "name": "x"}))
         assert spec.api_version == wanted
 
 
 def template(**fields: Any) -> dict[str, Any]:
-    return rule(spec={"template": {**TEMPLATE, **fields}})
+    return rule(spec={"template": {**TEMPLATE, **fields}, "targets": EVERYWHERE})
 
 
 def named(**metadata: Any) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def old(**fields: Any) -> dict[str, Any]:
 
 
 def source(**fields: Any) -> dict[str, Any]:
-    return rule(spec={"source": {"kind": "Secret", **fields}})
+    return rule(spec={"source": {"kind": "Secret", **fields}, "targets": EVERYWHERE})
 
 
 INVALID: list[tuple[Any, str, str]] = [
@@ -288,7 +289,7 @@ INVALID: list[tuple[Any, str, str]] = [
     (template(data=[[]] * 20_001), "spec", "more than 20000 values"),
     # targets
     (good(targets={"namespaces": ["a"] * 1001}), "spec.targets.namespaces", "more than 1000 items"),
-    (good(targets={"namespaces": []}), "spec.targets.namespaces", "must not be empty"),
+    (good(targets={"namespaces": []}), "spec.targets", "must say which namespaces get a copy"),
     (
         good(targets={"namespaces": ["a.b"]}),
         "spec.targets.namespaces[0]",
@@ -315,7 +316,7 @@ INVALID: list[tuple[Any, str, str]] = [
         )
     ),
     (
-        rule(spec={"source": {"kind": "ConfigMap", "name": "x"}, "transform": {"type": "Opaque"}}),
+        good(source={"kind": "ConfigMap", "name": "x"}, transform={"type": "Opaque"}),
         "spec.transform.type",
         "must be removed: a ConfigMap has no type",
     ),
@@ -342,7 +343,7 @@ INVALID: list[tuple[Any, str, str]] = [
         "filter out",
     ),
     (
-        rule(spec={"source": {"kind": "Role", "name": "x"}, "transform": {"keys": {}}}),
+        good(source={"kind": "Role", "name": "x"}, transform={"keys": {}}),
         "spec.transform.keys",
         "a Role has no data keys",
     ),
@@ -410,7 +411,6 @@ def test_what_cannot_be_meant_is_refused_with_the_field_and_a_remedy(
 def test_null_counts_as_absent() -> None:
     spec = parsed(
         good(
-            targets=None,
             transform=None,
             onConflict=None,
             limit=None,
@@ -584,7 +584,7 @@ def test_the_old_form_has_the_default_share() -> None:
 
 def test_targets_are_told_in_few_words() -> None:
     def told(**targets: Any) -> str:
-        return parsed(good(targets=targets)).targets.to_string()
+        return parsed(good(targets=EVERYWHERE | targets)).targets.to_string()
 
     assert told() == "every namespace"
     assert told(exclude=["kube-*", "x"]) == "every namespace except kube-*, x"

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from typing import Any
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
@@ -27,7 +28,7 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 
 
 def new(**spec: Any) -> dict[str, Any]:
-    return {"metadata": META, "spec": {"source": SOURCE, **spec}}
+    return {"metadata": META, "spec": {"source": SOURCE, "targets": EVERYWHERE, **spec}}
 
 
 def old(**fields: Any) -> dict[str, Any]:
@@ -39,14 +40,17 @@ def selector(**expression: Any) -> dict[str, Any]:
 
 
 def source(**fields: Any) -> dict[str, Any]:
-    return {"metadata": META, "spec": {"source": SOURCE | fields}}
+    return {"metadata": META, "spec": {"source": SOURCE | fields, "targets": EVERYWHERE}}
 
 
 ENTRY = {"as": "a", "kind": "Secret", "name": "x"}
 
 
 def composed(*sources: Any) -> dict[str, Any]:
-    return {"metadata": META, "spec": {"template": TEMPLATE, "sources": list(sources)}}
+    return {
+        "metadata": META,
+        "spec": {"template": TEMPLATE, "sources": list(sources), "targets": EVERYWHERE},
+    }
 
 
 def rollout(**fields: Any) -> dict[str, Any]:
@@ -54,9 +58,30 @@ def rollout(**fields: Any) -> dict[str, Any]:
 
 
 def template(**fields: Any) -> dict[str, Any]:
-    return {"metadata": META, "spec": {"template": TEMPLATE | fields}}
+    return {"metadata": META, "spec": {"template": TEMPLATE | fields, "targets": EVERYWHERE}}
 
 
+EMPTY: list[Any] = [{}, {"matchLabels": {}}, {"matchLabels": {}, "matchExpressions": []}]
+"""Selectors; ``{matchLable: …}`` is the first, once the API server has dropped the field."""
+NOWHERE: list[Any] = [
+    None,
+    {},
+    {"exclude": ["kube-*"]},
+    {"namespace": ["team-a"]},
+    {"namespaces": []},
+    {"namespaces": None},
+    *({"selector": selector} for selector in (None, *EMPTY)),
+]
+"""``spec.targets`` that don't say which namespaces get a copy."""
+NO_KEYS = "is required, or exclude or rename; to copy every key, remove keys"
+NO_LABELS = (
+    "must name at least one label under matchLabels or matchExpressions; remove it to select by "
+    'namespaces alone (["*"] for all)'
+)
+NO_NAMESPACES = (
+    'must say which namespaces get a copy: set namespaces (["*"] for all), or selector with at '
+    "least one label under matchLabels or matchExpressions"
+)
 NO_LABEL = (
     "must name at least one label; without one, everything in the namespace would be copied to "
     "every other"
@@ -123,9 +148,24 @@ LABEL_VALUE = (
                 "digits, '-', and the wildcards '*' and '?'"
             ),
         ),
+        *((new(targets=targets), f"spec.targets: {NO_NAMESPACES}") for targets in NOWHERE),
+        *(
+            (
+                new(targets=EVERYWHERE | {"selector": selector}),
+                f"spec.targets.selector: {NO_LABELS}",
+            )
+            for selector in EMPTY
+        ),
+        *(
+            (
+                new(transform={"keys": keys}),
+                f"spec.transform.keys.include: {NO_KEYS}",
+            )
+            for keys in ({}, {"includes": ["*.crt"]})
+        ),
         (
-            new(targets={"namespaces": []}),
-            "spec.targets.namespaces: must not be empty; remove it to select every namespace",
+            new(transform={"keys": {"include": []}}),
+            "spec.transform.keys.include: must name a key; remove it to copy every key",
         ),
         (
             new(transform={"keys": {"include": ["a/*"]}}),
@@ -389,8 +429,8 @@ def test_a_source_stands_where_it_says_or_beside_its_rule(
 
 
 def test_a_pattern_is_as_long_as_a_name() -> None:
-    assert isinstance(parse_rule(new(targets={"exclude": ["a" * 63]})), RuleSpec)
-    assert isinstance(parse_rule(new(targets={"exclude": ["a" * 64]})), InvalidSpec)
+    assert isinstance(parse_rule(new(targets=EVERYWHERE | {"exclude": ["a" * 63]})), RuleSpec)
+    assert isinstance(parse_rule(new(targets=EVERYWHERE | {"exclude": ["a" * 64]})), InvalidSpec)
 
 
 @pytest.mark.parametrize(
@@ -523,13 +563,19 @@ def test_values_are_counted_over_all_levels() -> None:
     text = f"spec: has more than {RULE_VALUES} values; reduce it"
     counts = range(RULE_VALUES - 400, RULE_VALUES + 1)
     least = counts[bisect_left(counts, True, key=lambda count: of(count) == text)]
-    # spec has one value, the template four, its metadata one; and each part is one itself.
-    assert least == RULE_VALUES - 6 - least // 100 + 1
+    # spec has two values, the template four, its metadata and the targets one, as their list has;
+    # and each part is one itself.
+    assert least == RULE_VALUES - 9 - least // 100 + 1
 
 
 def test_a_rule_without_a_usable_namespace_is_in_default() -> None:
     for namespace in ("", 5, None):
-        found = parse_rule({"metadata": {"namespace": namespace}, "spec": {"source": SOURCE}})
+        found = parse_rule(
+            {
+                "metadata": {"namespace": namespace},
+                "spec": {"source": SOURCE, "targets": EVERYWHERE},
+            }
+        )
         assert isinstance(found, RuleSpec)
         assert found.source is not None
         assert found.source.namespaces == ("default",)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule import copies_kind, parse_rule
@@ -14,7 +15,7 @@ LABELS = {"matchLabels": {"a": "b"}}
 
 
 def parse(*sources: Any, **spec: Any) -> RuleSpec | InvalidSpec:
-    body = {"template": TEMPLATE, "sources": list(sources), **spec}
+    body = {"template": TEMPLATE, "sources": list(sources), "targets": EVERYWHERE, **spec}
     return parse_rule({"metadata": {"namespace": "home"}, "spec": body})
 
 
@@ -35,7 +36,7 @@ def test_entries_are_read_in_order_with_the_rules_namespace_as_default():
 
 
 def test_the_kind_of_the_copies_is_the_templates():
-    body = {"spec": {"template": TEMPLATE, "sources": [ONE]}}
+    body = {"spec": {"template": TEMPLATE, "sources": [ONE], "targets": EVERYWHERE}}
     assert copies_kind(body) == ("ConfigMap", "v1")
 
 

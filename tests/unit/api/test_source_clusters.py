@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.certificates import CREDENTIAL, Certificate, expiring
 from copyrator.api.fields import InvalidSpec
@@ -16,7 +17,9 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 def parsed(**source: object) -> RuleSpec | InvalidSpec:
     found = {"kind": "Secret", "name": "creds", **source}
-    return parse_rule({"metadata": {"namespace": "home"}, "spec": {"source": found}})
+    return parse_rule(
+        {"metadata": {"namespace": "home"}, "spec": {"source": found, "targets": EVERYWHERE}}
+    )
 
 
 def test_a_kubeconfig_is_a_secret_and_a_key() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
 from copyrator.copies.rules.rules import Rule
@@ -69,7 +70,7 @@ def indexed():
     return Indexed()
 
 
-BY_NAME = {"source": {"kind": "ConfigMap", "name": "app"}}
+BY_NAME = {"source": {"kind": "ConfigMap", "name": "app"}, "targets": EVERYWHERE}
 
 
 def test_a_claim_is_found_at_its_targets_and_nowhere_else(indexed):
@@ -101,7 +102,10 @@ def test_the_older_rule_comes_first_and_names_decide_among_twins(indexed):
 
 
 def test_within_a_rule_the_namespace_listed_first_comes_first(indexed):
-    spec = {"source": {"kind": "ConfigMap", "name": "app", "namespaces": ["team-b", "home"]}}
+    spec = {
+        "source": {"kind": "ConfigMap", "name": "app", "namespaces": ["team-b", "home"]},
+        "targets": EVERYWHERE,
+    }
     compiled = indexed.compiled("rule", spec)
     second = indexed.binding(compiled, namespace="home", rank=(1, "app"))
     first = indexed.binding(compiled, namespace="team-b", rank=(0, "app"))
@@ -124,7 +128,9 @@ def test_a_templates_name_and_content_follow_the_namespace(indexed):
         "metadata": {"name": "for-{{ namespace.name }}"},
         "data": {"owner": "{{ namespace.labels.owner }}"},
     }
-    indexed.index.add(SourceBinding(indexed.compiled("rule", {"template": template}), None))
+    indexed.index.add(
+        SourceBinding(indexed.compiled("rule", {"template": template, "targets": EVERYWHERE}), None)
+    )
     team = indexed.namespaces.get("team-a")
     (binding,) = indexed.index.of_rule("home/rule").values()
     assert "owner" in binding.at(team).problem
@@ -202,7 +208,7 @@ class Refusing:
     ("targets", "annotations"),
     [
         ({"namespaces": ["team-b"]}, {}),
-        ({}, {"copyrator.flant.com/allow-to": "team-b"}),
+        (EVERYWHERE, {"copyrator.flant.com/allow-to": "team-b"}),
     ],
     ids=["no target", "no consent of the source"],
 )

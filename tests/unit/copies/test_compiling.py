@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.steps import assert_quick
+from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule, path_of
 from copyrator.copies.rules.admission import COMPILED_AT_ONCE
@@ -64,7 +65,7 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
     ],
 )
 def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
-    found = rule_texts(parse_rule({"metadata": META, "spec": spec}))
+    found = rule_texts(parse_rule({"metadata": META, "spec": {"targets": EVERYWHERE, **spec}}))
     assert [path_of(place) for place, _ in found] == [path]
 
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import parse_rule
@@ -14,7 +15,7 @@ from copyrator.kube.errors import Unreachable
 SPEC = parse_rule(
     {
         "metadata": {"name": "r", "namespace": "default"},
-        "spec": {"source": {"kind": "Secret", "name": "a"}},
+        "spec": {"source": {"kind": "Secret", "name": "a"}, "targets": EVERYWHERE},
     }
 )
 

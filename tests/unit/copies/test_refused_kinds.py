@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
 from copyrator.copies.rules import ready_conditions
@@ -17,7 +18,12 @@ NONE = SimpleNamespace(allows=lambda _kind, _version: False)
 
 def of_kind(version):
     source = {"kind": "Deployment", "name": "a", **version}
-    return parse_rule({"metadata": {"name": "r", "namespace": "d"}, "spec": {"source": source}})
+    return parse_rule(
+        {
+            "metadata": {"name": "r", "namespace": "d"},
+            "spec": {"source": source, "targets": EVERYWHERE},
+        }
+    )
 
 
 def discovering(answer):

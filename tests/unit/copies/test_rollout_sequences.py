@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
@@ -75,6 +76,7 @@ class World:
             "metadata": {"name": "r", "namespace": "home", "generation": 1, "uid": "u"},
             "spec": {
                 "source": {"kind": "ConfigMap", "name": "x"},
+                "targets": EVERYWHERE,
                 "rollout": {"steps": steps, "pause": f"{PAUSE}s"},
             },
         }

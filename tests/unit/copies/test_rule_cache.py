@@ -1,4 +1,5 @@
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
@@ -10,7 +11,7 @@ def rule(version="1", uid="u", spec=None, **more):
     return Rule.from_body(
         {
             "metadata": {**metadata, **more.pop("metadata", {})},
-            "spec": spec or {"source": {"kind": "Secret", "name": "x"}},
+            "spec": spec or {"source": {"kind": "Secret", "name": "x"}, "targets": EVERYWHERE},
             **more,
         }
     )
@@ -80,7 +81,10 @@ def test_only_what_matters_is_news(other, same):
     assert rule("1").is_equivalent_to(other) is same
 
 
-MANY = {"template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ x }}"}}}
+MANY = {
+    "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ x }}"}},
+    "targets": EVERYWHERE,
+}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.rule_status import RuleFacts, build_rule_status
@@ -35,7 +36,10 @@ class Creds:
     """A rule whose status is written as the operator does."""
 
     spec: dict[str, Any] = field(
-        default_factory=lambda: {"source": {"kind": "Secret", "namespace": "infra", "name": "x"}}
+        default_factory=lambda: {
+            "source": {"kind": "Secret", "namespace": "infra", "name": "x"},
+            "targets": EVERYWHERE,
+        }
     )
     generation: int = 1
     status: dict[str, Any] = field(default_factory=dict)

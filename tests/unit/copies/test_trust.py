@@ -1,4 +1,5 @@
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
@@ -9,7 +10,7 @@ OWN = {"kind": "Secret", "name": "app"}
 
 def rule(spec=None, **old):
     body = {"metadata": {"namespace": "tenant", "name": "r"}, **old}
-    found = parse_rule({**body, "spec": spec} if spec else body)
+    found = parse_rule({**body, "spec": {"targets": EVERYWHERE, **spec}} if spec else body)
     assert isinstance(found, RuleSpec), found
     return found
 

@@ -316,6 +316,7 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
         "deployed": version(view.status.deployed),
         "available": version(view.status.available),
         "gates": [gate.to_dict() for gate in view.status.gates],
+        "requiredGates": list(view.gates),
     }
     return Explanation(lines, {**_subject(BUNDLES, *name_of(bundle)), **state, "because": lines})
 

@@ -61,7 +61,9 @@ def create() -> None:
 @click.option(
     "--from", "place", metavar="NAMESPACE", help="Namespace of the source; default: the rule's."
 )
-@click.option("--to", multiple=True, metavar="GLOB", help="Target namespaces; default: all.")
+@click.option(
+    "--to", multiple=True, required=True, metavar="GLOB", help="Target namespaces; '*' for all."
+)
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces to exclude.")
 @operator_namespace_option
 @_export
@@ -109,10 +111,8 @@ def rule_spec(
         found["selector"] = {"matchLabels": {key.strip(): value for key, _, value in pairs}}
     else:
         found["name"] = name
-    spec: dict[str, Any] = {"source": found}
-    if targets := {k: list(v) for k, v in (("namespaces", to), ("exclude", exclude)) if v}:
-        spec["targets"] = targets
-    return spec
+    targets = {"namespaces": list(to)} | ({"exclude": list(exclude)} if exclude else {})
+    return {"source": found, "targets": targets}
 
 
 @create.command("bundle")

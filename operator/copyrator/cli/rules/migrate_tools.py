@@ -91,16 +91,14 @@ class RequestedCopies:
     def rule(self, name: str) -> MigratedRule:
         """The rule that does the same."""
         targets: dict[str, Any] = {}
-        if self.namespaces:
-            targets["namespaces"] = list(self.namespaces)
+        if self.namespaces or self.selector.empty:
+            targets["namespaces"] = list(self.namespaces) or [ALL_NAMESPACES]
         if self.exclude:
             targets["exclude"] = list(self.exclude)
         if not self.selector.empty:
             targets["selector"] = _selector(self.selector)
         source = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
-        spec: dict[str, Any] = {"source": source}
-        if targets:
-            spec["targets"] = targets
+        spec: dict[str, Any] = {"source": source, "targets": targets}
         if self.copy_name:
             spec["transform"] = {"name": self.copy_name}
         return MigratedRule(
@@ -330,8 +328,9 @@ def bundle_rules(body: Mapping[str, Any], trust_namespace: str) -> list[Migrated
         }
         rule: dict[str, Any] = {"sources": sources} if sources else {}
         rule |= {"template": template}
-        if selector := target.get("namespaceSelector"):
-            rule["targets"] = {"selector": selector}
+        selector = target.get("namespaceSelector") or {}
+        is_empty = not any(selector.values())
+        rule["targets"] = {"namespaces": [ALL_NAMESPACES]} if is_empty else {"selector": selector}
         rule["onConflict"] = "Adopt"
         one = MigratedRule(
             tool=TRUST_MANAGER,

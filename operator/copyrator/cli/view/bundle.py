@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 from copyrator.api.bundle import parse_bundle
@@ -74,6 +75,17 @@ _FOR_PEOPLE: Final = (
 )
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
+_REQUIRED: Final = {
+    "skip-digests": attrgetter("skip_digests"),
+    SIGNATURE: attrgetter("verify"),
+    "age": attrgetter("min_age"),
+    "promotion": attrgetter("promote_from"),
+    "dependsOn": attrgetter("depends_on"),
+    WINDOW: attrgetter("windows"),
+    APPROVAL: attrgetter("approval.is_enabled"),
+}
+"""The gates that a spec may ask for, in their order, each with what asks for it."""
+
 Body = Mapping[str, Any]
 
 
@@ -115,6 +127,17 @@ class BundleView:
     def name(self) -> ObjectName:
         """Namespace and name."""
         return name_of(self.body)
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The gates that its versions have to pass: by its spec, or by the operator's settings."""
+        spec = self.spec
+        if isinstance(spec, InvalidSpec):
+            return ()
+        asked = {gate.name for gate in self.summary.gates}
+        if self.summary.condition(ConditionType.VERIFIED):
+            asked.add(SIGNATURE)
+        return tuple(name for name, get in _REQUIRED.items() if name in asked or get(spec))
 
     @property
     def identity(self) -> str:
@@ -225,6 +248,7 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
         Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
         Column("FROM", _source, wide=True),
         Column("LOGIN", _login, wide=True),
+        Column("GATES", lambda view: ",".join(view.gates) or "none", wide=True),
         Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
         _of_body(rows.age_column("AGE", rows.created, now, wide=True)),
         Column("MESSAGE", lambda view: view.trouble, below=True),
@@ -294,6 +318,7 @@ def describe_source(view: BundleView) -> Iterator[Detail]:
     yield Detail("Version", _raw(view).get("version") or "latest")
     if tag_filter := _raw(view).get("tagFilter"):
         yield Detail("Tag filter", tag_filter)
+    yield Detail("Gates", describe_gates(view))
     where = _raw(view).get("project_namespace") or view.name.namespace
     if _raw(view).get("kubeConfig"):
         yield Detail("Release in", f"{where} of {target_cluster(view)}")
@@ -301,6 +326,13 @@ def describe_source(view: BundleView) -> Iterator[Detail]:
     yield Detail("Release in", where)
     if where != view.name.namespace:
         yield Detail("Consent", consent(view, where)[0])
+
+
+def describe_gates(view: BundleView) -> str:
+    """The gates that it has, or that it has none: also where a field was misspelled."""
+    if isinstance(view.spec, InvalidSpec):
+        return "unknown: the spec isn't valid"
+    return ", ".join(view.gates) or "none: a new version is deployed as soon as it is found"
 
 
 def target_cluster(view: BundleView) -> str:

@@ -15,7 +15,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
     FailureReason,
@@ -390,7 +390,8 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
 
 
 def _targets(targets: Any) -> str:
-    parts = [", ".join(targets.namespaces.patterns) or "every namespace"]
+    named = targets.namespaces.patterns
+    parts = [EVERY_NAMESPACE if targets.is_every_name else ", ".join(named)]
     if targets.exclude.patterns:
         parts.append(f"except {', '.join(targets.exclude.patterns)}")
     if text := targets.selector.to_string():

@@ -45,6 +45,7 @@ from copyrator.cli.view.bundle import (
     consent,
     contents,
     deployed_for,
+    describe_gates,
     describe_pin,
     hold_text,
     how_to_decide,
@@ -148,6 +149,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
+    yield f"Its gates: {describe_gates(view)}."
     yield "Checks before the next deploy, in the order in which they are made:"
     for step in list_checks(view, spec):
         yield from step.lines(now)

@@ -128,9 +128,15 @@ KEYS = {"metadata": {"name": "staging-keys"}, "data": {"staging.pem": PUBLIC}}
 
 
 def attested_by(*environments: str, **spec: Any) -> dict[str, Any]:
-    """A Bundle that is promoted by attestations; all environments have the same keys."""
-    cosign = {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}
-    named = [{"environment": one, "cosign": cosign, "soak": "1h"} for one in environments]
+    """A Bundle that is promoted by attestations."""
+    named = [
+        {
+            "environment": one,
+            "cosign": {"keysFrom": {"kind": "ConfigMap", "name": f"{one}-keys"}},
+            "soak": "1h",
+        }
+        for one in environments
+    ]
     return bundle(promoteFrom={"attestations": named}, **spec)
 
 
@@ -191,7 +197,7 @@ def test_what_is_attested_is_judged(evidence: DeployedEvidence, state: str, said
 def test_without_usable_keys_attestations_turn_nothing_down(
     shop: dict[str, Any], keys: Any, said: str
 ) -> None:
-    found = gates(shop, configmaps_staging_keys=keys)
+    found = gates(shop, configmaps_staging_keys=keys, configmaps_canary_keys=keys)
     state, _, message = rows(found)["promotion"]
     assert state == "NotJudged"
     assert message.startswith("its keys for attestations can't be used: ")

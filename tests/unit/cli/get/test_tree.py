@@ -4,6 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+from tests.targets import EVERYWHERE
+
 from copyrator.cli.get.tree import _bundle, bundle_tree, rule_tree
 from copyrator.cli.view.rule import RuleView
 from copyrator.kube.errors import Forbidden, ServerError
@@ -54,6 +56,7 @@ def test_a_composed_rules_sources_are_above_the_copies_that_are_made_of_them():
             },
         ],
         "template": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}},
+        "targets": EVERYWHERE,
     }
     rule = {
         "apiVersion": "flant.com/v1",

@@ -22,13 +22,14 @@ def created(text):
             },
         ),
         (
-            "rule cas --kind ConfigMap --selector a=b,c=d --from infra",
+            "rule cas --kind ConfigMap --selector a=b,c=d --from infra --to *",
             {
                 "source": {
                     "kind": "ConfigMap",
                     "namespace": "infra",
                     "selector": {"matchLabels": {"a": "b", "c": "d"}},
-                }
+                },
+                "targets": {"namespaces": ["*"]},
             },
         ),
         (
@@ -62,8 +63,14 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [
-        ("rule a", 2, "set exactly one of --source and --selector"),
-        ("rule a --source x --kind secrets", 1, "spec.source.kind: secrets isn't a kind; did you"),
+        ("rule a --to *", 2, "set exactly one of --source and --selector"),
+        ("rule a --source x", 2, "Missing option '--to'"),
+        ("rule a --source x --exclude y", 2, "Missing option '--to'"),
+        (
+            "rule a --source x --kind secrets --to *",
+            1,
+            "spec.source.kind: secrets isn't a kind; did you",
+        ),
         ("bundle a --from registry", 1, "spec.repo: must not be empty"),
         ("bundle a --from r.example.com/a --provider aws", 1, "isn't a registry of aws"),
         (
@@ -80,6 +87,6 @@ def test_flags_that_make_no_valid_object_are_refused(flags, code, said):
 
 
 def test_a_manifest_without_a_namespace_says_where_it_belongs():
-    printed = created("rule creds --source creds --export")
+    printed = created("rule creds --source creds --to * --export")
     assert "No namespace is set" in printed.stderr
     assert yaml.safe_load(printed.stdout)["metadata"] == {"name": "creds"}

@@ -11,7 +11,12 @@ from copyrator.cli import cli
 ROOT = Path(__file__).resolve().parents[4]
 RULE = "apiVersion: flant.com/v1\nkind: CopyratorRule\nmetadata:\n  name: r\n"
 BUNDLE = "apiVersion: operator.werf.dev/v1\nkind: Bundle\nmetadata:\n  name: b\n"
-GOOD = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
+SOURCE = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
+GOOD = RULE + "spec:\n  targets: {namespaces: ['*']}\n  source: {name: x,\n    kind: Secret}\n"
+TEMPLATE = (
+    RULE + "spec:\n  targets: {namespaces: ['*']}\n  template:\n    apiVersion: v1\n"
+    "    kind: ConfigMap\n    metadata:\n"
+)
 SIGNED = BUNDLE + "spec:\n  registry: x\n  repo: a\n  verify:\n    anyOf:\n"
 
 
@@ -63,15 +68,14 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
             "stdin:9: CopyratorRule r: spec.target: is an unknown field; did you me",
         ),
         (
-            GOOD + "  targets:\n    namespaces: [A_b]\n",
+            SOURCE + "  targets:\n    namespaces: [A_b]\n",
             "stdin:10: CopyratorRule r: spec.targets.na",
         ),
         (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't be combined with"),
         (RULE, "stdin:1: CopyratorRule r: spec: is required"),
         (
-            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: Role\n    metadata:\n"
-            '      name: "{{ namespace.name"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: isn't valid Jinja2",
+            TEMPLATE.replace("ConfigMap", "Role") + '      name: "{{ namespace.name"\n',
+            "stdin:11: CopyratorRule r: spec.template.metadata.name: isn't valid Jinja2",
         ),
         (
             BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",
@@ -93,21 +97,19 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
         ),
         (
             GOOD.replace("kind: Secret", "kind: secrets"),
-            "stdin:7: CopyratorRule r: spec.source.kind: secrets isn't a kind; did you mean ",
+            "stdin:8: CopyratorRule r: spec.source.kind: secrets isn't a kind; did you mean ",
         ),
         (
             GOOD + '  transform: {name: "{{ sorce.name }}"}\n',
             "stdin:9: CopyratorRule r: spec.transform.name: unknown variable sorce; did you mean ",
         ),
         (
-            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
-            '      name: "{{ namespace.label.team }}"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: unknown field namespace.label",
+            TEMPLATE + '      name: "{{ namespace.label.team }}"\n',
+            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown field namespace.label",
         ),
         (
-            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
-            '      name: "{{ source.name }}"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: unknown variable source;",
+            TEMPLATE + '      name: "{{ source.name }}"\n',
+            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown variable source;",
         ),
         (
             GOOD.replace("kind: CopyratorRule", "kind: Copyrator"),
@@ -137,6 +139,29 @@ def test_what_is_wrong_is_named_with_its_line_and_field(text, said):
     result = validate(text)
     assert result.exit_code == 1
     assert result.output.startswith(said), result.output
+
+
+@pytest.mark.parametrize(
+    ("targets", "unknown"),
+    [
+        ("", None),
+        ("  targets:\n", None),
+        ("  targets: {}\n", None),
+        ("  target: {namespaces: [team-a]}\n", "spec.target"),
+        ("  targets: {namespace: [team-a]}\n", "spec.targets.namespace"),
+        ("  targets: {exclude: [team-a]}\n", None),
+        ("  targets: {selector: {matchLable: {a: b}}}\n", "spec.targets.selector.matchLable"),
+    ],
+    ids=lambda value: str(value).strip(),
+)
+def test_a_mistake_in_targets_is_not_every_namespace(targets, unknown):
+    done = validate(SOURCE + targets)
+    assert done.exit_code == 1
+    if unknown:
+        assert f"{unknown}: is an unknown field; did you mean" in done.stdout
+    else:
+        cures = 'set namespaces (["*"] for all), or selector with at least one label'
+        assert f"spec.targets: must say which namespaces get a copy: {cures}" in done.stdout
 
 
 def test_all_problems_of_all_documents_are_named_at_once():
@@ -179,7 +204,8 @@ def test_every_example_is_valid():
 
 def test_names_that_a_template_sets_itself_are_known():
     text = RULE + (
-        "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata: {name: a}\n"
+        "spec:\n  targets: {namespaces: ['*']}\n  template:\n    apiVersion: v1\n"
+        "    kind: ConfigMap\n    metadata: {name: a}\n"
         "    data:\n"
         '      a: "{% set x = namespace.labels %}{% for n in range(2) %}{{ x.y }}{{ n }}'
         '{% endfor %}"\n'
@@ -302,21 +328,22 @@ def test_unknown_fields_in_a_template_are_warned_of(text, said):
 @pytest.mark.parametrize(
     ("targets", "reached"),
     [
-        ("", "kube-node-lease, kube-public, kube-system"),
+        ('  targets: {namespaces: ["*"]}\n', "kube-node-lease, kube-public, kube-system"),
         ('  targets: {namespaces: ["*-system"]}\n', "kube-system"),
-        ("  targets: {exclude: [kube-system]}\n", "kube-node-lease, kube-public"),
-        ('  targets: {exclude: ["kube-*"]}\n', ""),
+        (
+            '  targets: {namespaces: ["*"], exclude: [kube-system]}\n',
+            "kube-node-lease, kube-public",
+        ),
+        ('  targets: {namespaces: ["*"], exclude: ["kube-*"]}\n', ""),
         ('  targets: {namespaces: ["team-*"]}\n', ""),
         ('  targets: {namespaces: ["*", kube-system]}\n', ""),
         ("  targets: {selector: {matchLabels: {team: a}}}\n", ""),
     ],
 )
 def test_kubernetes_own_namespaces_are_not_reached_unasked(targets, reached):
-    done = validate(GOOD + targets)
+    done = validate(SOURCE + targets)
     assert done.exit_code == 0
     assert "Valid: 1 rule" in done.stdout
-    warning = (
-        f"Warning: stdin:{9 if targets else 5}: CopyratorRule r: the targets include {reached};"
-    )
+    warning = f"Warning: stdin:9: CopyratorRule r: the targets include {reached};"
     assert (warning in done.stderr) == bool(reached), done.stderr
     assert bool(done.stderr) == bool(reached)

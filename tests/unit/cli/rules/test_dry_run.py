@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.rules.dry_run import Actor, DryRun
@@ -13,7 +14,7 @@ def rule(reason=None, message="", **source):
     ready = {"type": "Ready", "status": "True", "reason": reason, "message": message}
     return {
         "metadata": {"name": "r", "namespace": "default", "uid": "u", "generation": 1},
-        "spec": {"source": {"kind": "Deployment", "name": "a", **source}},
+        "spec": {"source": {"kind": "Deployment", "name": "a", **source}, "targets": EVERYWHERE},
         "status": {"conditions": [ready] if reason else []},
     }
 

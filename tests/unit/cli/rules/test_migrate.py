@@ -4,6 +4,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
@@ -47,7 +48,7 @@ SOURCE = {"kind": "Secret", "namespace": "default", "name": "creds"}
         ({f"{KR}replicate-to": "team-a,team-b"}, {"namespaces": ["team-a", "team-b"]}),
         ({f"{KR}replicate-to": "team-.*"}, {"namespaces": ["team-*"]}),
         ({f"{KR}replicate-to": "prod-[12]"}, {"namespaces": ["prod-1", "prod-2"]}),
-        ({f"{KR}replicate-to": ".*"}, None),
+        ({f"{KR}replicate-to": ".*"}, EVERYWHERE),
         ({f"{KR}replicate-to": "nothing-[0-9]x"}, {"namespaces": ["no-namespace-matches"]}),
         (
             {f"{KR}replicate-to-matching": "team=a, env=prod"},
@@ -61,8 +62,8 @@ SOURCE = {"kind": "Secret", "namespace": "default", "name": "creds"}
             },
             {"namespaces": ["team-a", "prod-1", "prod-2"]},
         ),
-        ({f"{RF}reflection-allowed": "true", f"{RF}reflection-auto-enabled": "true"}, None),
-        ({"kubed.appscode.com/sync": ""}, None),
+        ({f"{RF}reflection-allowed": "true", f"{RF}reflection-auto-enabled": "true"}, EVERYWHERE),
+        ({"kubed.appscode.com/sync": ""}, EVERYWHERE),
         ({"kubed.appscode.com/sync": "a=b"}, {"selector": {"matchLabels": {"a": "b"}}}),
     ],
     ids=str,
@@ -70,7 +71,7 @@ SOURCE = {"kind": "Secret", "namespace": "default", "name": "creds"}
 def test_a_source_that_is_pushed_becomes_one_adopting_rule(annotations, targets):
     (spec,) = rules(marked(**annotations))
     assert spec["source"] == SOURCE
-    assert spec.get("targets") == targets
+    assert spec["targets"] == targets
     assert spec["onConflict"] == "Adopt"
 
 
@@ -142,7 +143,7 @@ def test_a_selector_that_is_none_means_no_namespace_and_never_all(text):
     [
         (
             {f"{KR}replicate-to": "team-a,prod-.*", "kubed.appscode.com/sync": ""},
-            [None],
+            [EVERYWHERE],
         ),
         (
             {
@@ -182,7 +183,7 @@ def test_several_annotations_on_one_source_become_rules_that_share_no_name_and_n
     annotations, targets
 ):
     found = printed(marked(**annotations))
-    assert [rule["spec"].get("targets") for rule in found] == targets
+    assert [rule["spec"]["targets"] for rule in found] == targets
     names = [rule["metadata"]["name"] for rule in found]
     assert (
         names
@@ -272,6 +273,7 @@ def test_a_bundle_becomes_a_rule_that_makes_the_same_bundle():
     assert isinstance(spec, RuleSpec), spec
     assert body["metadata"] == {"name": "cas-configmap", "namespace": "copyrator"}
     assert spec.on_conflict == "Adopt"
+    assert one.spec["targets"] == EVERYWHERE
     assert {entry.namespace for entry in spec.sources} == {"trust"}
     entries = {
         "source1": found("ConfigMap", "one", ca_crt=A),
@@ -304,6 +306,14 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
             "the JKS trust store",
             "the PKCS#12 trust store",
         ]
+
+
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {}}, {"matchExpressions": []}], ids=str)
+def test_an_empty_selector_of_namespaces_is_every_namespace(selector):
+    target = {"configMap": {"key": "a"}, "namespaceSelector": selector}
+    (one,) = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
+    assert one.spec["targets"] == EVERYWHERE
+    assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
 
 
 def test_a_bundle_of_inline_certificates_needs_no_sources():

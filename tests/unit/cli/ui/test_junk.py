@@ -8,6 +8,7 @@ from typing import Any, cast, get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.bundle_status import BundleStatus
@@ -162,7 +163,11 @@ def test_no_status_of_a_bundle_breaks_a_page(status: Any) -> None:
 @given(status=junky(RULE))
 def test_no_status_of_a_rule_breaks_a_page(source: dict[str, Any], status: Any) -> None:
     found = {"kind": "Secret", "namespace": "infra", **source}
-    spec = {"source": found, "rollout": {"steps": ["1", "10%", "100%"], "pause": "10m"}}
+    spec = {
+        "source": found,
+        "targets": EVERYWHERE,
+        "rollout": {"steps": ["1", "10%", "100%"], "pause": "10m"},
+    }
     body = rule("r") | {"spec": spec, "status": status}
     known = seen(body)
     PAGES.page(

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import rule, seen
 from tests.unit.cli.view.test_copies import NOW, TEAMS, copies_of, failure, running
 
@@ -84,7 +85,7 @@ def test_more_than_five_sources_are_drawn_as_four_and_a_number(number: int) -> N
     ]
     body = rule("r")
     template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
-    body["spec"] = {"template": template, "sources": entries}
+    body["spec"] = {"template": template, "sources": entries, "targets": EVERYWHERE}
     sources = texts_of(page_of(body))[:-2]
     assert sources[0] == ["s0: Secret n0", "in infra"]
     assert len(sources) == min(number, 5)
@@ -101,7 +102,10 @@ def test_what_a_selector_found_is_named_where_the_copies_tell_it() -> None:
         found.add("infra/r", "Secret", ObjectName("team-a", name))
     body = rule("r", sources=2)
     selector = {"matchLabels": {"copy": "yes"}}
-    body["spec"] = {"source": {"kind": "Secret", "namespace": "infra", "selector": selector}}
+    body["spec"] = {
+        "source": {"kind": "Secret", "namespace": "infra", "selector": selector},
+        "targets": EVERYWHERE,
+    }
     labels = "with copy=yes in infra"
     assert texts_of(page_of(body, seen(body, copies=found)))[:2] == [
         ["Secret a", labels],
@@ -122,7 +126,7 @@ def test_a_source_of_a_template_by_labels_has_them_on_a_line_of_their_own() -> N
     body = rule("r")
     template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
     sources = [entry | {"selector": {"matchLabels": {"registry": "yes"}}}]
-    body["spec"] = {"template": template, "sources": sources}
+    body["spec"] = {"template": template, "sources": sources, "targets": EVERYWHERE}
     assert texts_of(page_of(body))[:2] == [
         ["private: Secret", "with registry=yes", "in infra, optional"],
         ["Rule r", "renders Secret"],

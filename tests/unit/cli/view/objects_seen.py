@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.targets import EVERYWHERE
+
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view.overview import SeenCopies, Snapshot
 
@@ -58,6 +60,9 @@ def _body(kind: str, name: str, status: str, reason: str, more: dict[str, Any]) 
         "apiVersion": "flant.com/v1" if kind == "CopyratorRule" else "operator.werf.dev/v1",
         "kind": kind,
         "metadata": {"namespace": "infra", "name": name, "resourceVersion": "1", "uid": name},
-        "spec": {"source": {"kind": "Secret", "name": "s", "namespace": "infra"}},
+        "spec": {
+            "source": {"kind": "Secret", "name": "s", "namespace": "infra"},
+            "targets": EVERYWHERE,
+        },
         "status": {"conditions": conditions, **more},
     }

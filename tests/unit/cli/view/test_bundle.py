@@ -192,6 +192,50 @@ def test_a_list_says_which_wait_for_a_freeze() -> None:
         assert glance(READY, gates=gates)[0] == "Deployed"
 
 
+SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "shown"),
+    [
+        ({}, {}, "none"),
+        ({"aproval": {"mode": "Always"}, "minage": "1h", "window": []}, {}, "none"),
+        ({"approval": {"mode": "Never"}}, {}, "none"),
+        ({"approval": {"mode": "Always"}}, {}, "approval"),
+        (
+            {
+                "approval": {"mode": "OnRisk"},
+                "verify": SIGNED,
+                "minAge": "1h",
+                "promoteFrom": {"bundles": [{"name": "staging"}]},
+                "dependsOn": [{"name": "db"}],
+                "windows": [{"days": ["Mon"]}],
+            },
+            {},
+            "signature, age, promotion, dependsOn, window, approval",
+        ),
+        ({}, {"gates": [{"name": "approval", "state": "Passed"}]}, "approval"),
+        ({}, {"gates": [{"name": "junk"}, {"name": "freeze", "state": "Waiting"}]}, "none"),
+        ({}, {"conditions": [condition("Verified", "True")]}, "signature"),
+        ({"approval": {"mod": "Always"}}, {}, None),
+    ],
+    ids=["none", "misspelled", "off", "one", "all", "by the settings", "freeze", "policy", "empty"],
+)
+def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
+    spec: dict[str, Any], status: dict[str, Any], shown: str | None
+) -> None:
+    body = bundle(spec, **status)
+    (line,) = described(body, "Gates")
+    if shown is None:
+        assert line.endswith(" unknown: the spec isn't valid")
+        return
+    assert cells(body)["GATES"] == shown.replace(", ", ",")
+    none = "none: a new version is deployed as soon as it is found"
+    text = none if shown == "none" else shown
+    assert line.endswith(f" {text}")
+    assert why(body, "Its gates") == [f"Its gates: {text}."]
+
+
 def test_the_gates_of_these_names_exist() -> None:
     assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in all_gates()}
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
@@ -45,7 +46,7 @@ def running(**rollout: object) -> dict[str, Any]:
     began = {"content": "a" * 32, "previous": "b" * 32, "steps": 3, "startedAt": BEGAN}
     counts = {"desired": 8, "ready": 4, "pending": 4}
     body = rule("r", "Unknown", "RollingOut", targets=8, sources=1, copies=counts)
-    body["spec"] = {"source": SOURCE, "rollout": STEPS}
+    body["spec"] = {"source": SOURCE, "targets": EVERYWHERE, "rollout": STEPS}
     body["status"]["rollout"] = began | rollout
     return body
 
@@ -121,7 +122,7 @@ def test_where_the_targets_arent_known_exactly_no_namespace_is_named() -> None:
 def test_a_source_isnt_missing_in_its_own_namespace() -> None:
     counts = {"desired": 7, "ready": 6, "pending": 1}
     body = rule("r", "Unknown", "Progressing", targets=8, sources=1, copies=counts)
-    body["spec"] = {"source": {**SOURCE, "namespace": "team-a"}}
+    body["spec"] = {"source": {**SOURCE, "namespace": "team-a"}, "targets": EVERYWHERE}
     assert copies_of(body, TEAMS[1:7]).missing == {"team-h"}
     body["status"]["copies"]["desired"] = 6  # its annotation doesn't name one of them
     assert copies_of(body, TEAMS[1:7]).missing == set()
