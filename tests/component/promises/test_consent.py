@@ -243,7 +243,9 @@ async def test_no_bundle_gets_a_login_that_was_issued_to_another_identity(
     made = bundle(registry=HOST, insecure=None, provider="aws")
     bundle("other", registry=HOST, insecure=None, provider="aws", serviceAccountName="other")
     for namespace in ("platform", "dev"):
-        in_namespace(cluster, made, namespace)
+        repository = {**made, "spec": {**made["spec"], "repo": namespace}}
+        registry.put(namespace, "1.0.0", "one")
+        in_namespace(cluster, repository, namespace)
     await eventually(lambda: len(cluster.runs) == 4)
 
     users = {}
@@ -259,3 +261,11 @@ async def test_no_bundle_gets_a_login_that_was_issued_to_another_identity(
         "platform/shop": "operator",
         "dev/shop": "dev.werf",
     }
+    asked = zip(registry.asked, registry.seen_authorization, strict=True)
+    sent = {
+        (path.split("/")[2], base64.b64decode(login.removeprefix("Basic ")).decode().split(":")[0])
+        for (_, path), login in asked
+        if login
+    }
+    accounts = {("app", "team.werf"), ("app", "team.other")}
+    assert sent == accounts | {("platform", "operator"), ("dev", "dev.werf")}

@@ -18,7 +18,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.kubeconfigs import SERVER, TOKEN, kubeconfig_data
 
 HIDDEN = "hunter2-of-the-template"
@@ -111,6 +111,33 @@ async def test_a_deploys_message_holds_no_text_of_a_template(
 
 
 @pytest.mark.parametrize("what", TEXTS)
+@pytest.mark.parametrize("kind", ["deploy", "uninstall"])
+async def test_the_end_of_a_jobs_container_holds_no_text_of_a_template_either(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    caplog: pytest.LogCaptureFixture,
+    what: str,
+    kind: str,
+) -> None:
+    """It is all that there is where the log can't be read."""
+    stops(cluster, kind, TEXTS[what])
+    cluster.log_faults = [404] * 100
+    bundle()
+    operator = await run()
+    if kind == "uninstall":
+        await deployed(cluster)
+        cluster.drop(path_of("bundles", "shop"))
+
+    await eventually(lambda: cluster.reason() in ("DeployFailed", "UninstallFailed"))
+    await idle(operator)
+
+    assert HIDDEN not in shown(cluster, caplog)
+    assert "see the pod's log" in cluster.message()
+
+
+@pytest.mark.parametrize("what", TEXTS)
 async def test_a_plans_message_holds_no_text_of_a_template(
     cluster: BundleCluster,
     run: Run,
@@ -162,6 +189,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.parametrize("log", ["", "without its log"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["deploy", "planned deploy", "plan", "drift", "uninstall"])
 async def test_a_kubeconfig_that_was_written_for_a_job_appears_in_no_log_or_status(
@@ -172,8 +200,10 @@ async def test_a_kubeconfig_that_was_written_for_a_job_appears_in_no_log_or_stat
     caplog: pytest.LogCaptureFixture,
     kind: str,
     form: str,
+    log: str,
 ) -> None:
     cluster.put_object("secrets", "other", data=kubeconfig_data(SERVER, TOKEN))
+    cluster.log_faults = [404] * 100 if log and kind in ("deploy", "uninstall") else []
     said = f'Error: Get "{SERVER}/api": Bearer {FORMS[form](TOKEN)} is bad\n'
     stops(cluster, kind.removeprefix("planned "), said)
     spec: dict[str, Any] = {"drift": DETECT} if kind == "drift" else {}
@@ -281,6 +311,7 @@ def strings(value: Any) -> list[str]:
     ],
     ids=["a web page", "XML", "what is cut off"],
 )
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
 @pytest.mark.parametrize("status", [400, 403, 500])
 async def test_of_an_answer_that_isnt_an_error_of_the_specification_no_markup_is_shown(
     cluster: BundleCluster,
@@ -290,9 +321,10 @@ async def test_of_an_answer_that_isnt_an_error_of_the_specification_no_markup_is
     caplog: pytest.LogCaptureFixture,
     body: str,
     status: int,
+    kind: str,
 ) -> None:
     async def refuse(_: web.Request) -> web.Response:
-        return web.Response(status=status, text=body, content_type="text/html")
+        return web.Response(status=status, text=body, content_type=kind)
 
     registry.fault = refuse
     bundle()
@@ -305,7 +337,7 @@ async def test_of_an_answer_that_isnt_an_error_of_the_specification_no_markup_is
     assert "AccessDenied" not in shown(cluster, caplog)
 
 
-async def test_a_registrys_message_is_short_and_holds_no_credential(
+async def test_a_registrys_message_holds_no_credential(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
@@ -321,7 +353,7 @@ async def test_a_registrys_message_is_short_and_holds_no_credential(
         if "Authorization" not in request.headers:
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
         sent = request.headers["Authorization"]
-        text = f"s3cret-of-alice {sent} isn't known" + " word" * 5000
+        text = f"s3cret-of-alice {sent} isn't known"
         errors = {"errors": [{"code": "DENIED", "message": text}]}
         return web.json_response(errors, status=403)
 
@@ -335,4 +367,19 @@ async def test_a_registrys_message_is_short_and_holds_no_credential(
     said = shown(cluster, caplog)
     assert "s3cret-of-alice" not in said
     assert login not in said
-    assert len(cluster.status()["lastError"]["message"]) < 1000
+
+
+async def test_a_registrys_message_is_short(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    text = " word" * 400
+    registry.fault = answering(403, json.dumps({"errors": [{"code": "DENIED", "message": text}]}))
+    bundle()
+    operator = await run()
+
+    await eventually(lambda: cluster.status().get("lastError", {}).get("message"))
+    await idle(operator)
+
+    message = cluster.status()["lastError"]["message"]
+    assert "DENIED: word word" in message
+    assert len(message) < 400
