@@ -50,11 +50,16 @@ def edit_spec(cluster: BundleCluster) -> None:
     cluster.change("bundles", "shop", spec={"valuesFrom": VALUES[:1]})
 
 
+def set_variable(cluster: BundleCluster) -> None:
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
+
+
 EDITS = {
     "a ConfigMap is edited": edit_config_map,
     "a Secret is edited": edit_secret,
     "a file comes": add_file,
     "the spec names less": edit_spec,
+    "the spec sets a variable": set_variable,
 }
 
 

@@ -66,6 +66,7 @@ async def test_the_consent_of_a_namespace_is_at_most_ten_minutes_old_when_an_att
     )
     operator = await run()
     await deployed(cluster)
+    await idle(operator)
     cluster.granted.clear()
 
     operator.let_pass(TEN_MINUTES)
@@ -87,6 +88,7 @@ async def test_a_retry_after_ten_minutes_asks_for_consent_again(
     bundle(project_namespace="prod", retry={"limit": 5, "backoff": "15m"})
     operator = await run()
     await eventually(lambda: cluster.reason() == "DeployFailed")
+    await idle(operator)
     cluster.granted.clear()
 
     operator.let_pass(timedelta(minutes=30))
@@ -104,6 +106,7 @@ async def test_an_approval_after_ten_minutes_asks_for_consent_again(
     bundle(project_namespace="prod", approval=ALWAYS)
     operator = await run()
     found = await waits(cluster)
+    await idle(operator)
     cluster.granted.clear()
 
     operator.let_pass(TEN_MINUTES)
@@ -123,6 +126,7 @@ async def test_a_correction_of_drift_after_ten_minutes_asks_for_consent_again(
     bundle(project_namespace="prod", drift=CORRECT)
     operator = await run()
     await release.in_sync()
+    await idle(operator)
     cluster.granted.clear()
     release.changed += EDITED
 
