@@ -178,6 +178,7 @@ async def test_a_retry_after_holds_back_that_host_only_and_for_that_long(status:
         free.put("app", "1.0.0", "one")
         mine = [Repository(busy.host, name, plain_http=True) for name in ("app", "other")]
         others = Repository(free.host, "app", plain_http=True)
+        assert await client.digest(others, "1.0.0", None), "both are known"
         busy.fault = answering(status, Retry_After="2")
         with pytest.raises(RegistryError):
             await client.digest(mine[0], "1.0.0", None)
