@@ -96,7 +96,7 @@ def status_of(cluster: BundleCluster) -> dict[str, Any]:
     return dict(body.get("status") or {})
 
 
-@pytest.mark.parametrize("order", ["alice first", "alice last"])
+@pytest.mark.parametrize("order", ["alice first", "alice last", "both at once"])
 @pytest.mark.parametrize("who", OTHERS)
 @pytest.mark.parametrize("what", PLACES)
 async def test_what_was_read_with_one_credential_is_never_given_to_a_reader_with_another(
@@ -115,8 +115,12 @@ async def test_what_was_read_with_one_credential_is_never_given_to_a_reader_with
     keys = {"a.pub": public_pem(key("P-256")).decode()}
     cluster.put_object("configmaps", "keys", data=keys)
     made = bundle(auth="alice", **spec)
+    if order == "both at once":
+        other(cluster, registry, made, who)
     operator = await run(timer_interval=1.0)
-    if order == "alice first":
+    if order == "both at once":
+        await waits(cluster) if "approval" in spec else await deployed(cluster)
+    elif order == "alice first":
         await waits(cluster) if "approval" in spec else await deployed(cluster)
         other(cluster, registry, made, who)
     else:
