@@ -7,9 +7,17 @@ import json
 
 import pytest
 from aiohttp import web
-from tests.component.copies.conftest import Operator, reason
+from tests.component.copies.conftest import Operator, make_rule, reason
 from tests.component.copies.fake_cluster import FakeCluster
-from tests.component.copies.test_remote_sources import HUB, Hub, clusters, data, pulled, ready
+from tests.component.copies.test_remote_sources import (
+    HUB,
+    Hub,
+    clusters,
+    data,
+    pulled,
+    pulling,
+    ready,
+)
 from tests.component.kube.fake_api import error, until
 
 from copyrator.kube.client import remote
@@ -55,6 +63,38 @@ async def test_a_remote_cluster_is_identified_anew_after_its_list_was_lost(
     assert len(cluster.copies("configmaps", "motd")) == 2
     assert data(cluster, "team-a", "motd") == {"text": "hello"}
     assert clusters(cluster, "pull")[0]["uid"] == hub.uid
+
+
+async def test_a_remote_clusters_deletions_count_only_if_it_is_still_the_same(
+    cluster: FakeCluster, operator: Operator, hub: Hub
+) -> None:
+    """Its watch was cut, and goes on at the other one where the former ended."""
+    await pulled(cluster, hub, operator)
+
+    hub.objects["/api/v1/namespaces/kube-system"]["metadata"]["uid"] = OTHER
+    hub.cut_watches()
+    hub.gone("configmaps", HUB, "motd")
+
+    await until(lambda: reason(cluster, "pull") == "SourceClusterChanged", "stopped")
+    await operator.settled()
+    assert len(cluster.copies("configmaps", "motd")) == 2
+
+
+async def test_a_first_list_is_of_the_cluster_that_was_identified(
+    cluster: FakeCluster, operator: Operator, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a kind that a rule asks for later, also where it was lost once."""
+    monkeypatch.setattr(remote, "_FRESH_SECONDS", 0.0)
+    await pulled(cluster, hub, operator)
+    hub.objects["/api/v1/namespaces/kube-system"]["metadata"]["uid"] = OTHER
+    hub.object("secrets", HUB, "login", data={"a": "b3RoZXI="})
+    hub.script("list", error(500, "InternalError"))
+
+    make_rule(cluster, "later", pulling("login", kind="Secret"))
+
+    await until(lambda: reason(cluster, "pull") == "SourceClusterChanged", "stopped")
+    await operator.settled()
+    assert len(cluster.copies("configmaps", "motd")) == 2
 
 
 async def test_a_list_that_takes_longer_than_its_limit_is_a_lost_list(

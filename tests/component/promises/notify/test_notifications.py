@@ -287,6 +287,8 @@ async def test_the_standby_writes_nothing_not_even_marks(
     one.bundle("other", **failed())
 
     await eventually(lambda: set(one.notifier._lanes) == {"chat", "more"}, "it has read them")
+    if since == "a moment":
+        await eventually(lambda: one.failing == 1.0 or receiver.paths, "it has tried")
     for _ in range(20):
         await asyncio.sleep(0.02)  # what a leader writes by then
 
