@@ -214,6 +214,12 @@ class Operator:
         ]
 
 
+def variables(chart: Rendered) -> dict[str, str]:
+    """What the chart's container gets, but for what says where its pod runs."""
+    assert chart.container["args"] == ["run"]
+    return {one["name"]: one["value"] for one in chart.container["env"] if "value" in one}
+
+
 _texts: dict[str, str] = {}
 """The chart in the namespace PLACEHOLDER, by its values: to start helm for each takes long."""
 PLACEHOLDER = "op-a-place"
@@ -241,16 +247,19 @@ def installed(
     settings: dict[str, str] | None = None,
     *flags: str,
     values: dict[str, Any] | None = None,
+    as_rendered: bool = False,
 ) -> Iterator[Operator]:
     """An installation in a namespace of its own, not started yet; `values` are the chart's.
 
-    At the end the operator is stopped, and nothing went wrong in it unseen.
+    Its process gets the variables of the chart's container too if it is `as_rendered`. At the end
+    the operator is stopped, and nothing went wrong in it unseen.
     """
     namespace = f"op-{secrets.token_hex(3)}"
     chart = rendered(cluster, namespace, values)
     kubeconfig = install(cluster, namespace, chart)
     user = f"system:serviceaccount:{namespace}:{chart.service_account}"
-    operator = Operator(cluster, namespace, kubeconfig, user, log, settings or {}, flags)
+    given = variables(chart) if as_rendered else {}
+    operator = Operator(cluster, namespace, kubeconfig, user, log, given | (settings or {}), flags)
     try:
         yield operator
         if operator.process is not None:

@@ -310,6 +310,20 @@ def team(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pa
     return make_team(cluster, api, namespace("team"), tmp_path)
 
 
+@pytest.fixture
+def teams(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Callable[[str], Team]]:
+    """Namespaces whose names begin as a test says."""
+    made: list[str] = []
+
+    def make(prefix: str) -> Team:
+        made.append(f"{prefix}-{secrets.token_hex(3)}")
+        api.create("/api/v1/namespaces", {"metadata": {"name": made[-1]}})
+        return make_team(cluster, api, made[-1], tmp_path)
+
+    yield make
+    vanish(cluster, made)
+
+
 @pytest.fixture(scope="module")
 def lasting_team(
     cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory

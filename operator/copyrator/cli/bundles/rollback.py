@@ -57,6 +57,7 @@ from copyrator.cli.core.waiting import (
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ConflictError
+from copyrator.kube.watch.store import name_of
 from copyrator.oci.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -306,20 +307,23 @@ async def _rollback(
 ) -> tuple[dict[str, Any], HistoryEntry]:
     async with target.connect() as client:
         entry, body = await _get(client, target, name)
-        spec, status = _spec_of(entry), entry.status
-        try:
-            chosen = choose_target(status, spec.reference, to)
-        except ValueError as error:
-            about, listing = shown("bundles", body), hint_about("history", "bundle", body)
-            raise Fault(f"{about} {error} (from {spec.reference}): {listing}") from None
+        status, chosen = entry.status, _choose(entry, body, to)
+
+        def confirm(seen: dict[str, Any]) -> None:
+            if _choose(read_entry(seen, BundleDefaults()), seen, to).digest != chosen.digest:
+                raise Fault(
+                    f"{shown('bundles', seen)} was deployed in the meantime, so that another "
+                    "version would be rolled back to; nothing was changed: try again"
+                )
+
         value = f"{chosen.version}@{chosen.digest}"
         if not is_quiet:
             prose([_announce(body, status, chosen)])
         if annotations_of(body).get(ANN_PIN) == value and status.pin.digest != chosen.digest:
             # It was seen already, and ended or refused. Without it, it counts again; another pin
             # that is in force stays meanwhile.
-            body = await _annotate_pin(client, body, None, _SEEN_WITHIN)
-        body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0)
+            body = await _annotate_pin(client, body, None, _SEEN_WITHIN, confirm)
+        body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0, confirm)
         if (refused := _status_of(body).pin).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
         if not timeout or _suspends(body):
@@ -332,6 +336,20 @@ async def _rollback(
 
         busy = partial(is_busy, digest=chosen.digest or "")
         return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
+
+
+def _choose(entry: BundleEntry, body: Mapping[str, Any], to: str | None) -> HistoryEntry:
+    """The deploy that is rolled back to.
+
+    Raises:
+        Fault: there is none, or several.
+    """
+    spec = _spec_of(entry)
+    try:
+        return choose_target(entry.status, spec.reference, to)
+    except ValueError as error:
+        about, listing = shown("bundles", body), hint_about("history", "bundle", body)
+        raise Fault(f"{about} {error} (from {spec.reference}): {listing}") from None
 
 
 def is_decided(body: Mapping[str, Any], chosen: HistoryEntry, waited: float) -> bool:
@@ -382,11 +400,24 @@ async def _annotate_pin(
     body: dict[str, Any],
     value: str | None,
     timeout: float,  # noqa: ASYNC109 - a limit of ours
+    confirm: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Set or remove the annotation, and wait until the operator has seen this value."""
-    metadata = body["metadata"]
-    patch = {"metadata": {"annotations": {ANN_PIN: value}}}
-    body = await client.patch(RESOURCES["bundles"], metadata["namespace"], metadata["name"], patch)
+    """Set or remove the annotation, and wait until the operator has seen this value.
+
+    Only on the Bundle as it was read: where it was changed since, ``confirm`` raises a Fault if
+    that changes the decision.
+    """
+    for _ in range(_TRIES):
+        guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
+        patch = {"metadata": {**guard, "annotations": {ANN_PIN: value}}}
+        try:
+            body = await client.patch(RESOURCES["bundles"], *name_of(body), patch)
+            break
+        except ConflictError:
+            body = await one(client, "bundles", *name_of(body))
+            confirm(body)
+    else:
+        raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
     def seen(found: Mapping[str, Any]) -> bool:
         return _status_of(found).pin.requested == value

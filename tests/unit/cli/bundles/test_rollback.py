@@ -139,7 +139,7 @@ def body(ready: tuple[str, str, str], pending: tuple[str, str] = ("", ""), **fou
         dict(zip(("type", "status", "reason"), ("UpdatePending", *pending), strict=True)),
     ]
     return {
-        "metadata": {"namespace": "team", "name": "shop"},
+        "metadata": {"namespace": "team", "name": "shop", "uid": "u", "resourceVersion": "7"},
         "spec": {"registry": "registry.example.com", "repo": "app"},
         "status": {"conditions": conditions, **found},
     }

@@ -1,0 +1,42 @@
+"""The operator's settings as a pod of the chart gets them, from the chart's values."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from unittest import mock
+
+from copyrator.settings.options import from_environment
+from demo.chart import Rendered, render
+from localcluster.build import Programs
+
+NAMESPACE = "copyrator"
+
+
+@cache
+def _helm() -> str:
+    return str(Programs.default().find(["helm"])["helm"])
+
+
+def _run_helm(*arguments: str) -> str:
+    done = subprocess.run([_helm(), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rendered(values: Mapping[str, Any], *, policy: bool = False) -> Rendered:
+    """The chart with these values, by their dotted paths."""
+    return render(_run_helm, namespace=NAMESPACE, values=values, policy=policy)
+
+
+def settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a pod of the chart with these values: its variables, read as by the pod."""
+    container = rendered(values).container
+    assert container["args"] == ["run"]
+    variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    with mock.patch.dict("os.environ", variables, clear=True):
+        found = from_environment()
+    return {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}

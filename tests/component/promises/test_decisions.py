@@ -1,0 +1,214 @@
+"""Decisions of people: an approval after a rejection, and a rollback of what they saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    deployed,
+    idle,
+    plan,
+    refresh,
+    reject,
+    waits,
+)
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.promises.commands import typed
+
+APPROVED, REJECTED, BY = "approved-plan", "rejected-plan", "approved-by"
+
+
+async def approved_then_rejected(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> tuple[Any, dict[str, Any]]:
+    """A suspended Bundle, so that the approval isn't used before the rejection is seen."""
+    bundle(approval=ALWAYS)
+    operator = await run()
+    found = await waits(cluster)
+    cluster.change("bundles", "shop", spec={"suspend": True})
+    await eventually(lambda: cluster.reason() == "Suspended")
+    approve(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    reject(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
+    cluster.change("bundles", "shop", spec={"suspend": None})
+    await waits(cluster, "PlanRejected")
+    return operator, found
+
+
+LEFT: dict[str, list[dict[str, str | None]]] = {
+    "the rejection is removed": [{REJECTED: None}],
+    "the rejection is removed, and the approver named again": [{REJECTED: None}, {BY: "ann"}],
+    "the approver changes": [{REJECTED: None, BY: "zoe"}],
+    "another plan is rejected": [{REJECTED: "0" * 32}],
+    "the approver is removed and named again": [{REJECTED: None, BY: None}, {BY: "ann"}],
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "and the operator restarted"])
+@pytest.mark.parametrize("what", LEFT)
+async def test_an_approval_that_was_there_before_a_rejection_doesnt_count_after_it(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, what: str, restarted: bool
+) -> None:
+    operator, _ = await approved_then_rejected(cluster, run, bundle)
+
+    for change in LEFT[what]:
+        if restarted:
+            await operator.stop()
+        annotate(cluster, **change)
+        if restarted:
+            operator = await run()
+        await idle(operator)
+
+    assert plan(cluster)["decision"] == "Rejected"
+    assert cluster.jobs() == []
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "and the operator restarted"])
+async def test_an_approval_after_a_rejection_counts_only_once_the_old_one_was_seen_gone(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, restarted: bool
+) -> None:
+    operator, found = await approved_then_rejected(cluster, run, bundle)
+    # Removed and set again at once: nobody saw it gone.
+    await operator.stop()
+    annotate(cluster, **{REJECTED: None, APPROVED: None})
+    approve(cluster, found)
+    operator = await run()
+    await idle(operator)
+    assert plan(cluster)["decision"] == "Rejected"
+    assert cluster.jobs() == []
+
+    annotate(cluster, **{APPROVED: None})
+    await eventually(lambda: plan(cluster).get("approvalCleared") is True)
+    if restarted:
+        await operator.stop()
+        await run()
+    approve(cluster, found)
+
+    await deployed(cluster)
+    assert len(cluster.jobs()) == 1
+
+
+@pytest.mark.parametrize("first", [APPROVED, REJECTED])
+async def test_of_both_at_once_the_rejection_wins(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, first: str
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    found = await waits(cluster)
+    second = REJECTED if first == APPROVED else APPROVED
+    annotate(cluster, **{first: found["id"], BY: "ann"})
+    annotate(cluster, **{second: found["id"]})
+
+    await eventually(lambda: plan(cluster).get("decision") or cluster.jobs())
+    await idle(operator)
+
+    if second == APPROVED or plan(cluster).get("decision") == "Rejected":
+        assert cluster.jobs() == []
+
+
+async def test_a_rejected_plan_that_is_made_anew_has_another_id_and_no_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    operator, found = await approved_then_rejected(cluster, run, bundle)
+    annotate(cluster, **{REJECTED: None})
+
+    refresh(cluster, "again")
+
+    await eventually(lambda: plan(cluster).get("id") not in (None, found["id"]))
+    await waits(cluster)
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+# --- a rollback -----------------------------------------------------------------------------------
+
+
+async def deploy(cluster: BundleCluster, registry: FakeRegistry, *versions: str) -> list[str]:
+    digests = []
+    for version in versions:
+        digests.append(registry.put("app", version, version))
+        await deployed(cluster, digest=digests[-1])
+    return digests
+
+
+class InFront:
+    """The API server of a command; something happens right before its first patch."""
+
+    def __init__(self, cluster: BundleCluster, happens: Callable[[], None]) -> None:
+        self.url, self.patches = "", 0
+        self._cluster, self._happens = cluster, happens
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "PATCH":
+            self.patches += 1
+            if self.patches == 1:
+                self._happens()
+        return await self._cluster.handle(request)
+
+
+HAPPENS = ("it is deployed", "it is rolled back", "only its status is written")
+
+
+@pytest.mark.parametrize("what", HAPPENS)
+async def test_a_rollbacks_patch_carries_the_resource_version_that_it_was_decided_on(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    tmp_path: Path,
+    what: str,
+) -> None:
+    """The version before the one that runs is another one if something is deployed meanwhile."""
+    bundle(version="1.*")
+    operator = await run(timer_interval=1.0)
+    _, second, _ = await deploy(cluster, registry, "1.0.1", "1.0.2", "1.0.3")
+    await idle(operator)
+    await operator.stop()
+    there = cluster.status()
+    history = there["history"]
+
+    def happens() -> None:
+        status = dict(there)
+        if what == "it is deployed":
+            newer = {**history[0], "version": "1.0.4", "digest": "sha256:" + "4" * 64}
+            status["history"] = [newer, *history]
+            runs = {"version": "1.0.4", "digest": newer["digest"]}
+            status |= {key: {**there[key], **runs} for key in ("deployed", "attempted")}
+        if what == "it is rolled back":
+            status["pin"] = {"version": "1.0.2", "digest": second, "requested": f"1.0.2@{second}"}
+            runs = {"version": "1.0.2", "digest": second}
+            status |= {key: {**there[key], **runs} for key in ("deployed", "attempted")}
+            status["history"] = [history[1], *history]
+        path = path_of("bundles", "shop")
+        cluster.write(path, {**cluster.objects[path], "status": status})
+
+    front = InFront(cluster, happens)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", front.handle)
+    async with TestServer(app) as server:
+        front.url = str(server.make_url("")).rstrip("/")
+        words = ("rollback", "bundle", "shop", "-n", "team", "--no-wait")
+        code, said = await typed(front, tmp_path, *words)
+
+    annotations = (cluster.look("bundles", "shop") or {})["metadata"].get("annotations", {})
+    if what == "only its status is written":
+        assert code == 0, said
+        assert annotations["operator.werf.dev/pin"] == f"1.0.2@{second}"
+    else:
+        assert code != 0, said
+        assert "in the meantime" in said
+        assert front.patches == 1
+        assert "operator.werf.dev/pin" not in annotations

@@ -1,0 +1,194 @@
+"""Every value of the chart that is a protection, from the chart to a refusal.
+
+The operator gets the variables, ConfigMaps and rights that the rendered chart has, and nothing
+that a test adds but how often it polls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import (
+    Operator,
+    Team,
+    end_lasting,
+    stays,
+)
+from tests.e2e.installation import RULES, installed
+from tests.e2e.operator_process import until
+
+from localcluster import Api, Cluster
+from localcluster.cluster import REGISTRY_ADDRESSES
+
+pytestmark = pytest.mark.promise
+
+OFTEN = {
+    "WERF_OPERATOR_TIMER_INTERVAL": "2",
+    "WERF_OPERATOR_TIMER_IDLE": "0",
+    "COPYRATOR_LOG_FORMAT": "console",
+}
+ADDRESSES = REGISTRY_ADDRESSES.split(",")
+DRAWS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-app}
+data: {text: {{ randAlphaNum 8 | quote }}}
+"""
+ALWAYS = {"mode": "Always"}
+
+
+@contextmanager
+def installation(cluster: Cluster, folder: Path, values: dict[str, Any]) -> Iterator[Operator]:
+    """An operator that runs as the chart with these values says."""
+    end_lasting()
+    log = folder / "operator.log"
+    with installed(cluster, log, OFTEN, values=values, as_rendered=True) as operator:
+        operator.start()
+        yield operator
+
+
+VALUES: dict[str, Any] = {
+    "bundles.allowRegistryAddresses": ADDRESSES,
+    "bundles.requireApproval": {"approved-*": "Always"},
+    "bundles.requireBoundPlans": ["bound-*"],
+    "bundles.allowedServiceAccounts": ["werf"],
+    "bundles.allowedImages": ["registry.werf.io/werf/werf"],
+    "bundles.allowedSecrets": ["creds"],
+    "bundles.allowedPodMetadata": [],
+    "bundles.permissionReviews.enabled": True,
+    "attest.environments": {"prod": ["somewhere-else"]},
+    "rules.tenantRules": False,
+    "rules.kinds": ["ConfigMap"],
+    "signaturePolicy.default": "Allow",
+    "signaturePolicy.entries": [
+        {
+            "repositories": ["*/signed-*/*"],
+            "anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}],
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a Bundle asks for in a namespace, and the reason for which it isn't deployed."""
+
+    namespace: str
+    reason: str
+    kind: str = "Ready"
+    template: str = ""
+    approves: bool = False
+    says: str = ""
+
+
+def refused(**fields: Any) -> Callable[..., tuple[dict[str, Any], Refusal]]:
+    def row(**spec: Any) -> tuple[dict[str, Any], Refusal]:
+        return spec, Refusal(**fields)
+
+    return row
+
+
+ROWS: dict[str, tuple[dict[str, Any], Refusal]] = {
+    "bundles.requireApproval": refused(
+        namespace="approved", kind="UpdatePending", reason="AwaitingApproval"
+    )(),
+    "bundles.requireBoundPlans": refused(
+        namespace="bound",
+        kind="UpdatePending",
+        reason="PlanUnbound",
+        template=DRAWS,
+        approves=True,
+    )(approval=ALWAYS),
+    "bundles.allowedServiceAccounts": refused(
+        namespace="team", reason="InvalidSpec", says="serviceAccountName"
+    )(serviceAccountName="admin"),
+    "bundles.allowedImages": refused(namespace="team", reason="InvalidSpec", says="image")(
+        werf={"image": "evil.example.com/werf"}
+    ),
+    "bundles.allowedSecrets": refused(namespace="team", reason="InvalidSpec", says="auth")(
+        auth="others"
+    ),
+    "signaturePolicy.entries": refused(namespace="signed", reason="VerificationUnavailable")(),
+    "consent": refused(namespace="team", reason="ReleaseNotAccepted")(project_namespace="default"),
+}
+
+
+@pytest.fixture(scope="module")
+def protected(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    with installation(cluster, tmp_path_factory.mktemp("protected"), VALUES) as operator:
+        yield operator
+
+
+@pytest.mark.parametrize("value", ROWS)
+def test_what_the_charts_value_protects_is_refused(
+    protected: Operator, teams: Callable[[str], Team], value: str
+) -> None:
+    spec, row = ROWS[value]
+    team = teams(row.namespace)
+    team.publish("1.0.0", "one", **({"template": row.template} if row.template else {}))
+    team.bundle("shop", **spec)
+
+    found = team.wait_condition("shop", row.kind, row.reason)
+
+    assert row.says in found["message"]
+    if row.approves:
+        plan = team.status("shop")["plan"]["id"]
+        team.annotate("shop", **{"approved-plan": plan, "approved-by": "kubernetes-admin"})
+        until(lambda: team.status("shop")["plan"].get("decision") == "Approved")
+    stays(3, lambda: team.jobs("shop") == [], json.dumps(team.status("shop")))
+    assert team.release("shop") is None
+
+
+def test_what_it_doesnt_protect_is_deployed(
+    protected: Operator, teams: Callable[[str], Team]
+) -> None:
+    team = teams("team")
+    digest = team.publish("1.0.0", "one")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+
+
+def test_a_rule_of_a_tenant_and_one_for_another_kind_copy_nothing(
+    protected: Operator, teams: Callable[[str], Team], api: Api
+) -> None:
+    tenant, target = teams("team"), teams("team")
+    tenant.create("configmaps", "app", data={"a": "b"})
+    targets = {"namespaces": [target.namespace]}
+    spec = {"source": {"kind": "ConfigMap", "name": "app"}, "targets": targets}
+    api.create(RULES.format(tenant.namespace), {**RULE, "metadata": {"name": "app"}, "spec": spec})
+    home = RULES.format(protected.namespace)
+    source = {"kind": "Secret", "name": "app"}
+    body = {**RULE, "metadata": {"name": "app"}, "spec": {"source": source, "targets": targets}}
+    api.create(home, body)
+
+    def reason() -> str:
+        conditions = (api.get(f"{home}/app").get("status") or {}).get("conditions") or [{}]
+        return str(conditions[0].get("reason"))
+
+    until(lambda: reason() not in ("None", "Pending"), lambda: json.dumps(api.get(f"{home}/app")))
+    assert reason() != "Synced"
+    stays(3, lambda: target.get("configmaps", "app") is None)
+
+
+RULE = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule"}
+
+
+def test_an_environment_that_the_chart_gives_to_others_isnt_attested(
+    protected: Operator, teams: Callable[[str], Team]
+) -> None:
+    team = teams("team")
+    digest = team.publish("1.0.0", "one")
+    team.create("secrets", "creds", data={"key.pem": "eA=="})
+    key = {"secretName": "creds", "key": "key.pem"}
+    team.bundle("shop", attest={"environment": "prod", "keyFrom": key})
+
+    team.wait_deployed("shop", digest)
+
+    until(lambda: team.condition("shop", "Attested").get("status") == "False")
+    assert "prod" in team.condition("shop", "Attested")["message"]
