@@ -245,7 +245,7 @@ def test_helm_lint_finds_nothing(cluster):
     assert not re.search(r"\[(WARNING|ERROR)\]", printed)
 
 
-def test_each_value_may_be_null_which_never_switches_a_protection_off(cluster):
+def test_each_value_may_be_null_and_no_section_loses_its_protections(cluster):
     """Helm's way to delete a default: a section has its defaults, a map of free form is empty."""
     names = yaml.safe_load((CHART / "values.yaml").read_text())
     plain, changed = chart(cluster), {}

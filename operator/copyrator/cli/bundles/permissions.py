@@ -44,7 +44,8 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
         return
     account, found = ServiceAccount.of(spec), _found_at(status)
     ago = f" {rows.age(found, view.now)} ago" if found else ""
-    if account.namespace == spec.project_namespace and account.name == _CHARTS_ACCOUNT:
+    is_local = account.namespace == spec.project_namespace and spec.kube_config is None
+    if is_local and account.name == _CHARTS_ACCOUNT:
         yield (
             f"The chart's value werf.namespaces grants what most charts need: add "
             f"{account.namespace} to it; other kinds are in werf.kinds."
