@@ -137,3 +137,27 @@ async def test_with_its_secret_a_bound_baseline_is_put_back_unasked(
     await drifts(cluster, release, *EDITED)
 
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True), "it is corrected")
+
+
+@pytest.mark.parametrize("corrections", [1, 2])
+async def test_a_fight_with_another_controller_is_remembered_across_a_change_of_leader(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, corrections: int
+) -> None:
+    """What drifts again after two corrections is left alone, whoever made them."""
+    release.is_fought = True
+    bundle(drift=CORRECT)
+    operator = await run(timer_interval=1.0)
+    await release.in_sync()
+    await drifts(cluster, release, *EDITED)
+    await eventually(lambda: len(history(cluster)) > corrections)
+    await operator.stop()
+
+    for _ in range(3):
+        operator = await run(timer_interval=1.0)
+        await release.judged("True", "DriftRecurring")
+        await check_now(cluster, release)
+        await idle(operator)
+        await operator.stop()
+
+    assert release.drift["corrections"] == 2
+    assert len(cluster.jobs()) == 3

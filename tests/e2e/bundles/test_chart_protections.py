@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import (
+    NOWHERE,
+    UNPULLABLE,
     Operator,
     Team,
     end_lasting,
@@ -57,8 +59,8 @@ VALUES: dict[str, Any] = {
     "bundles.allowRegistryAddresses": ADDRESSES,
     "bundles.requireApproval": {"approved-*": "Always"},
     "bundles.requireBoundPlans": ["bound-*"],
-    "bundles.allowedServiceAccounts": ["werf"],
-    "bundles.allowedImages": ["registry.werf.io/werf/werf"],
+    "bundles.allowedServiceAccounts": ["werf", "deployer"],
+    "bundles.allowedImages": ["registry.werf.io/werf/werf", UNPULLABLE],
     "bundles.allowedSecrets": ["creds"],
     "bundles.allowedPodMetadata": [],
     "bundles.permissionReviews.enabled": True,
@@ -152,6 +154,18 @@ def test_what_it_doesnt_protect_is_deployed(
     digest = team.publish("1.0.0", "one")
     team.bundle("shop")
     team.wait_deployed("shop", digest)
+
+
+def test_what_the_charts_values_name_beside_the_defaults_is_allowed(
+    protected: Operator, teams: Callable[[str], Team]
+) -> None:
+    """So that it is the values which refuse the others, and not the defaults."""
+    team = teams("team")
+    team.publish("1.0.0", "one")
+    team.create("serviceaccounts", "deployer")
+    team.bundle("shop", serviceAccountName="deployer", werf={"image": UNPULLABLE}, job=NOWHERE)
+
+    team.first_job()
 
 
 def test_a_rule_of_a_tenant_and_one_for_another_kind_copy_nothing(
