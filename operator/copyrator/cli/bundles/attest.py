@@ -148,8 +148,9 @@ def withdraw(
 ) -> None:
     """Withdraw what a Bundle attests: other clusters don't deploy that version any more.
 
-    It waits until the registry has the withdrawal, and fails where that can't be pushed. What they
-    have deployed stays. The Bundle attests the version again once it has stood anew.
+    It waits until the registry has the withdrawal, and fails where that can't be pushed. Right
+    after a deploy it waits for the attestation first. What they have deployed stays. The Bundle
+    attests the version again once it has stood anew.
     """
     _check_reason(reason)
     show_result(*run(_withdraw(target, name, reason, version, timeout)), shape)

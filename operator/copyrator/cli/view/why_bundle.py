@@ -451,13 +451,20 @@ def _cluster(view: BundleView) -> DeployStep:
     ready = view.status.condition(ConditionType.READY)
     unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
     text, reason = f"the release is in {target_cluster(view)}", str(ready.get("reason"))
-    attempt, past = view.status.attempted, view.status.past
-    if attempt.is_running and attempt.interruptions and past:
-        reason = str(past[0].reason)  # not known to be over until this further attempt succeeds
+    if _is_tried_again(view.status):
+        reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
         return DeployStep("cluster", StepState.WAITING, text, reason=reason)
     is_known = view.status.server is not None
     return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
+
+
+def _is_tried_again(status: BundleStatus) -> bool:
+    """Whether a deploy or a plan is running after one that had no access to another cluster."""
+    plan, attempted, last = status.plan, status.attempted, next(iter(status.past), None)
+    if attempted.is_running and attempted.interruptions:
+        return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
+    return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
 
 
 def _pin(view: BundleView) -> Iterator[DeployStep]:

@@ -316,6 +316,15 @@ SERVER = "https://other.example.com"
         (
             {
                 "server": SERVER,
+                "conditions": [{**READY, "status": "Unknown", "reason": "Planning"}],
+                "plan": {"outcome": "Running", "interruptions": 1},
+            },
+            SERVER,
+            "waiting, ClusterUnreachable",
+        ),
+        (
+            {
+                "server": SERVER,
                 "attempted": {"outcome": "Running", "interruptions": 0},
                 "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
             },
