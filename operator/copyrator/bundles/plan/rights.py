@@ -407,7 +407,7 @@ def _parts(rule: Manifest) -> list[MissingPermission] | None:
     ]
     is_ours = rule.keys() == {"apiGroups", "resources", "verbs"} and not any(
         "." in resource
-        for resource in rule["resources"]  # it would name another group
+        for resource in rule["resources"] or ()  # it would name another group
     )
     return found if is_ours and all(map(_is_valid, found)) else None
 
