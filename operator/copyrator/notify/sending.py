@@ -146,7 +146,10 @@ def check_url(url: str) -> str | None:
 def _fault_of_webhook(parts: SplitResult) -> str | None:
     if "@" in parts.netloc:
         return "has a user name, which a webhook's can't have; remove it"
-    host = (parts.hostname or "").rstrip(".")
+    try:  # as urllib and the resolver read it
+        host = unquote(parts.hostname or "").encode("idna").decode().lower().rstrip(".")
+    except UnicodeError:
+        return "has a host that is no name"
     for scheme, domains in _CHATS.items():
         if _is_within(host, domains):
             return f"is of a chat that takes no CloudEvents; write it as {scheme}://…{_FORMS}"

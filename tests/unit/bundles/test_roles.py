@@ -90,6 +90,13 @@ def test_the_role_of_a_bundle_in_a_namespace_has_one_name_and_keeps_what_it_gran
     ]
 
 
+def test_a_dot_in_a_resource_of_a_role_names_no_other_group() -> None:
+    role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
+    name = "roles.rbac.authorization.k8s.io"
+    there = {"apiGroups": [""], "resources": [name], "verbs": ["create"]}
+    assert add_rules(role, [there])["rules"] == [*role["rules"], there]
+
+
 def test_the_kinds_of_a_chart_are_read_from_the_log_of_a_plan_that_failed() -> None:
     log = (
         "needs v1 ConfigMap \nneeds apps/v1 Deployment app\nneeds v1 Se/cret \n needs v1 Pod \n"

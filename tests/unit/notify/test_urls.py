@@ -78,6 +78,8 @@ CHATS = {
     f"https://hooks.slack-gov.com/services/T/B/{TOKEN}": "slack",
     f"HTTPS://HOOKS.SLACK.COM/services/T/B/{TOKEN}": "slack",
     f"https://hooks.slack.com./services/T/B/{TOKEN}": "slack",
+    f"https://hooks%2Eslack.com/services/T/B/{TOKEN}": "slack",  # as urllib reads it
+    f"https://hooks.slack\u3002com/services/T/B/{TOKEN}": "slack",
     f"https://slack.com/api/chat.postMessage?token={TOKEN}": "slack",
     f"http://hooks.slack.com/services/T/B/{TOKEN}": "slack",
     f"https://Discord.com:443/api/webhooks/1/{TOKEN}": "discord",

@@ -405,7 +405,10 @@ def _parts(rule: Manifest) -> list[MissingPermission] | None:
         for group in rule.get("apiGroups") or ()
         for resource in rule.get("resources") or ()
     ]
-    is_ours = rule.keys() == {"apiGroups", "resources", "verbs"}
+    is_ours = rule.keys() == {"apiGroups", "resources", "verbs"} and not any(
+        "." in resource
+        for resource in rule["resources"] or ()  # it would name another group
+    )
     return found if is_ours and all(map(_is_valid, found)) else None
 
 
