@@ -11,10 +11,13 @@ from demo.chart import CHART
 
 
 def defaults() -> str:
-    """Those of values.yaml, without maps of free form: there, null is an empty map."""
+    """Those of values.yaml; of maps of free form only those in sections, each under ``*``."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    return json.dumps(_sections(values, schema), separators=(",", ":")) + "\n"
+    found = _sections(values, schema)
+    apart = [name for name, one in found.items() if isinstance(one, dict) and "*" in one]
+    kept = {name: one for name, one in found.items() if name not in apart}
+    return json.dumps(kept, separators=(",", ":")) + "\n"
 
 
 def _sections(values: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -22,8 +25,8 @@ def _sections(values: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         described = schema["properties"][name]
         if isinstance(value, dict):
-            if described.get("additionalProperties") is False:
-                found[name] = _sections(value, described)
+            is_section = described.get("additionalProperties") is False
+            found[name] = _sections(value, described) if is_section else {"*": value}
         elif value is not None:
             found[name] = value
     return found

@@ -359,6 +359,8 @@ class Stage:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
         server.daemon_threads = True
+        # A client that refuses the certificate is expected, and no news.
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
         if scheme == "https":
             context = self._context("")
 

@@ -131,7 +131,8 @@ sys.meta_path.insert(0, Finder())
 context = SimpleNamespace(monotonic=time.monotonic, settings=Settings())
 rule = SimpleNamespace(key=RuleKey("team", "rule"), uid="u", generation=1)
 def compile(**spec):
-    spec = {"source": {"kind": "Secret", "namespace": "team", "name": "a"}, **spec}
+    source = {"kind": "Secret", "namespace": "team", "name": "a"}
+    spec = {"source": source, "targets": {"namespaces": ["*"]}, **spec}
     parsed = parse_rule({"metadata": {"namespace": "team", "name": "rule"}, "spec": spec})
     found = asyncio.run(RuleCompiler(context).compile(rule, parsed))
     print(*found)

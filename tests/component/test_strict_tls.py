@@ -37,6 +37,7 @@ from tests.component.notify.test_services import MESSAGE
 from tests.component.oci.fake_registry import LOOPBACK, registry_client
 from tests.component.oci.test_proxies import Tunnel
 from tests.kubeconfigs import document, kubeconfig_data
+from tests.leftovers import kept
 
 from copyrator.api.clouds import (
     ANN_AWS_ROLE,
@@ -67,6 +68,11 @@ from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.isolated import Isolated
 
 ROOT = Path(__file__).resolve().parents[2]
+CHILD = ("loop ", "socket .* family=1", "thread .*run_forever")
+"""What an isolated child process keeps in this one."""
+pytestmark = pytest.mark.leaves(
+    "what libraries end or delete by themselves", "thread registry", "file tmp"
+)
 HERE = "127.0.0.1"
 ACR, LOGIN = "shop.azurecr.io", "login.microsoftonline.com"
 TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
@@ -486,17 +492,13 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
     authority = LooseAuthority.make(directory / "ca")
     found: dict[str, Stage] = {}
     with ExitStack() as stack:
-
-        def find(flaw: str) -> Stage:
-            if flaw not in found:
-                signer = replace(authority, **FLAWS.get(flaw, {}))
-                running = Stage.running(directory / f"stage {flaw}", "127.0.0.1:1", signer)
-                found[flaw] = stack.enter_context(running)
-                found[flaw].serve(HERE, serve_all)
-                found[flaw].serve("receiver.far.invalid", serve_all)
-            return found[flaw]
-
-        yield find
+        for flaw in ("", *FLAWS):
+            signer = replace(authority, **FLAWS.get(flaw, {}))
+            running = Stage.running(directory / f"stage {flaw}", "127.0.0.1:1", signer)
+            found[flaw] = stack.enter_context(running)
+            found[flaw].serve(HERE, serve_all)
+            found[flaw].serve("receiver.far.invalid", serve_all)
+        yield found.__getitem__
 
 
 @pytest.fixture(scope="module")
@@ -509,6 +511,7 @@ def child() -> Iterator[Callable[..., Any]]:
     """Starts a process as strict as Python 3.13, or finds the one of that name."""
     found: dict[str, Any] = {}
     with ExitStack() as stack:
+        stack.enter_context(kept("works for several tests", *CHILD))
 
         async def find(make: Callable[[], Isolated], name: str) -> Any:
             if name not in found:

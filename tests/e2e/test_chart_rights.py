@@ -302,10 +302,10 @@ def test_it_may_create_tokens_of_the_allowed_accounts_where_the_chart_allows_it(
     assert here.may(token, namespace=served, name="werf")
     assert not here.may(token, namespace=served, name="deployer")
     assert not here.may(token, namespace=here.home, name="werf")
-    # `null` takes the default out of Helm's values, and passes the schema.
-    nobody = rights(bundles__workloadIdentity__enabled=True, bundles__allowedServiceAccounts=None)
-    for name in ("werf", "default", ""):
-        assert not nobody.may(token, namespace=served, name=name)
+    usual = rights(bundles__workloadIdentity__enabled=True, bundles__allowedServiceAccounts=None)
+    assert usual.may(token, namespace=served, name="werf"), "null is the default"
+    for name in ("default", ""):
+        assert not usual.may(token, namespace=served, name=name)
 
 
 def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, served):

@@ -6,14 +6,18 @@ read them, and no protection is switched off by being deleted. Each template inc
 {{- include "copyrator.complete" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
 {{- end -}}
 
+{{/* In defaults a map of free form is under "*": it is never completed, only taken whole. */}}
 {{- define "copyrator.complete" -}}
 {{- $values := first . -}}
 {{- range $name, $default := last . -}}
-{{- $value := index $values $name -}}
-{{- if kindIs "invalid" $value -}}
-{{- $_ := set $values $name $default -}}
-{{- else if kindIs "map" $default -}}
-{{- include "copyrator.complete" (list $value $default) -}}
+{{- $given := not (kindIs "invalid" (index $values $name)) -}}
+{{- if not (kindIs "map" $default) -}}
+{{- if not $given }}{{ $_ := set $values $name $default }}{{ end -}}
+{{- else if hasKey $default "*" -}}
+{{- if not $given }}{{ $_ := set $values $name (index $default "*") }}{{ end -}}
+{{- else -}}
+{{- if not $given }}{{ $_ := set $values $name dict }}{{ end -}}
+{{- include "copyrator.complete" (list (index $values $name) $default) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

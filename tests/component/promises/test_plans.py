@@ -135,11 +135,11 @@ async def test_the_end_of_a_plan_takes_nothing_of_the_previews(
 
 
 def asked_for_results(cluster: BundleCluster, since: int) -> list[str]:
-    """Requests for pods and their logs."""
+    """Requests for pods and their logs, beside the list that the watch of all begins with."""
     return [
         seen.path
         for seen in cluster.seen[since:]
-        if "/pods" in seen.path and seen.verb in ("get", "list")
+        if "/namespaces/" in seen.path and "/pods" in seen.path and seen.verb in ("get", "list")
     ]
 
 

@@ -35,7 +35,7 @@ class Person(person.Person):
         return self.annotate(where, approved_plan=plan, approved_by=self.user)
 
     def sets_mode(self, where: str, mode: str | None) -> Any:
-        return self.patch(where, {"spec": {"approval": {"mode": mode}}})
+        return self.patch(where, {"spec": {"approval": mode and {"mode": mode}}})
 
     def writes_status(self, where: str, **status: Any) -> Any:
         return self.patch(where, {"status": status}, "/status")

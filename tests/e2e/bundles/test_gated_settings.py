@@ -85,7 +85,7 @@ def test_before_an_approval_nothing_of_it_acts_nor_after_it(
     assert plan["counts"] == {"create": 1}
     (job,) = team.jobs("shop", "plan")
     pod = job["spec"]["template"]
-    assert "vault.hashicorp.com/agent-inject" not in pod["metadata"]["annotations"]
+    assert pod["metadata"]["annotations"]["vault.hashicorp.com/agent-inject"] == "false"
     assert not mark.exists(), "the plug-in ran"
 
     withheld = team.condition("shop", "SettingsWithheld")

@@ -41,6 +41,14 @@ DIGEST = "sha256:" + "1" * 64
 WANTED = Candidate("1.4.2", DIGEST)
 WHAT = "1.4.2 (sha256:111111111111)"
 KEYS = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}
+
+
+def keys_of(name: str) -> dict[str, Any]:
+    """KEYS; of further environments under another name, as each has keys of its own."""
+    name = "staging-keys" if name == "0" else f"staging-keys-{name}"
+    return {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": name}}}
+
+
 EU, US = "aaaa-eu", "bbbb-us"
 
 
@@ -78,7 +86,8 @@ def parsed(promote_from: Any) -> BundleSpec | InvalidSpec:
 def spec_of(*environments: dict[str, Any], **more: Any) -> BundleSpec:
     named = environments or ({},)
     usual = {"environment": "staging", "soak": "24h", "maxAge": "168h"}
-    found = parsed({"attestations": [usual | KEYS | one for one in named]} | more)
+    given = [usual | keys_of(str(number)) | one for number, one in enumerate(named)]
+    found = parsed({"attestations": given} | more)
     assert isinstance(found, BundleSpec), found
     return found
 
