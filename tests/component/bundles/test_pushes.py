@@ -18,7 +18,8 @@ from copyrator.oci.notifications import Push
 APP = Push("app", tag="1.0.0")
 
 
-SOON = replace(TIMING, poll_after_push=0.3)
+SOON = replace(TIMING, poll_after_push=2.0)
+"""Long enough for what a test does before, also on a busy machine."""
 
 
 async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> None:
