@@ -62,8 +62,8 @@ PROCESS = (
 E2E = "process"
 """What tests of a control plane answer for: its clients keep connections, and threads."""
 
-NODE = Path(__file__).parent / "node"
-"""Tests of one real node, one after the other, whose containers are this process's children."""
+OTHERS = tuple(Path(__file__).parent / name for name in ("node", "e2e/ui"))
+"""Tests of one real node, and of a browser, whose processes become this one's children."""
 
 _TRACKED = re.compile("garbage: (unclosed (<socket|<ssl|transport|event loop)|subprocess)")
 """What warns of a thing that is looked for; a file, say, may be of any earlier test."""
@@ -311,7 +311,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     if isinstance(item, pytest.Function):
         item.funcargs.clear()  # fixtures that are closed when nobody has them any more
-    if item.stash.get(_FAILED, False) or item.path.is_relative_to(NODE):
+    if item.stash.get(_FAILED, False) or any(map(item.path.is_relative_to, OTHERS)):
         _watch.forgive()
     elif left := _watch.left(item):
         _watch.forgive()

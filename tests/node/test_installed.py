@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -231,9 +232,14 @@ def test_a_bundles_job_runs_under_the_kubelet(release):
     except TimeoutError as error:
         pytest.fail(f"{error}\n{json.dumps(release.bundle(), indent=1)}\n{release.explain()}")
     assert release.greeting() == "Hello"
-    jobs = [pod for pod in release.pods(APPS) if pod["spec"].get("serviceAccountName") == "werf"]
-    assert [pod["status"]["phase"] for pod in jobs] == ["Succeeded"]
-    ended = jobs[0]["status"]["containerStatuses"][0]["state"]["terminated"]
+
+    def jobs() -> list[dict[str, Any]]:
+        return [one for one in release.pods(APPS) if one["spec"]["serviceAccountName"] == "werf"]
+
+    # The end of werf's container decides, a moment before the pod's.
+    phase = "Succeeded"
+    eventually(lambda: [one["status"]["phase"] for one in jobs()] == [phase], phase, PATIENCE)
+    ended = jobs()[0]["status"]["containerStatuses"][0]["state"]["terminated"]
     assert json.loads(ended["message"])["status"] == "deployed", "werf's report, by the kubelet"
 
 
