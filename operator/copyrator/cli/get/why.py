@@ -70,7 +70,7 @@ def print_roles(
     Raises:
         Fault: nothing is known to be missing.
     """
-    from copyrator.bundles.plan.rights import ServiceAccount, add_rules
+    from copyrator.bundles.plan.rights import ServiceAccount
     from copyrator.cli.bundles.permissions import manifest, roles_of
     from copyrator.cli.view.bundle import BundleView
 
@@ -83,11 +83,7 @@ def print_roles(
     roles = roles_of(view, spec, is_namespace_missing=is_missing)
     if not roles:
         raise Fault(_nothing(view, ServiceAccount.of(spec)))
-    granted = run(_read_granted(target, roles))
-    roles = [
-        add_rules(role, rules) if role["kind"] in _ROLES else role
-        for role, rules in zip(roles, granted, strict=True)
-    ]
+    roles = run(_add_granted(target, roles))
     if shape is None:
         click.echo(manifest(view, spec, roles))
     else:
@@ -105,29 +101,29 @@ async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body,
         return body, await is_namespace_missing(client, release_namespace(body))
 
 
-async def _read_granted(
-    target: Target, roles: Sequence[Mapping[str, Any]]
-) -> list[list[dict[str, Any]]]:
-    """The rules that each of these objects has in the cluster."""
-    found = []
+async def _add_granted(target: Target, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same objects, the roles among them with the rules that they have in the cluster."""
+    from copyrator.bundles.plan.rights import add_rules
+
     async with target.connect() as client:
-        for role in roles:
-            place, rules = role["metadata"], list[dict[str, Any]]()
-            if resource := _ROLES.get(role["kind"]):
-                try:
-                    there = await client.get(resource, place.get("namespace"), place["name"])
-                    rules = there.get("rules") or []
-                except errors.NotFound:
-                    pass
-                except errors.Forbidden as error:
-                    what = f"{role['kind']} {place['name']}"
-                    click.echo(
-                        f"Warning: {what} can't be read, so applying this takes away what it "
-                        f"grants now: {error.message}",
-                        err=True,
-                    )
-            found.append(rules)
-    return found
+        for index, role in enumerate(objects):
+            if (resource := _ROLES.get(role["kind"])) is None:
+                continue
+            place = role["metadata"]
+            try:
+                there = await client.get(resource, place.get("namespace"), place["name"])
+            except errors.NotFound:
+                continue
+            except errors.Forbidden as error:
+                what = f"{role['kind']} {place['name']}"
+                click.echo(
+                    f"Warning: {what} can't be read, so applying this takes away what it "
+                    f"grants now: {error.message}",
+                    err=True,
+                )
+                continue
+            objects[index] = add_rules(role, there.get("rules") or [])
+    return objects
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
