@@ -423,6 +423,19 @@ async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
     assert reflector.failure is None
 
 
+async def test_a_watch_that_is_asked_to_end_while_it_ends_is_opened_anew_all_the_same(
+    reflect: Reflect, api: FakeApi, seen: Seen
+) -> None:
+    api.put("a", data={"v": "1"})
+    reflector = reflect(timing=replace(QUICK, settled=0.0, suspects=0.0))
+    await until(lambda: seen.changes and api.watches, "a watch that stands")
+    reflector.relist()
+    await asyncio.sleep(0)  # the time limit expires, and the watch isn't told yet
+    reflector.suspect()
+    reflector.relist()
+    await until(lambda: reflector.lists == 2 and api.watches == 1, "the second opinion")
+
+
 async def test_a_watch_on_which_something_comes_is_above_suspicion(
     reflect: Reflect, api: FakeApi, seen: Seen
 ) -> None:

@@ -79,7 +79,9 @@ def test_what_the_operator_requires_is_what_the_values_say(cluster):
     istio = {"sidecar.istio.io/inject": None, "team": "a"}
     found_labels = said(podLabels=istio)["COPYRATOR_JOB_POD_LABELS"]
     assert found_labels == "team=a"
-    assert said(podLabels=None)["COPYRATOR_JOB_POD_LABELS"] == "-"
+    assert said(podLabels=None)["COPYRATOR_JOB_POD_LABELS"] == joined(Settings().job_pod_labels)
+    none = {"sidecar.istio.io/inject": None}
+    assert said(podLabels=none)["COPYRATOR_JOB_POD_LABELS"] == "-"
     assert found["COPYRATOR_REQUIRE_APPROVAL"] == "*=OnRisk,prod-*=Always"
     assert found["COPYRATOR_MAX_PLAN_JOBS"] == "2"
     assert "COPYRATOR_REQUIRE_APPROVAL" not in said()

@@ -330,8 +330,7 @@ class Reflector(Generic[R]):
     def relist(self) -> None:
         """List everything again now, to confirm the cache; `lists` grows when that is complete."""
         self._asked = True
-        if self._scope:
-            self._scope.reschedule(0)
+        self._end_watch(at=0)
 
     def suspect(self) -> None:
         """Another watch was found silent: reopen this one, unless it received something just now.
@@ -341,7 +340,11 @@ class Reflector(Generic[R]):
         if self._scope and self.silent_for >= self._timing.settled:
             self._suspected = True
             spread = random.uniform(0.0, self._timing.suspects)  # noqa: S311 - not for secrets
-            self._scope.reschedule(asyncio.get_running_loop().time() + spread)
+            self._end_watch(at=asyncio.get_running_loop().time() + spread)
+
+    def _end_watch(self, at: float) -> None:
+        if self._scope and not self._scope.expired():  # else it ends already
+            self._scope.reschedule(at)
 
     def close(self) -> None:
         """Release the store; `run` is to be cancelled, too."""
