@@ -121,6 +121,11 @@ class Settings:
     require_bound_plans: tuple[str, ...] = ()
     """Globs of Bundles' namespaces where a plan isn't deployed unless it is bound."""
 
+    guard_policy: str | None = None
+    """Name of the ValidatingAdmissionPolicy, and of its binding, that holds a Job to its approved
+    operations; None: there is none.
+    """
+
     attest_environments: tuple[tuple[str, str], ...] = ()
     """Names of environments, each with a glob of namespaces whose Bundles may attest under it."""
 

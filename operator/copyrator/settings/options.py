@@ -397,6 +397,13 @@ def _bundle_options() -> list[click.Parameter]:
             callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
         ),
         _option(
+            "--guard-policy",
+            "COPYRATOR_GUARD_POLICY",
+            "Name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
+            "refuses what isn't approved; default: none.",
+            callback=matching(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
+        ),
+        _option(
             "--attest-environments",
             "COPYRATOR_ATTEST_ENVIRONMENTS",
             "Namespaces whose Bundles may attest under an environment's name: "
