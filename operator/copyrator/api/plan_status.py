@@ -67,7 +67,9 @@ class ApprovedPlan(Record):
     job: str | None = None
     seal: str | None = None
     bound: bool | None = None
-    """As of the plan; likewise ``image``: an approval carries over to no weaker plan."""
+    """As of the plan; likewise ``enforced`` and ``image``: an approval carries over to no weaker
+    plan."""
+    enforced: bool | None = None
     image: str | None = None
 
 
@@ -161,6 +163,10 @@ class PlanStatus(PlanSummary):
     """How many verbs are missing, listed or not; None: not reviewed."""
     unreviewed: int | None = None
     """Kinds, counted in each namespace, whose permissions couldn't be reviewed."""
+    enforced: bool | None = None
+    """True: the API server refuses whatever isn't approved; None: made before this was judged."""
+    unenforced: str | None = None
+    """Why not, as a sentence."""
     seal: str | None = None
     """Hash of the Secret with the operations, which the deploy's Job checks."""
     newer: str | None = None

@@ -34,6 +34,7 @@ from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
@@ -284,12 +285,14 @@ class BundleController:
             freezes=freezes,
             charts=charts,
         )
+        enforcement = EnforcementReviewer(context, reviewer)
         plans = PlanMachine(
             context,
             self._plan_jobs,
             plan_queue,
             seals=seals,
             permissions=permissions,
+            enforcement=enforcement,
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
         )

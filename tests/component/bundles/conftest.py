@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.crashing import Stage
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import GUARD, HOME, BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
@@ -83,7 +83,8 @@ class Operator:
         self.metrics = Metrics()
         self.oci = self.make_registry_client(registry_seconds)
         self.bundles = BundleCache()
-        settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
+        guard = {"guard_policy": GUARD, "lease_namespace": HOME}
+        settings = {"timer_interval": 600.0, "timer_idle": 0.0, **guard, **settings}
         self.controller = BundleController(
             client=self.client,
             informers=self.pool,

@@ -23,6 +23,8 @@ from tests.component.kube.fake_api import (
 )
 
 from copyrator.api.drift import DEFAULT_DRIFT_INTERVAL
+from copyrator.api.names import LABEL_GUARD
+from copyrator.bundles.guard.enforcement import ADMISSION, BINDINGS, POLICIES
 from copyrator.bundles.version.rhythm import check_rhythm
 
 WRITES = ("create", "update", "patch", "delete")
@@ -34,6 +36,12 @@ GROUPS = {
     "daemonsets": "apis/apps/v1",
 }
 TEAM = "team"
+HOME = "copyrator"
+"""The namespace of the operator's pod."""
+GUARD = "guard"
+"""The name of the policy that holds Jobs to what was approved."""
+GUARD_POLICY = f"{POLICIES}/{GUARD}"
+GUARD_BINDING = f"{BINDINGS}/{GUARD}"
 CHECK_INTERVALS = (DEFAULT_DRIFT_INTERVAL, 900.0)
 """Seconds between two checks for drift, of tests."""
 NO_CHECK = timedelta(minutes=5)
@@ -97,6 +105,8 @@ class BundleCluster(FakeCluster):
             create Secrets, by an access review in that namespace.
         consents_asked: these accounts and namespaces of all such reviews.
         consents_fault: answers such reviews instead.
+        changes_policies: whether an account may do what an access review about admission policies
+            asks; None: the operator isn't allowed to ask.
     """
 
     def __init__(self) -> None:
@@ -123,12 +133,23 @@ class BundleCluster(FakeCluster):
         self.granted: set[tuple[str, str]] = set()
         self.consents_asked: list[tuple[str, str]] = []
         self.consents_fault: Answer | None = None
+        self.changes_policies: Callable[[dict[str, str]], bool] | None = lambda _: False
 
     # --- the test's side ---
 
     def prepare(self) -> None:
         self.namespace(TEAM)
         self.put_object("serviceaccounts", "werf")
+        policy = {
+            "failurePolicy": "Fail",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "validations": [{"expression": "true"}],
+        }
+        selector = {"matchExpressions": [{"key": LABEL_GUARD, "operator": "Exists"}]}
+        reference = {"namespace": HOME, "selector": selector, "parameterNotFoundAction": "Allow"}
+        binding = {"policyName": GUARD, "validationActions": ["Deny"], "paramRef": reference}
+        for path, spec in ((GUARD_POLICY, policy), (GUARD_BINDING, binding)):
+            self.write(path, {"metadata": {"name": GUARD}, "spec": spec})
 
     def grant(self, *namespaces: str) -> None:
         """Let the team's account create Secrets in these namespaces, which needn't exist."""
@@ -279,7 +300,10 @@ class BundleCluster(FakeCluster):
         return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     async def _review_other(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((await request.json())["spec"])
+        spec = (await request.json())["spec"]
+        if spec["resourceAttributes"].get("group") == ADMISSION:
+            return await self._answer_review(request, self.changes_policies)
+        self.asked.append(spec)
         return await (self.reviews_fault or self.judge)(request)
 
     async def _review_consent(self, request: web.Request) -> web.StreamResponse:
@@ -296,10 +320,16 @@ class BundleCluster(FakeCluster):
 
     async def judge(self, request: web.Request) -> web.StreamResponse:
         """Answer an access review about another account."""
+        return await self._answer_review(request, self.permits)
+
+    @staticmethod
+    async def _answer_review(
+        request: web.Request, permits: Callable[[dict[str, str]], bool] | None
+    ) -> web.StreamResponse:
         body = await request.json()
-        if self.permits is None:
+        if permits is None:
             return await error(403, "Forbidden", NOT_ALLOWED)(request)
-        allowed = self.permits(body["spec"]["resourceAttributes"])
+        allowed = permits(body["spec"]["resourceAttributes"])
         return json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     def _refused(self, request: web.Request) -> Answer | None:

@@ -104,6 +104,7 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
             job=plan.job,
             seal=plan.seal,
             bound=plan.bound,
+            enforced=plan.enforced,
             image=plan.image,
         ),
     )
@@ -150,14 +151,15 @@ _NAMED: Final = 3
 
 
 def passes(plan: PlanStatus, approval: Approval) -> bool:
-    """Whether a plan may be deployed. One that isn't bound is risky."""
+    """Whether a plan may be deployed. One that isn't enforced and bound is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
         return False
-    if approval.must_be_bound and not plan.bound:
+    is_certain = plan.bound and plan.enforced
+    if approval.must_be_bound and not is_certain:
         return False
     if plan.decision == PlanDecision.APPROVED:
         return True
-    if approval.mode is not ApprovalMode.ON_RISK or plan.risky_operations or not plan.bound:
+    if approval.mode is not ApprovalMode.ON_RISK or plan.risky_operations or not is_certain:
         return False
     return hash_of(*content_of(plan)) not in plan.rejected.contents
 
@@ -189,11 +191,14 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
         return Refused(
             BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{_by(plan)}"
         )
-    if spec.approval.must_be_bound and not plan.bound:
-        why = "; ".join(plan.unbound[:_NAMED]) or "it was made before this was judged"
+    if spec.approval.must_be_bound and not (plan.bound and plan.enforced):
+        lacks = "enforced" if plan.bound else "bound"
+        reasons = "; ".join(plan.unbound[:_NAMED]) if lacks == "bound" else plan.unenforced
+        remedy = "Change the chart, or ask" if lacks == "bound" else "Ask"
         text = (
-            f"{_describe_plan(plan)} isn't bound, which bundles.requireBoundPlans requires in this "
-            f"namespace: {why}. Change the chart, or ask an administrator to change the setting"
+            f"{_describe_plan(plan)} isn't {lacks}, which bundles.requireBoundPlans requires in "
+            f"this namespace: {reasons or 'it was made before this was judged'}. {remedy} an "
+            "administrator to change the setting"
         )
         return Refused(BundleReason.PLAN_UNBOUND, text)
     why = f", as {plan.message}" if plan.message else ""
@@ -250,7 +255,8 @@ def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
     text = describe_counts(plan.counts) or "no changes"
     text += f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    return text + ("; contents aren't bound" if plan.bound is False else "")
+    text += "; contents aren't bound" if plan.bound is False else ""
+    return text + ("; not enforced" if plan.enforced is False else "")
 
 
 def record_planning(status: BundleStatus) -> BundleStatus:

@@ -30,6 +30,7 @@ from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import has_new_decision, record_decision
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.memory import PlanMemory
 from copyrator.bundles.plan.drift import (
     DriftFindings,
@@ -121,6 +122,7 @@ class PlanMachine:
         *,
         seals: SealStore,
         permissions: PermissionRecorder,
+        enforcement: EnforcementReviewer,
         inputs: InputsStore,
         previews: PreviewResolver,
     ) -> None:
@@ -129,6 +131,7 @@ class PlanMachine:
         self._plan_queue = plan_queue
         self._seals = seals
         self._permissions = permissions
+        self._enforcement = enforcement
         self._inputs = inputs
         self._previews = previews
 
@@ -505,6 +508,8 @@ class PlanMachine:
             approved=await self._seals.find_operations(entry, status.plan.approved),
             baseline=await self._seals.find_operations(entry, status.baseline),
         )
+        enforcement = await self._enforcement.of(spec, result.operations)
+        result = replace(result, unenforced=enforcement.reason)
         status = record_result(status, result, spec, self._context.clock())
         changed, unknown = await self._inputs.find_changes(entry, status)
         status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)

@@ -391,6 +391,8 @@ class PlanResult:
     """The plan that was approved last; None where none was, or it can't be read."""
     baseline: Plan | None = None
     """The plan of the baseline; None likewise."""
+    unenforced: str = ""
+    """Why the API server can't refuse what isn't approved; empty: it can. Only of a deploy."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -456,6 +458,8 @@ def record_result(
         expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
         id=_unused_id(_id_of(before, made.plan, operations), status),
         seal=made.seal,
+        enforced=not made.unenforced,
+        unenforced=made.unenforced or None,
     )
     if not _is_covered(status, made, operations):
         plan = replace(plan, message=_why_uncovered(before, made))
@@ -490,7 +494,8 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     if approved is None or approved.render != made.plan.render:
         return False
     given = status.plan.approved
-    if given.image != made.plan.image or (given.bound and unbound_reasons(made.plan)):
+    weaker = given.bound and unbound_reasons(made.plan)
+    if given.image != made.plan.image or weaker or (given.enforced and made.unenforced):
         return False  # another werf would deploy, or more than was approved
     operations = approved.operations
     if made.missing_namespace is not None:

@@ -340,6 +340,7 @@ def _decide(
         show(found)
         plan = found.view.status.plan
         unbound = "; its contents aren't bound" if plan.bound is False else ""
+        unbound += "; it isn't enforced" if plan.enforced is False else ""
         prose(["", f"{said(plan.id)}: {operation_counts(plan)}{unbound}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")

@@ -88,6 +88,8 @@ def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
 def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
     if not is_judged(plan):
         return
+    if isinstance(plan, PlanStatus) and plan.enforced is False:
+        yield f"Operations aren't enforced: {said(plan.unenforced, 1000)}"
     if plan.bound is False:
         reasons = [f"  {said(one)}" for one in plan.unbound]
         yield f"Contents aren't bound: {MAY_DIFFER}{', because' if reasons else ''}"

@@ -42,7 +42,9 @@ from copyrator.cli.ui.parts import fields
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
+    contents,
     describe_version,
+    enforcement,
     is_expired,
     permission_summary,
 )
@@ -139,6 +141,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     return {
         "bundle": str(view.name),
         "sentence": describe_plan_effect(view),
+        "unenforced": said(plan.unenforced, 1000) if plan.enforced is False else "",
         "unbound": _unbound(plan) if plan.bound is False else None,
         "unseen": printable(found.log.fault),
         "hidden_secrets": secrets,
@@ -243,8 +246,10 @@ def _facts(found: PlanView) -> Iterator[Detail]:
     if plan.newer:
         advice = view.hint("plan", "--refresh")
         yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
+    if plan.enforced:
+        yield Detail("Operations", enforcement(plan))
     if plan.bound:
-        yield Detail("Contents", "bound: what is deployed is what was planned")
+        yield Detail("Contents", contents(plan))
     if not missing_of(view.status) and (permissions := permission_summary(view.status)):
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)

@@ -249,6 +249,7 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
         Column("FROM", _source, wide=True),
         Column("LOGIN", _login, wide=True),
         Column("GATES", lambda view: ",".join(view.gates) or "none", wide=True),
+        Column("PLAN", _plan_words, wide=True),
         Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
         _of_body(rows.age_column("AGE", rows.created, now, wide=True)),
         Column("MESSAGE", lambda view: view.trouble, below=True),
@@ -479,6 +480,23 @@ def contents(plan: PlanSummary) -> str:
     return text
 
 
+def enforcement(plan: PlanSummary) -> str:
+    """Whether the API server refuses what isn't approved, in one line; empty: not judged."""
+    if not isinstance(plan, PlanStatus) or plan.enforced is None:
+        return ""
+    if plan.enforced:
+        return "enforced: the API server refuses what isn't approved"
+    return f"not enforced: {said(plan.unenforced, 1000)}"
+
+
+def _plan_words(view: BundleView) -> str:
+    """``enforced,unbound``; ``-`` where there is no plan, or it wasn't judged."""
+    plan = view.status.plan
+    judged = ((plan.enforced, "enforced"), (plan.bound, "bound"))
+    words = [word if holds else f"un{word}" for holds, word in judged if holds is not None]
+    return ",".join(words) or "-"
+
+
 def changes(plan: PlanStatus) -> str:
     """What changed besides the chart, in one line; empty where nothing did."""
     if not plan.changed and plan.change_unknown:
@@ -509,6 +527,8 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
     plan = view.status.plan
     is_planned = plan.outcome == PlanOutcome.PLANNED
     yield Detail("Plan", said(plan.id))
+    if is_planned and (shown := enforcement(plan)):
+        yield Detail("Operations", shown)
     if is_planned and (shown := contents(plan)):
         yield Detail("Contents", shown)
     yield Detail("State", plan_state(view))

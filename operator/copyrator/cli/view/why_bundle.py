@@ -47,6 +47,7 @@ from copyrator.cli.view.bundle import (
     deployed_for,
     describe_gates,
     describe_pin,
+    enforcement,
     hold_text,
     how_to_decide,
     is_retried,
@@ -350,6 +351,8 @@ def _plan(view: BundleView) -> Iterator[str]:
         return
     yield f"The plan of {said(plan.version)}: {plan_state(view)}."
     if plan.outcome == PlanOutcome.PLANNED:
+        if shown := enforcement(plan):
+            yield f"  Operations: {shown}."
         if shown := contents(plan):
             yield f"  Contents: {shown}."
         yield f"  {said(plan.id)}: {operation_counts(plan)}."

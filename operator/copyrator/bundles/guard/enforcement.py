@@ -1,0 +1,204 @@
+"""Whether the API server can hold a Bundle's Jobs to what was approved, and if not, why.
+
+It can where the chart's policy and its binding are in the cluster, every object of the plan is
+written through this API server, and the Jobs' account can't change admission policies: none is
+asked for those (docs/facts/guard.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.names import LABEL_GUARD
+from copyrator.bundles.context import Context
+from copyrator.bundles.plan.operations import Operation
+from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.permissions import Subject, is_allowed
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
+ADMISSION: Final = "admissionregistration.k8s.io"
+POLICIES: Final = f"/apis/{ADMISSION}/v1/validatingadmissionpolicies"
+BINDINGS: Final = f"/apis/{ADMISSION}/v1/validatingadmissionpolicybindings"
+API_SERVICES: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
+_EXEMPT: Final = (
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+)
+"""What no policy is asked for."""
+_VERBS: Final = ("create", "update", "patch", "delete", "deletecollection")
+_SECONDS: Final = 5.0
+"""Timeout of one request in seconds."""
+_UNENFORCED_SECONDS: Final = 30.0
+"""How long it is believed that something can't be enforced: an administrator may mend it."""
+_ACCOUNTS: Final = 1_000
+"""Service accounts whose answers are kept."""
+_SWITCH: Final = "bundles.guard.enabled of the chart"
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """Whether the API server refuses what isn't approved."""
+
+    reason: str = ""
+    """Why it doesn't, as a sentence without a full stop; empty: it does."""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether it refuses."""
+        return not self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    reason: str
+    at: float
+    """Monotonic seconds."""
+
+
+class EnforcementReviewer:
+    """What can be enforced of the plans of all Bundles.
+
+    Args:
+        context: the controller's.
+        client: sends the requests; nothing else waits for it.
+    """
+
+    def __init__(self, context: Context, client: KubeClient) -> None:
+        self._context = context
+        self._client = client
+        self._answers: dict[ServiceAccount | str, _Answer] = {}
+        """By account, and by what else was asked; the oldest first."""
+        self._others: frozenset[str] = frozenset()
+        """API groups of other API servers."""
+
+    async def of(self, spec: BundleSpec, operations: Collection[Operation]) -> Enforcement:
+        """Whether a deploy with these operations can be held to them; at most ten minutes old.
+
+        Raises:
+            ApiError: it can't be asked now.
+        """
+        policy = self._context.settings.guard_policy
+        if policy is None:
+            return Enforcement(f"the operator has no policy for it ({_SWITCH})")
+        if spec.kube_config is not None:
+            return Enforcement("the release is in another cluster, which has no such policy")
+        account = ServiceAccount.of(spec)
+        reason = await self._known("policy", lambda: self._policy_fault(policy))
+        reason = reason or await self._known("groups", self._find_groups)
+        if not reason and (away := sorted({one.group for one in operations} & self._others)):
+            reason = f"objects of {', '.join(away)} go to another API server, which asks no policy"
+        reason = reason or await self._known(account, lambda: self._account_fault(account))
+        return Enforcement(reason)
+
+    async def _known(
+        self, question: ServiceAccount | str, ask: Callable[[], Awaitable[str]]
+    ) -> str:
+        now, known = self._context.monotonic(), self._answers.get(question)
+        if known is not None:
+            lasts = _UNENFORCED_SECONDS if known.reason else self._context.timing.consent_fresh
+            if now - known.at < lasts:
+                return known.reason
+        reason = await ask()
+        self._answers.pop(question, None)
+        self._answers[question] = _Answer(reason, now)
+        if len(self._answers) > _ACCOUNTS:
+            del self._answers[next(iter(self._answers))]
+        return reason
+
+    async def _policy_fault(self, name: str) -> str:
+        for path, kind, fault_of in (
+            (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
+            (BINDINGS, "ValidatingAdmissionPolicyBinding", self._binding_fault),
+        ):
+            try:
+                body = await self._get(f"{path}/{name}")
+            except NotFound:
+                return f"there is no {kind} {name} (v1, Kubernetes 1.30 and later; {_SWITCH})"
+            except Forbidden as error:
+                return f"{kind} {name} can't be read: {error.message}"
+            if fault := fault_of(body.get("spec") or {}):
+                return f"{kind} {name} isn't the chart's: {fault}"
+        return ""
+
+    def _binding_fault(self, spec: Mapping[str, Any]) -> str:
+        settings = self._context.settings
+        home = settings.lease_namespace or settings.namespace
+        return binding_fault(spec, settings.guard_policy or "", home)
+
+    async def _find_groups(self) -> str:
+        try:
+            found = await self._get(API_SERVICES)
+        except Forbidden as error:
+            return f"which API groups other servers have can't be read: {error.message}"
+        specs = [one.get("spec") or {} for one in found.get("items") or ()]
+        self._others = frozenset(str(one.get("group")) for one in specs if one.get("service"))
+        return ""
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        return dict(await self._client.request("GET", path, timeout=_SECONDS))
+
+    async def _account_fault(self, account: ServiceAccount) -> str:
+        """Why an account can't be held to a list: it may change the policies."""
+        subject = Subject(account.user, account.groups)
+        for verb, resource in product(_VERBS, _EXEMPT):
+            attributes = {"verb": verb, "group": ADMISSION, "resource": resource}
+            try:
+                granted = await is_allowed(self._client, attributes, subject, timeout=_SECONDS)
+            except Forbidden as error:
+                return (
+                    f"whether service account {account} may change admission policies can't be "
+                    f"asked: {error.message} (bundles.permissionReviews.enabled of the chart)"
+                )
+            if granted:
+                return (
+                    f"service account {account} may {verb} {resource}.{ADMISSION}, so it could "
+                    "remove the policy: give it a role without that"
+                )
+        return ""
+
+
+def policy_fault(spec: Mapping[str, Any]) -> str:
+    """What in a ValidatingAdmissionPolicy isn't as the chart's guard; empty: nothing.
+
+    Only what decides whether it holds: who may change it could write any expression.
+    """
+    if spec.get("failurePolicy") != "Fail":
+        return "failurePolicy isn't Fail"
+    if spec.get("paramKind") != {"apiVersion": "v1", "kind": "ConfigMap"}:
+        return "paramKind isn't a ConfigMap"
+    return "" if spec.get("validations") else "it has no validations"
+
+
+def binding_fault(spec: Mapping[str, Any], policy: str, home: str) -> str:
+    """What in its binding isn't as the chart's; empty: nothing.
+
+    Args:
+        spec: the binding's.
+        policy: the policy's name.
+        home: the namespace of the lists.
+    """
+    reference = spec.get("paramRef") or {}
+    if spec.get("policyName") != policy:
+        return f"policyName isn't {policy}"
+    if "Deny" not in (spec.get("validationActions") or ()):
+        return "validationActions lacks Deny"
+    if reference.get("namespace") != home:
+        return f"its lists aren't those of namespace {home}"
+    if LABEL_GUARD not in str(reference.get("selector")):
+        return f"paramRef.selector isn't by the label {LABEL_GUARD}"
+    return "matchResources leaves some objects out" if _narrows(spec) else ""
+
+
+def _narrows(spec: Mapping[str, Any]) -> bool:
+    """Whether it is asked for some objects only."""
+    found = spec.get("matchResources") or {}
+    return any(value for name, value in found.items() if name != "matchPolicy")

@@ -1,0 +1,159 @@
+"""Whether the API server can refuse what isn't approved, and what follows where it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    ON_RISK,
+    approve,
+    deployed,
+    idle,
+    refresh,
+    waits,
+)
+from tests.component.bundles.fake_cluster import GUARD_BINDING, GUARD_POLICY, TEAM, BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import Make, Run
+
+from copyrator.bundles.guard.enforcement import API_SERVICES
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+ASKED = (GUARD_POLICY, GUARD_BINDING, API_SERVICES)
+
+
+Change = Callable[[BundleCluster], None]
+
+
+def of(path: str, **change: Any) -> Change:
+    return lambda cluster: cluster.objects[path]["spec"].update(change)
+
+
+def lists_of_others(cluster: BundleCluster) -> None:
+    cluster.objects[GUARD_BINDING]["spec"]["paramRef"]["namespace"] = TEAM
+
+
+def not_there(path: str) -> Change:
+    return lambda cluster: cluster.drop(path)
+
+
+def aggregated(cluster: BundleCluster) -> None:
+    spec = {"group": "example.com", "service": {"name": "a", "namespace": "b"}}
+    body = {"metadata": {"name": "v1.example.com"}, "spec": spec}
+    cluster.write(f"{API_SERVICES}/v1.example.com", body)
+
+
+def may(verb: str, resource: str) -> Change:
+    def change(cluster: BundleCluster) -> None:
+        cluster.changes_policies = lambda asked: (
+            (asked["verb"], asked["resource"])
+            == (
+                verb,
+                resource,
+            )
+        )
+
+    return change
+
+
+def unasked(cluster: BundleCluster) -> None:
+    cluster.changes_policies = None
+
+
+WHY: dict[str, tuple[Change, str]] = {
+    "no policy": (not_there(GUARD_POLICY), "no ValidatingAdmissionPolicy guard"),
+    "no binding": (not_there(GUARD_BINDING), "no ValidatingAdmissionPolicyBinding guard"),
+    "errors are ignored": (of(GUARD_POLICY, failurePolicy="Ignore"), "failurePolicy isn't Fail"),
+    "a CRD's lists": (
+        of(GUARD_POLICY, paramKind={"apiVersion": "x/v1", "kind": "X"}),
+        "a ConfigMap",
+    ),
+    "no validations": (of(GUARD_POLICY, validations=[]), "no validations"),
+    "another policy is bound": (of(GUARD_BINDING, policyName="other"), "policyName isn't guard"),
+    "only audited": (of(GUARD_BINDING, validationActions=["Audit"]), "lacks Deny"),
+    "some objects": (
+        of(GUARD_BINDING, matchResources={"resourceRules": [{}]}),
+        "leaves some objects out",
+    ),
+    "lists elsewhere": (lists_of_others, "its lists aren't those of namespace copyrator"),
+    "an account that removes it": (
+        may("delete", "validatingadmissionpolicybindings"),
+        f"service account {TEAM}/werf may delete validatingadmissionpolicybindings",
+    ),
+    "an account that removes all": (
+        may("deletecollection", "mutatingadmissionpolicies"),
+        "may deletecollection mutatingadmissionpolicies",
+    ),
+    "nobody may ask": (unasked, "may change admission policies can't be asked"),
+    "another API server": (aggregated, "objects of example.com go to another API server"),
+}
+
+
+@pytest.mark.parametrize("mode", [ON_RISK, ALWAYS], ids=["OnRisk", "Always"])
+@pytest.mark.parametrize(("change", "why"), WHY.values(), ids=WHY)
+async def test_a_plan_that_isnt_enforced_waits_for_a_person_who_is_told_why(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    change: Change,
+    why: str,
+    mode: dict[str, str],
+) -> None:
+    change(cluster)
+    werf.todo = lambda _: ["create :example.com:Widget:a"]
+    bundle(approval=mode)
+    await run()
+
+    found = await waits(cluster, bound=True, enforced=False)
+
+    assert why in found["unenforced"], found
+    assert "; not enforced" in cluster.message()
+    approve(cluster, found)
+    await deployed(cluster)
+
+
+async def test_without_a_policy_in_the_settings_nothing_is_asked(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ON_RISK)
+    await run(guard_policy=None)
+
+    found = await waits(cluster, bound=True, enforced=False)
+
+    assert "bundles.guard.enabled" in found["unenforced"]
+    assert not [seen for seen in cluster.seen if seen.path in ASKED]
+
+
+async def test_a_plan_that_is_enforced_is_asked_about_once_in_ten_minutes(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    first = await waits(cluster, enforced=True)
+    refresh(cluster)
+    await waits(cluster, enforced=True, number=first["number"] + 1)
+    await idle(operator)
+
+    asked = [seen.path for seen in cluster.seen if seen.path in ASKED]
+    assert sorted(asked) == sorted(ASKED)
+
+
+async def test_where_bound_plans_are_required_one_that_isnt_enforced_is_refused(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    unasked(cluster)
+    bundle(approval=ALWAYS)
+    operator = await run(require_bound_plans=(TEAM,))
+
+    found = await waits(cluster, "PlanUnbound", enforced=False)
+
+    assert "isn't enforced, which bundles.requireBoundPlans requires" in cluster.message()
+    approve(cluster, found)
+    await waits(cluster, "PlanUnbound", decision="Approved")
+    await idle(operator)
+    assert cluster.jobs() == []
