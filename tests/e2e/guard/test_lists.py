@@ -13,6 +13,7 @@ from tests.e2e.person import Person, RefusedError
 
 from copyrator.api import names
 from localcluster import Api
+from localcluster.api import ApiStatusError
 
 THEIRS = "are the operator's: remove the label from yours"
 
@@ -141,22 +142,59 @@ def operator(
         assert operator.stop() == 0
 
 
-def test_a_rule_never_copies_the_label(
-    job: GuardedJob, operator: OperatorProcess, api: Api, namespace: Callable[..., str]
-) -> None:
-    """A list is copied from elsewhere into the operator's namespace, by its own account."""
-    user, home, source = User(api), job.guarded.home, namespace("source")
+@pytest.fixture
+def forged(job: GuardedJob, api: Api, namespace: Callable[..., str]) -> dict[str, Any]:
+    """A list that somebody made elsewhere for the Job, in its name; the label is free there."""
+    source = namespace("source")
     account = f"system:serviceaccount:{job.team}:werf"
-    forged = labelled("forged", source, account=account, operations="\nCU//ConfigMap//other\n")
-    api.create(path_of(source), forged)
-    api.patch(f"/api/v1/namespaces/{source}", {"metadata": {"labels": {"x": "y"}}})
-    spec = {
-        "source": {"kind": "ConfigMap", "name": "forged", "namespace": source},
-        "targets": {"namespaces": [home]},
-    }
-    user.rule(home, "forge", spec)
-    user.wait_ready(home, "forge")
-    copied = api.get(path_of(home, "forged"))["metadata"]
-    assert not [key for key in copied["labels"] if key.startswith(names.BUNDLE_PREFIX)]
+    made = labelled(job.name, source, account=account, operations="\nCU//ConfigMap//other\n")
+    api.create(path_of(source), made)
+    return made
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("way", ["copies", "renders"])
+def test_a_rule_never_gives_the_label(
+    job: GuardedJob, api: Api, forged: dict[str, Any], way: str
+) -> None:
+    user, home, source = User(api), job.guarded.home, forged["metadata"]["namespace"]
+    spec: dict[str, Any] = {"targets": {"namespaces": [home]}}
+    if way == "copies":
+        spec["source"] = {"kind": "ConfigMap", "name": job.name, "namespace": source}
+        spec["transform"] = {"name": "forged"}
+    else:
+        metadata = {"name": "forged", "labels": forged["metadata"]["labels"]}
+        spec["template"] = forged | {"metadata": metadata}
+    user.rule(home, way, spec)
+    user.wait_ready(home, way)
+    copied = api.get(path_of(home, "forged"))
+    assert copied["data"]["operations"] == forged["data"]["operations"]
+    assert names.LABEL_GUARD not in copied["metadata"]["labels"]
     assert job.refused(lambda: job.person.apply(config("other", job.team)))
-    user.delete("copyrators", home, "forge")
+    user.delete("copyrators", home, way)
+    until(lambda: _is_gone(api, path_of(home, "forged")), "the copy is gone")
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_rule_never_overwrites_a_list(job: GuardedJob, api: Api, forged: dict[str, Any]) -> None:
+    user, home, source = User(api), job.guarded.home, forged["metadata"]["namespace"]
+    before = api.get(path_of(home, job.name))
+    spec = {
+        "source": {"kind": "ConfigMap", "name": job.name, "namespace": source},
+        "targets": {"namespaces": [home]},
+        "onConflict": "Overwrite",
+        "onImmutable": "Recreate",
+    }
+    user.rule(home, "overwrite", spec)
+    user.wait_failing(home, "overwrite")
+    assert api.get(path_of(home, job.name)) == before
+    assert job.refused(lambda: job.person.apply(config("other", job.team)))
+    user.delete("copyrators", home, "overwrite")
+
+
+def _is_gone(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiStatusError as error:
+        return error.code == 404
+    return False
