@@ -80,11 +80,13 @@ class Api:
         server: `https://127.0.0.1:PORT`.
         context: trusts the server's CA, and holds the client certificate if there is one.
         user: whom to impersonate; nobody if empty.
+        token: a bearer token; without effect beside a client certificate.
     """
 
     server: str
     context: ssl.SSLContext
     user: str = ""
+    token: str = field(default="", repr=False)
     _connections: _Connections = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -149,6 +151,8 @@ class Api:
         headers = {"Content-Type": content_type, "Accept": accept}
         if self.user:
             headers["Impersonate-User"] = self.user
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         try:
             connection.request(method, path + query, payload, headers)
             answer = connection.getresponse()

@@ -153,6 +153,8 @@ def uninstall(cluster: Cluster, namespace: str) -> None:
     for path in (
         f"{rights}/clusterrolebindings/{namespace}:copyrator",
         f"{rights}/clusterroles/{namespace}:copyrator",
+        f"{rights}/clusterrolebindings/{namespace}:copyrator-guard",
+        f"{rights}/clusterroles/{namespace}:copyrator-guard",
     ):
         try:
             api.delete(path)

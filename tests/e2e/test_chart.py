@@ -777,14 +777,14 @@ def test_it_can_be_left_out(cluster):
 @pytest.mark.parametrize(
     ("options", "number"),
     [
-        ((), 2),
-        (("--kube-version", "1.34.1"), 2),
+        ((), 4),
+        (("--kube-version", "1.34.1"), 4),
         (("--kube-version", "1.29.9"), 0),
         (("--api-versions", "apps/v1/Deployment"), 0),
     ],
     ids=str,
 )
-def test_without_a_cluster_the_version_decides_about_both_policies(cluster, options, number):
+def test_without_a_cluster_the_version_decides_about_all_policies(cluster, options, number):
     found = documents(cluster.helm("template", "copyrator", str(CHART), *options))
     assert [one["kind"] for one in found].count("ValidatingAdmissionPolicy") == number
 

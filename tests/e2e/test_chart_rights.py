@@ -101,7 +101,7 @@ FULL = {
 def test_every_right_is_explained_and_none_that_isnt_given(cluster):
     given = {
         f"{verb} {resource}" + (f".{group}" if group else "")
-        for role in rendered(cluster, "copyrator", FULL).bound_roles
+        for role in rendered(cluster, "copyrator", FULL, policy=True).bound_roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]

@@ -55,6 +55,16 @@ read them, and no protection is switched off by being deleted. Each template inc
 {{- printf "%s.%s.bundles.operator.werf.dev" (include "copyrator.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
+{{/* Holds a Job to its approved operations. The binding has the same name. */}}
+{{- define "copyrator.guardPolicyName" -}}
+{{- printf "%s.%s.guard.operator.werf.dev" (include "copyrator.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
+{{/* Protects the lists of these operations. */}}
+{{- define "copyrator.guardListsPolicyName" -}}
+{{- printf "%s.%s.guard-lists.operator.werf.dev" (include "copyrator.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
 {{/* The namespace whose rules are trusted; the operator keeps the key of its hashes there too. */}}
 {{- define "copyrator.rulesNamespace" -}}
 {{- default .Release.Namespace .Values.rules.namespace -}}

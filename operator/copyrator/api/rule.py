@@ -456,7 +456,8 @@ def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
     remove = read_globs(fields, "remove", _metadata_glob)
     for key in add:
         path = f"{fields.at('add')}[{key}]"
-        if key == names.LABEL_MANAGED_BY or key.startswith(names.RULE_PREFIX):
+        ours = key in (names.LABEL_MANAGED_BY, names.LABEL_GUARD)
+        if ours or key.startswith(names.RULE_PREFIX):
             raise SpecError(path, "is set by the operator; remove it")
         if remove.matches(key):
             raise SpecError(path, "is both added and removed; remove one of the two")

@@ -20,7 +20,8 @@ def test_an_upgrade_creates_a_binding_that_was_deleted_for_a_restore(cluster: Cl
     home = f"release-{secrets.token_hex(3)}"
     binding = f"{BINDINGS}/copyrator.{home}.bundles.operator.werf.dev"
     required = ("--set-json", 'bundles.requireApproval={"*":"Always"}', "--set", "replicas=0")
-    others = ("--set", "crds.enabled=false")  # other tests' CRDs aren't this release's
+    # Other tests' CRDs aren't this release's; Helm would leave the guard behind.
+    others = ("--set", "crds.enabled=false", "--set", "bundles.guard.enabled=false")
     release = ("copyrator", str(CHART), "--namespace", home, *required, *others)
     try:
         assert WARNING not in cluster.helm("install", *release, "--create-namespace")

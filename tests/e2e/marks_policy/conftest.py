@@ -94,7 +94,7 @@ def installed(cluster: Cluster, api: Api, *, alone: bool = True) -> Iterator[Gua
     skip_before_1_30(api, POLICIES_ARE_BETA)
     home = f"marks-{secrets.token_hex(3)}"
     # Other tests of this cluster write Bundles' status as administrators.
-    values = {"bundles.approvalPolicy.enabled": False}
+    values = {"bundles.approvalPolicy.enabled": False, "bundles.guard.enabled": False}
     chart = rendered(cluster, home, values, policy=True)
     install(cluster, home, chart)
     if alone:

@@ -254,6 +254,13 @@ LABEL_VALUE = (
             ("spec.transform.keys.rename[a]: must not be empty; set the key's name in the copy"),
         ),
         (
+            new(transform={"labels": {"add": {"operator.werf.dev/guard": "x"}}}),
+            (
+                "spec.transform.labels.add[operator.werf.dev/guard]: is set by the operator; "
+                "remove it"
+            ),
+        ),
+        (
             new(transform={"keys": {"rename": {"a": "c", "b": "c"}}}),
             "spec.transform.keys.rename[b]: collides with a: both would be named c",
         ),

@@ -33,6 +33,7 @@ MARKS = [
     ("copyrator.flant.com/content-hash", "docs/rules.md", "proves that a copy is ours"),
     ("copyrator.flant.com/allow-to", "docs/trust.md", "is for the source"),
     ("operator.werf.dev/deployment", "docs/bundles.md", "is this operator's"),
+    ("operator.werf.dev/guard", "docs/operations.md", "makes it a list of what a Job may write"),
     ("kopf.zalando.org/last-handled-configuration", "docs/facts/kopf.md", "data in clear"),
     ("example.com/last-handled-configuration", "docs/facts/kopf.md", "data in clear"),
     ("kopf.dev/kopf-managed", "docs/facts/kopf.md", "claims"),

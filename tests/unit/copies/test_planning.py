@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
 
+from copyrator.api import names
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import (
@@ -65,7 +66,7 @@ class Request:
         return record.content != "drifted"
 
     def adopts(self, unmanaged):
-        return self.adopting and unmanaged is UNMANAGED
+        return self.adopting and unmanaged in (UNMANAGED, GUARD_LIST)
 
 
 A, B = Request("a"), Request("b")
@@ -74,6 +75,7 @@ LATER = Request("a", pending=True)
 TURN = Request("a", waiting=True)
 """Its rollout hasn't come to the target."""
 UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
+GUARD_LIST = Unmanaged("uid", "1", {names.LABEL_GUARD: "shop-deploy-0123456789"}, {}, {})
 
 
 def plan(requests=(), existing=None, **more):
@@ -234,6 +236,19 @@ def plan(requests=(), existing=None, **more):
             Action.NOTHING,
             Cause.IS_SOURCE,
             None,
+        ),
+        # The list of a Job's operations isn't overwritten, whatever the rule says.
+        *(
+            (
+                {"requests": [rule], "unmanaged": GUARD_LIST},
+                Action.NOTHING,
+                Cause.UNMANAGED,
+                rule,
+            )
+            for rule in (
+                replace(A, on_conflict=ConflictPolicy.OVERWRITE),
+                replace(A, adopting=True),
+            )
         ),
         # A copy of a claiming rule does.
         ({"requests": [A], "existing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, A),

@@ -24,7 +24,7 @@ LIST_BYTES: Final = 1_040_000
 NOT_APPROVED: Final = "not approved: "
 NOT_AS_ACCOUNT: Final = "not approved as the deploying account: "
 """How the policy's message begins, before ``VERB/GROUP/KIND[:SUBRESOURCE]/NAMESPACE/NAME``. A name
-with a line break isn't shown.
+with a line break isn't shown, nor are blanks at its end.
 """
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
 from copyrator.copies.targets.records import NO_EXTRAS, CopyRecord, Extras
@@ -225,6 +226,8 @@ def _plan_free(now: TargetState[W]) -> CopyDecision[W]:
 def _plan_unowned(now: TargetState[W], winner: W) -> CopyDecision[W]:
     """A request may have the target, unless an object that isn't ours is to stay there."""
     unmanaged = now.unmanaged
+    if unmanaged and names.LABEL_GUARD in unmanaged.labels:  # of a Job; whoever edits it frees it
+        return CopyDecision(Action.NOTHING, Cause.UNMANAGED, winner)
     if unmanaged and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(unmanaged)):
         return CopyDecision(Action.ADOPT, Cause.UNMANAGED, winner)
     if now.satisfied == winner.terms:
