@@ -16,6 +16,8 @@ from types import FrameType
 from . import settings
 from .errors import WerfError
 
+_DRY = ("--dry-run=server", "--validate=false")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command.
@@ -47,11 +49,9 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     if list(arguments) == ["version"]:
         return partial(print, version)
     # 0.1 s of processor time, which no `version` needs.
-    from . import deploy, manifests, registry, release, uninstalling  # noqa: PLC0415
+    from . import deploy, kubectl, registry, uninstalling  # noqa: PLC0415
 
     match arguments:
-        case [manifests.POST_RENDER]:
-            return manifests.add_metadata
         case ["cr", "login", *rest]:
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
         case ["bundle", ("apply" | "plan" | "render") as name, *rest]:
@@ -64,11 +64,17 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(uninstalling.uninstall, settings.parse_uninstall(rest))
         case ["kubectl", "auth", "can-i", verb, resource, *rest]:
-            act = partial(release.answer, verb, resource, settings.parse_namespace(rest))
-        case ["dismiss", *rest] if newest:
+            act = partial(kubectl.answer, verb, resource, settings.parse_namespace(rest))
+        case ["kubectl", "create", ("configmap" | "namespace") as kind, name, *rest]:
+            dry = [word for word in rest if word in _DRY]
+            if len(dry) != len(_DRY):
+                raise WerfError(f"the stand-in creates nothing without {' and '.join(_DRY)}")
+            rest = [word for word in rest if word not in _DRY]
+            act = partial(kubectl.probe, kind, name, settings.parse_namespace(rest))
+        case ["dismiss", *rest] if newest or Path("werf.yaml").exists():
             act = partial(uninstalling.dismiss, settings.parse_dismiss(rest, env))
         case ["dismiss", *_]:
-            # werf 2 has one, but it is for projects: it wants a git work tree and werf.yaml.
+            # That of werf 2 is for projects: it wants a git work tree and werf.yaml.
             raise WerfError("unable to find project: werf.yaml not found")
         case _:
             raise _unknown(arguments, newest)

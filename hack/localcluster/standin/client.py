@@ -9,6 +9,7 @@ import os
 import ssl
 import subprocess
 import tempfile
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,15 @@ _TIMEOUT = 60.0
 
 
 class RefusedError(WerfError):
-    """The API server answered with an error; the message is the server's."""
+    """The API server answered with an error; the message is the server's, `status` that of HTTP."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnreachableError(WerfError):
+    """The API server didn't answer."""
 
 
 class Client:
@@ -110,25 +119,28 @@ class Client:
         found = self._request("POST", path, json.dumps(body)) or {}
         return bool(found.get("status", {}).get("allowed"))
 
-    def create(self, body: Object) -> None:
+    def create(self, body: Object, *, manager: str = FIELD_MANAGER, dry: bool = False) -> None:
         """Make an object.
 
         Raises:
             RefusedError: the API server refuses, or there is no such namespace.
         """
         path, _, _ = self._path(body).rpartition("/")
-        query = urlencode({"fieldManager": FIELD_MANAGER})
-        if self._request("POST", f"{path}?{query}", json.dumps(body)) is None:
-            raise RefusedError(f'namespaces "{self._namespace}" not found')
+        query = {"fieldManager": manager, **({"dryRun": "All"} if dry else {})}
+        self._write("POST", path, query, body)
 
-    def dry_apply(self, body: Object) -> Object:
-        """What a server-side apply of an object that exists would make of it.
+    def apply(self, body: Object, *, dry: bool = False) -> Object:
+        """Make an object, or change it, by a server-side apply; what becomes of it.
 
         Raises:
-            RefusedError: it would fail.
+            RefusedError: the API server refuses.
         """
-        query = urlencode({"dryRun": "All", "fieldManager": FIELD_MANAGER, "force": "true"})
-        return self._patch(f"{self._path(body)}?{query}", body, "apply-patch+yaml")
+        query = {
+            "fieldManager": FIELD_MANAGER,
+            "force": "true",
+            **({"dryRun": "All"} if dry else {}),
+        }
+        return self._write("PATCH", self._path(body), query, body, "apply-patch+yaml")
 
     def merge(self, body: Object, change: Object) -> Object:
         """Change an object that exists by a merge patch.
@@ -136,23 +148,31 @@ class Client:
         Raises:
             RefusedError: the API server refuses.
         """
-        return self._patch(self._path(body), change, "merge-patch+json")
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._write("PATCH", self._path(body), query, change, "merge-patch+json")
 
-    def update(self, body: Object) -> None:
-        """Replace an object.
+    def update(self, body: Object) -> Object:
+        """Replace an object; as it is afterwards.
 
         Raises:
             RefusedError: the API server refuses.
         """
-        self._request("PUT", self._path(body), json.dumps(body))
+        return self._write("PUT", self._path(body), {}, body)
 
-    def delete(self, body: Object) -> None:
+    def delete(self, body: Object, propagation: str = "Background") -> None:
         """Delete an object, if it is there.
 
         Raises:
             RefusedError: the API server refuses.
         """
-        self._request("DELETE", self._path(body))
+        path = self._path(body)
+        if path:
+            options = json.dumps({"propagationPolicy": propagation})
+            self._request("DELETE", path, options)
+
+    def forget_kinds(self) -> None:
+        """Ask anew which kinds there are."""
+        self._kinds.clear()
 
     def _path(self, body: Object) -> str:
         """Where an object is; empty if the server has no such kind."""
@@ -164,29 +184,43 @@ class Client:
             place += f"/namespaces/{body['metadata'].get('namespace') or self._namespace}"
         return f"{place}/{resource['name']}/{quote(body['metadata']['name'], safe='')}"
 
-    def _patch(self, path: str, body: Object, kind: str) -> Object:
-        answer = self._request("PATCH", path, json.dumps(body), f"application/{kind}")
-        if answer is None:
-            raise RefusedError(f"{path} not found")
-        return answer
+    def _write(
+        self, method: str, path: str, query: Object, body: Object, kind: str = "json"
+    ) -> Object:
+        asked = f"{path}?{urlencode(query)}" if query else path
+        answer = self._request(method, asked, json.dumps(body), f"application/{kind}", found=True)
+        return answer or {}
 
     def _request(
-        self, method: str, path: str, body: str | None = None, kind: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: str | None = None,
+        kind: str = "application/json",
+        *,
+        found: bool = False,
     ) -> Object | None:
+        """Ask; None for what isn't there, unless it has to be `found`."""
         headers = {**self._headers, "Content-Type": kind, "User-Agent": "werf"}
-        try:
-            self._connection.request(method, path, body, headers)
-            answer = self._connection.getresponse()
-            read = answer.read()
-            if answer.status == http.HTTPStatus.NOT_FOUND:  # of a group that isn't there it is text
-                return None
-            content = json.loads(read)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            where = f"{self._server}{path.partition('?')[0]}"  # as Go's url.Error has it
-            raise WerfError(f'{method.capitalize()} "{where}": {error}') from error
-        if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise RefusedError(str(content.get("message")))
-        return dict(content)
+        while True:
+            try:
+                self._connection.request(method, path, body, headers)
+                answer = self._connection.getresponse()
+                read = answer.read()
+                # Of a group that isn't there it is text.
+                if answer.status == http.HTTPStatus.NOT_FOUND and not found:
+                    return None
+                content = json.loads(read)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self._connection.close()
+                where = f"{self._server}{path.partition('?')[0]}"  # as Go's url.Error has it
+                raise UnreachableError(f'{method.capitalize()} "{where}": {error}') from error
+            if answer.status == http.HTTPStatus.TOO_MANY_REQUESTS:  # client-go waits, too
+                time.sleep(float(answer.headers.get("Retry-After") or 1))
+                continue
+            if answer.status >= http.HTTPStatus.BAD_REQUEST:
+                raise RefusedError(str(content.get("message")), answer.status)
+            return dict(content)
 
 
 def _root(version: str) -> str:

@@ -5,33 +5,19 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import manifests, registry, release, rendering, text, tools
+from . import locking, registry, release, rendering, text
 from .client import Client, RefusedError
 from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing, failure
-from .planning import Operation, Planner
+from .executing import Execution
+from .planning import Operation, Plan, Planner
 from .settings import Deploy, process_environment
-
-_EXECUTED = "execute release install plan"
-_OPERATION = "wait for operations completion: execute operation"
-_NOT_READY = re.compile(r"not ready|timed out|deadline exceeded|BackoffLimit|Failed")
-_LATE = re.compile(r"not ready|timed out|deadline exceeded")
-_NO_KIND = re.compile(r'no matches for kind "([^"]+)" in version "([^"]+)"')
-_TRACKERS = {
-    "Deployment": "deployment",
-    "StatefulSet": "statefulset",
-    "DaemonSet": "daemonset",
-    "Job": "job",
-    "Pod": "standalone pod",
-}
 
 
 def apply(deploy: Deploy) -> None:
@@ -43,13 +29,15 @@ def apply(deploy: Deploy) -> None:
     with (
         told(deploy.version),
         _pulled(deploy) as helm,
-        release.locked(deploy.release, deploy.namespace),
         doing("release install"),
     ):
         client = Client(deploy.namespace)
-        release.make_namespace(deploy, client)
-        past = release.history(deploy.release, client, newest=deploy.newest)
-        _carry_out(deploy, helm, past, client)
+        with doing("lock release"):
+            lock = locking.prepare(
+                deploy.namespace, client, create_namespace=deploy.create_namespace
+            )
+        with locking.locked(deploy.release, deploy.namespace, client, lock):
+            _Deployment(deploy, helm, client).run()
 
 
 def plan(deploy: Deploy) -> None:
@@ -63,9 +51,9 @@ def plan(deploy: Deploy) -> None:
         with _pulled(deploy) as helm, doing("release plan install"):
             client = Client(deploy.namespace)
             past = release.history(deploy.release, client, newest=deploy.newest)
-            planned = Planner(deploy, client).plan(helm, past)
+            planned = Planner(deploy, client, helm.added).plan(helm, past)
             if deploy.graph:
-                text.write_graph(planned, deploy.graph)
+                text.write_graph(planned, deploy, deploy.graph)
         text.show(planned, deploy)
     if not deploy.exit_code or planned.useless:
         return
@@ -84,9 +72,7 @@ def render(deploy: Deploy) -> None:
         past = None
         if deploy.validate:
             client = Client(deploy.namespace)
-            past = release.without_interrupted(
-                release.history(deploy.release, client, newest=deploy.newest)
-            )
+            past = release.history(deploy.release, client, newest=deploy.newest)
         sys.stdout.flush()
         for name, text in rendering.render(deploy, helm, past):
             try:
@@ -98,56 +84,99 @@ def render(deploy: Deploy) -> None:
                 raise WerfError(f"{done}: write to output: {words}") from None
 
 
-def _carry_out(
-    deploy: Deploy, helm: release.Helm, past: list[release.Release], client: Client
-) -> None:
-    """Plan a deploy, and do what was planned; the progress isn't printed."""
-    print(f'Start release "{deploy.release}" (namespace: "{deploy.namespace}")')
-    name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-    planner = Planner(deploy, client)
-    planned = planner.plan(helm, past)
-    past = release.forget_interrupted(deploy.release, deploy.namespace, past)
-    if planned.useless:
-        _report(deploy, planned.revision, "skipped")
-        print(f"Skipped {name}: cluster resources already as desired")
-        return
-    waited = [replace(operation, type="update") for operation in planned.waited]
-    changes = planned.operations or waited
-    ran = helm.install()
-    planner.settle(planned, succeeded=ran.code == 0)
-    untracked = _untracked(deploy, changes, client) if ran.code == 0 else ""
-    if ran.code == 0 and not untracked:
-        _report(deploy, planned.revision, "deployed", {"completed": changes})
+class _Deployment:
+    """One deploy of a chart over what is stored."""
+
+    def __init__(self, deploy: Deploy, helm: release.Helm, client: Client) -> None:
+        self._deploy = deploy
+        self._helm = helm
+        self._client = client
+        self._past: list[release.Release] = []
+        self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
+
+    def run(self) -> None:
+        """Plan it, and do what was planned; the progress isn't printed.
+
+        Raises:
+            WerfError: something failed.
+        """
+        deploy, outcomes = self._deploy, self._execution.outcomes
+        name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
+        self._past = release.history(deploy.release, self._client, newest=deploy.newest)
+        print(f"Start {name}", flush=True)
+        planned = self._planner().plan(self._helm, self._past)
+        if planned.useless:
+            _report(deploy, planned.new.revision, "skipped")
+            print(f"Skipped {name}: cluster resources already as desired")
+            return
+        causes = self._execute(planned, "release install")
+        if causes and deploy.auto_rollback and planned.superseded:
+            causes += self._roll_back(planned)
+        _report(deploy, planned.new.revision, "failed" if causes else "deployed", outcomes)
+        if causes:
+            raise failure(f"failed {name}", causes)
         print(f"Succeeded {name}")
-        return
-    if untracked:
-        release.mark_failed(deploy.release, planned.revision, client)
-        operations = {"completed": changes}
-        causes = [f"{_EXECUTED}: execution canceled: context canceled: watch error: {untracked}"]
-    else:
-        blamed, operations = _sorted_out(changes, ran.error, deploy.namespace)
-        words = _in_words_of_nelm(blamed, ran.last_words, deploy, client)
-        causes = [f"{_EXECUTED}: {_OPERATION}: {words}"]
-    good = [former for former in past if former.status == "deployed"]
-    if deploy.auto_rollback and good:
-        causes += _roll_back(helm, good[-1], operations, causes[0])
-    _report(deploy, planned.revision, "failed", operations)
-    raise failure(f"failed {name}", causes)
+
+    def _planner(self) -> Planner:
+        return Planner(self._deploy, self._client, self._helm.added)
+
+    def _execute(self, planned: Plan, what: str) -> list[str]:
+        """Do what was planned, and store what came of it; why it failed, if it did."""
+        new, is_stored = planned.new, False
+        try:
+            with doing("wait for operations completion: execute operation"):
+                self._past = release.store(new, self._past, self._client, self._deploy.history)
+            is_stored = True
+            self._execution.run([*planned.operations, *planned.waited])
+            _check_tracking(self._deploy, planned, self._client)
+            with doing("wait for operations completion: execute operation"):
+                for former in planned.superseded:
+                    release.update(former, "superseded", self._client)
+                release.update(new, "deployed", self._client)
+        except WerfError as error:
+            causes = [f"execute {what} plan: {error}"]
+        else:
+            return []
+        try:
+            if is_stored:
+                release.update(new, "failed", self._client)
+                self._execution.run_after_failure()
+        except WerfError as error:
+            causes.append(f"execute failure plan: {error}")
+        return causes
+
+    def _roll_back(self, failed: Plan) -> list[str]:
+        """Install the last good revision anew; why that failed, if it did.
+
+        As the real one, it ends where the API server refused to create or change an object: what
+        was done before stays.
+        """
+        bad = failed.new.with_status("failed")
+        try:
+            planned = self._planner().plan_rollback(
+                failed.superseded[-1], bad, self._past, self._execution.refusals
+            )
+        except WerfError as error:
+            return [str(error)]
+        return self._execute(planned, "rollback")
 
 
-def _untracked(deploy: Deploy, changes: list[Operation], client: Client) -> str:
-    """Why what was deployed can't be tracked; empty if it can.
+def _check_tracking(deploy: Deploy, planned: Plan, client: Client) -> None:
+    """List the events that tracking watches: in an object's namespace, or in `default`.
 
-    Tracking lists and watches the events of an object's namespace, `default` for those in none.
+    Raises:
+        WerfError: they may not be listed.
     """
-    tracked = [each for each in changes if each.type != "delete" and deploy.watch_events]
+    every = [*planned.operations, *planned.waited]
+    tracked = [each for each in every if each.type != "delete" and deploy.watch_events]
     for namespace in sorted({_place_of_events(each, deploy, client) for each in tracked} - {""}):
         try:
             client.list_events(namespace)
         except RefusedError as error:
             watch = "unrecoverable watch error for /v1, Resource=events"
-            return f"{watch}: failed to list *unstructured.Unstructured: {error}"
-    return ""
+            listed = f"failed to list *unstructured.Unstructured: {error}"
+            cause = f"execution canceled: context canceled: watch error: {watch}: {listed}"
+            raise WerfError(cause) from None
 
 
 def _place_of_events(operation: Operation, deploy: Deploy, client: Client) -> str:
@@ -157,63 +186,6 @@ def _place_of_events(operation: Operation, deploy: Deploy, client: Client) -> st
     if kind == "CustomResourceDefinition" or not resource:
         return ""
     return (namespace or deploy.namespace) if resource["namespaced"] else "default"
-
-
-def _in_words_of_nelm(failed: Operation, words: str, deploy: Deploy, client: Client) -> str:
-    """What nelm says of an operation of which helm says something else."""
-    name = manifests.titled(failed.key)
-    kind, namespace, own = failed.key
-    if _NOT_READY.search(words):
-        tracked = f'"{namespace or deploy.namespace}/{kind}/{own}"'
-        late = f"track resource {tracked}: context deadline exceeded"
-        broken = f"waiting for resource {tracked} readiness failed"
-        why = late if _LATE.search(words) else broken
-        return f"track resource readiness: track {_TRACKERS.get(kind, 'generic')}: {why}"
-    done = "create" if failed.type in ("create", "recreate") else "apply"
-    if found := _NO_KIND.search(words):
-        asked = f'get resource mapping for "{found[2]}, Kind={found[1]}": {found[0]}'
-        if deploy.version != "v2.67.0":
-            again = "retry mapper NoMatch timed out after 10s"
-            asked = f"{again}: get GVK to GVR mapping: {asked}"
-        return f"{done} resource: convert GVK to GVR: {asked}"
-    written = f'server-side apply resource "{name}": {_retried(deploy)}'
-    return f"{done} resource: {written}{_refusal(failed, words, client)}"
-
-
-def _refusal(failed: Operation, words: str, client: Client) -> str:
-    """Why the API server refuses an object: that helm asks in another way has other words."""
-    with contextlib.suppress(WerfError):
-        try:
-            client.dry_apply(failed.body)
-        except RefusedError as error:
-            return str(error)
-    return release.SAID_BY_HELM.sub("", words).partition(" && ")[0]
-
-
-def _retried(deploy: Deploy) -> str:
-    """A layer that 2.67 hasn't."""
-    return "" if deploy.version == "v2.67.0" else "retryable on webhook error: server-side apply: "
-
-
-def _roll_back(
-    helm: release.Helm,
-    good: release.Release,
-    operations: dict[str, list[Operation]],
-    cause: str,
-) -> list[str]:
-    """Install the last good revision anew, in time of its own; return why that failed.
-
-    As the real one, it fails where the new version has an object that the API server calls
-    invalid: what was changed before stays.
-    """
-    if found := re.search(r'server-side apply resource ("[^"]+"): (.* is invalid: .*)', cause):
-        layers = "wait for prev release resource pool: build deletable resource info"
-        cached = f"get resource {found[1]}: get resource {found[1]} from client cache"
-        return [f"build resource infos: {layers}: {cached}: {found[2]}"]
-    helm.roll_back(good.revision)
-    objects = manifests.keyed(manifests.parse(good.manifest), helm.namespace)
-    operations["completed"] += [Operation("update", key, body) for key, body in objects.items()]
-    return []
 
 
 @contextlib.contextmanager
@@ -285,39 +257,6 @@ def _service_values(deploy: Deploy) -> dict[str, Any]:
     if deploy.environment:
         werf["env"] = values["global"]["env"] = deploy.environment
     return values
-
-
-def _sorted_out(
-    changes: list[Operation], error: str, namespace: str
-) -> tuple[Operation, dict[str, list[Operation]]]:
-    """Tell which change of a failed deploy is to blame, and which were made, failed, not come to.
-
-    What was made and isn't ready counts as made: tracking is no operation of a report.
-    """
-    wanted = [change for change in changes if change.type != "delete"]
-    bodies = "\n---\n".join(json.dumps(change.body) for change in wanted)
-    place = ("-n", namespace, "--ignore-not-found", "-o", "json", "-f", "-")
-    read = tools.run("kubectl", "get", *place, stdin=bodies) if bodies else tools.Ran(0, "", "")
-    found = [item for each in tools.json_stream(read.output) for item in each.get("items", [each])]
-    live = manifests.keyed(found, namespace)
-    result: dict[str, list[Operation]] = {"completed": [], "failed": [], "canceled": []}
-    for change in wanted:
-        if f'"{change.key[2]}"' in error or f"/{change.key[2]}" in error:
-            result["failed"].append(change)
-        elif change.key not in live:
-            result["canceled"].append(change)
-        elif not manifests.finished(live[change.key]):
-            result["failed"].append(change)
-        else:
-            result["completed"].append(change)
-    if not result["failed"]:
-        result["failed"], result["canceled"] = result["canceled"], []
-    result["canceled"] += [change for change in changes if change.type == "delete"]
-    blamed = result["failed"][0]
-    if _NOT_READY.search(error):
-        result["completed"] += result["failed"]
-        result["failed"] = []
-    return blamed, result
 
 
 def _report(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+PACE = "COPYRATOR_WERF_PACE"
+"""The variable that says how long the waits between tries are, against the real one's; 0.1."""
 
 
 class WerfError(Exception):
@@ -39,3 +44,8 @@ def doing(what: str) -> Iterator[None]:
         yield
     except WerfError as error:
         raise WerfError(f"{what}: {error}") from None
+
+
+def pause(seconds: float) -> None:
+    """Wait between tries of what failed; so long the real one waits."""
+    time.sleep(seconds * float(os.environ.get(PACE) or 0.1))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,8 +12,6 @@ from . import tools
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Kind, namespace (empty for the release's own) and name."""
-EXTRA = "STANDIN_WERF_EXTRA_METADATA"
-POST_RENDER = "standin-post-render"
 VERSION = "werf.io/version"
 """The annotation that says which werf deployed an object. The stand-in prints it where werf does,
 but doesn't write it."""
@@ -31,7 +27,6 @@ _OTHER = re.compile(
 )
 _BLOCK = re.compile(r"(?=.*\n)(?!.* \n)[!-~](?:[ -~\n]*[!-~])?\n*", re.DOTALL)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_WORKLOADS = ("Deployment", "Job", "Pod", "StatefulSet")
 
 
 def parse(manifest: str) -> list[Object]:
@@ -44,6 +39,27 @@ def parse(manifest: str) -> list[Object]:
         stdin=manifest,
     )
     return list(tools.json_stream(read.checked("parse manifests")))
+
+
+def parse_each(texts: Iterable[str]) -> list[list[Object]]:
+    """Read several texts in one go: before each stands a mark."""
+    mark, marked = "standin-source", []
+    for text in texts:
+        name = {"name": mark}
+        marked.append(json.dumps({"apiVersion": mark, "kind": mark, "metadata": name}))
+        marked += [text] if text else []
+    result: list[list[Object]] = []
+    for body in parse("\n---\n".join(marked)) if marked else []:
+        if body["kind"] == mark:
+            result.append([])
+        else:
+            result[-1].append(body)
+    return result
+
+
+def core(kind: str, name: str) -> Object:
+    """An object of the core API without content."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
 
 
 def keyed(objects: Iterable[Object], namespace: str) -> dict[Key, Object]:
@@ -105,27 +121,36 @@ def _scalar(value: Any) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def add_metadata() -> int:
-    """Helm's post-renderer: add what the variable EXTRA holds to every object on stdin."""
-    extra = json.loads(os.environ[EXTRA])
-    for body in parse(sys.stdin.read()):
-        for member in ("labels", "annotations"):
-            if extra[member]:
-                body["metadata"][member] = {**body["metadata"].get(member, {}), **extra[member]}
-        sys.stdout.write(f"---\n{json.dumps(body)}\n")
-    return 0
-
-
-def finished(body: Mapping[str, Any]) -> bool:
-    """Whether a live object is as far as a deploy waits for it."""
-    if body["kind"] not in _WORKLOADS:
-        return True
-    status = body.get("status", {})
-    true = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
-    match body["kind"]:
+def finished(body: Mapping[str, Any], *, hook: bool = False) -> bool | None:
+    """Whether a live object is as far as a deploy waits for it; None if it never will be."""
+    kind, status = body["kind"], body.get("status", {})
+    true = {c["type"] for c in status.get("conditions") or [] if c["status"] == "True"}
+    if status.get("phase" if kind == "Pod" else "") == "Failed" or (
+        kind == "Job" and "Failed" in true
+    ):
+        return None
+    match kind:
         case "Pod":
-            return status.get("phase") == "Succeeded" or "Ready" in true
+            return status.get("phase") == "Succeeded" or ("Ready" in true and not hook)
         case "Job":
             return "Complete" in true
+        case "CustomResourceDefinition":
+            return "Established" in true
+        case "Deployment" | "StatefulSet" | "DaemonSet":
+            return _rolled_out(body)
         case _:
-            return int(status.get("readyReplicas", 0)) >= int(body["spec"].get("replicas", 1))
+            return True
+
+
+def _rolled_out(body: Mapping[str, Any]) -> bool:
+    status = body.get("status", {})
+    wanted, counted = {
+        "Deployment": (body["spec"].get("replicas"), ("updatedReplicas", "availableReplicas")),
+        "StatefulSet": (body["spec"].get("replicas"), ("readyReplicas",)),
+        "DaemonSet": (
+            status.get("desiredNumberScheduled"),
+            ("updatedNumberScheduled", "numberAvailable"),
+        ),
+    }[body["kind"]]
+    seen = status.get("observedGeneration", 0) >= body["metadata"].get("generation", 0)
+    return seen and all(status.get(count, 0) >= (wanted or 0) for count in counted)

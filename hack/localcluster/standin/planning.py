@@ -1,22 +1,18 @@
-"""What a deploy would do: each object beside what a server-side apply would make of it.
-
-One thing isn't planned, other than by werf: the directory crds/ of a chart.
-"""
+"""What a deploy would do: each object beside what a server-side apply would make of it."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import manifests, rendering
 from .client import FIELD_MANAGER, Client, RefusedError
 from .errors import WerfError, doing, failure
 from .manifests import HOOK, Key, Object
-from .release import Helm, Release, without_interrupted
+from .release import Helm, Release
 from .settings import Deploy
 
 TYPES = ("create", "recreate", "update", "apply", "delete")
@@ -73,6 +69,10 @@ class Operation:
         """The place of its stage."""
         return STAGES.index(self.stage)
 
+    def place(self) -> tuple[int, int]:
+        """When it is done: by the stage, and by the weight in that."""
+        return self.stage_number, 0 if self.type == "delete" else self.weight
+
     @property
     def weight(self) -> int:
         """The place in its stage."""
@@ -81,8 +81,16 @@ class Operation:
     @property
     def passing(self) -> bool:
         """Whether the object is deleted once it has succeeded."""
-        policy = _annotations(self.body).get("helm.sh/hook-delete-policy", "")
-        return self.is_hook and "hook-succeeded" in policy
+        return self._goes("hook-succeeded")
+
+    @property
+    def goes_if_failed(self) -> bool:
+        """Whether the object is deleted if it has failed."""
+        return self._goes("hook-failed")
+
+    def _goes(self, when: str) -> bool:
+        policies = _annotations(self.body).get("helm.sh/hook-delete-policy", "")
+        return self.is_hook and when in re.split(r"\s*,\s*", policies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +98,16 @@ class Plan:
     """What a deploy of a release would do.
 
     Attributes:
-        release: its name.
-        namespace: its namespace.
-        revision: the one to be made.
-        superseded: the one that is deployed now.
+        new: the revision to be made.
+        superseded: those that are deployed now.
         up_to_date: the last release is the same as this one.
         operations: in the order of TYPES.
         waited: what stays as it is, but may not have been ready when the last deploy failed.
         others: what else stays as it is.
     """
 
-    release: str
-    namespace: str
-    revision: int
-    superseded: int | None
+    new: Release
+    superseded: list[Release]
     up_to_date: bool
     operations: list[Operation]
     waited: list[Operation]
@@ -116,103 +120,118 @@ class Plan:
 
 
 class Planner:
-    """Plans one deploy, and does what helm leaves undone of it."""
+    """Plans one deploy."""
 
-    def __init__(self, deploy: Deploy, client: Client) -> None:
+    def __init__(
+        self, deploy: Deploy, client: Client, added: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self._deploy = deploy
         self._client = client
-        self._added: dict[str, dict[str, str]] = {}
+        self._added = added
         self._others: list[str] = []
+        self._refusals: Mapping[Key, str] = {}
+        self._standalone: Mapping[Key, Object] = {}
         self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
 
     def plan(self, helm: Helm, past: list[Release]) -> Plan:
         """Compare a chart with the cluster.
 
-        Nothing is written but managed fields: see `ownership`.
+        Nothing is written but managed fields: see `take_over`.
 
         Raises:
             WerfError: the chart can't be rendered, or an object can't be read.
         """
-        self._added = helm.added
-        every, past = past, without_interrupted(past)
-        try:
-            new = helm.render(past)
-            objects = manifests.parse("\n---\n".join([new.manifest, *new.hooks]))
-        except WerfError as error:
-            if self._deploy.newest and "cannot unmarshal" in str(error):
-                rendering.check_texts(rendering.sourced(helm, past), helm.chart)
-            raise
+        found = rendering.render_release(self._deploy, helm, past)
+        self._standalone = manifests.keyed(found.standalone, self._deploy.namespace)
+        objects = [*found.standalone, *found.objects]
+        upgrade = any(each.status == "deployed" for each in past)
+        occasion = "upgrade" if upgrade else "install"
+        return self._plan(found.new, objects, found.former, past, occasion)
+
+    def plan_rollback(
+        self, to: Release, failed: Release, past: list[Release], refusals: Mapping[Key, str]
+    ) -> Plan:
+        """Compare the content of an earlier revision with the cluster.
+
+        Args:
+            to: that revision.
+            failed: the last one.
+            past: all, with that one.
+            refusals: why objects couldn't be written; werf takes that for what is there.
+
+        Raises:
+            WerfError: an object couldn't be written, or can't be read.
+        """
+        self._refusals = refusals
+        new = to.again(failed.revision + 1, self._deploy.version)
+        *found, former = manifests.parse_each([new.manifest, *new.hooks, failed.manifest])
+        objects = [body for bodies in found for body in bodies]
+        return self._plan(new, objects, former, [*past[:-1], failed], "rollback")
+
+    def _plan(
+        self,
+        new: Release,
+        objects: list[Object],
+        former: list[Object],
+        past: list[Release],
+        occasion: str,
+    ) -> Plan:
         wanted = manifests.keyed(objects, self._deploy.namespace)
-        deployed = [each for each in past if each.status == "deployed"][-1:]
         if twice := _twice(objects, self._deploy.namespace):
             raise WerfError(f"{_DUPLICATES}: {', '.join(twice)}")
         if self._deploy.check_schemas:
             check_schemas(wanted, self._client)
-        interrupted = [each for each in every if each not in past]
         with doing("build resource infos"):
-            found = [self._compare(key, body, bool(past)) for key, body in wanted.items()]
+            found = [self._compare(key, body, occasion) for key, body in wanted.items()]
             known = [operation for operation in found if operation]
-            former = {each.manifest for each in [*past[-1:], *deployed, *interrupted]} - {
-                new.manifest
-            }
             known += self._deleted(wanted, former)
-        self._client.close()
         if self._others:
             raise failure(_ADOPTED, self._others)
         changed = [operation for operation in known if operation.type]
         same = [operation for operation in known if not operation.type]
         failed = bool(past) and past[-1].status == "failed"
         return Plan(
-            release=self._deploy.release,
-            namespace=self._deploy.namespace,
-            revision=new.revision,
-            superseded=deployed[0].revision if deployed else None,
+            new=new,
+            superseded=[each for each in past if each.status == "deployed"],
             up_to_date=bool(past) and past[-1].same_as(new),
             operations=sorted(changed, key=lambda operation: TYPES.index(operation.type)),
             waited=same if failed else [],
             others=[] if failed else same,
         )
 
-    def settle(self, plan: Plan, *, succeeded: bool) -> None:
-        """After helm has ended, make the cluster what a deploy by werf makes of it.
-
-        helm deletes what the last good release had, but nothing that a failed one made; and what
-        it writes isn't written by server-side apply.
-
-        Raises:
-            WerfError: an object can't be deleted.
-        """
-        for operation in [*plan.operations, *plan.waited, *plan.others]:
-            if operation.type == "delete" and succeeded:
-                self._client.delete(operation.body)
-            elif not operation.is_hook and operation.type != "delete":
-                with contextlib.suppress(WerfError):  # the next plan will say so
-                    if live := self._client.get(operation.body):
-                        take_over(self._client, live)
-
-    def _compare(self, key: Key, body: Object, upgrade: bool) -> Operation | None:
+    def _compare(self, key: Key, body: Object, occasion: str) -> Operation | None:
         """What has to be done about an object of the chart; None for a hook of other occasions."""
-        stage, wanted = _stage(body, upgrade), self._marked(body)
+        stage, wanted = stage_of(body, occasion), self._marked(key, body)
         if stage is None:
             return None
         with doing("wait for resource pool: build installable resource info"):
             live = self._read(key, wanted)
-        if live is None or HOOK in _annotations(body):
-            done = "recreate" if live else "create"
-            return Operation(done, key, wanted, stage, after=wanted)
-        if wants := self._unlike_ours(live):
-            self._others.append(f'adopt "{manifests.titled(key)}": {wants}')
-            return None
-        live = take_over(self._client, live)
+            if live is None:
+                return Operation("create", key, wanted, stage, after=wanted)
+            if self._is_owned(key, body) and (wants := self._unlike_ours(live)):
+                self._others.append(f'adopt "{manifests.titled(key)}": {wants}')
+                return None
+            with doing(f'fix managed fields for resource "{manifests.titled(key)}"'):
+                live = take_over(self._client, live)
+        return self._change(Operation("", key, wanted, stage), live)
+
+    def _change(self, found: Operation, live: Object) -> Operation:
+        """What has to be done about an object that is there, by a dry run."""
+        key, wanted = found.key, found.body
+        after, refusal = wanted, None
         try:
-            after = self._client.dry_apply(wanted)
+            after = self._client.apply(wanted, dry=True)
         except RefusedError as error:
-            if "field is immutable" in str(error):
-                raise self._immutable(key, error) from None
-            return Operation("apply", key, wanted, stage, after=wanted, reason=str(error))
+            refusal = error
+        if found.is_hook:
+            return replace(found, type="recreate", after=wanted)
+        if refusal:
+            if "field is immutable" in str(refusal):
+                raise self._immutable(key, refusal)
+            return replace(found, type="apply", after=wanted, reason=str(refusal))
         if significant(live) == significant(after):
-            return Operation("", key, wanted, stage)
-        return Operation("update", key, wanted, stage, before=live, after=after)
+            return found
+        return replace(found, type="update", before=live, after=after)
 
     def _immutable(self, key: Key, error: RefusedError) -> WerfError:
         name = f'resource "{manifests.titled(key)}"'
@@ -223,10 +242,9 @@ class Planner:
         layers = "wait for resource pool: build installable resource info"
         return WerfError(f"{layers}: determine install type for {name}: {why}: {asked}: {error}")
 
-    def _deleted(self, wanted: dict[Key, Object], former: set[str]) -> Iterator[Operation]:
-        """What releases before had, the chart has no more, and is there."""
-        objects = manifests.parse("\n---\n".join(sorted(former)))
-        for key, body in manifests.keyed(objects, self._deploy.namespace).items():
+    def _deleted(self, wanted: dict[Key, Object], former: list[Object]) -> Iterator[Operation]:
+        """What the release before had, the chart has no more, and is there."""
+        for key, body in manifests.keyed(former, self._deploy.namespace).items():
             with doing("wait for prev release resource pool: build deletable resource info"):
                 live = None if key in wanted else self._read(key, body)
             if live is None or _annotations(live).get("helm.sh/resource-policy") == "keep":
@@ -247,13 +265,19 @@ class Planner:
 
     def _read(self, key: Key, body: Object) -> Object | None:
         get = f'get resource "{manifests.titled(key)}"'
+        if key in self._refusals:
+            raise WerfError(f"{get}: {get} from client cache: {self._refusals[key]}")
         with doing(f"{get}: {get}"):
             return self._client.get(body)
 
-    def _marked(self, body: Object) -> Object:
+    def _is_owned(self, key: Key, body: Object) -> bool:
+        """Whether an object belongs to the release: no hook does, and nothing of crds/."""
+        return HOOK not in _annotations(body) and key not in self._standalone
+
+    def _marked(self, key: Key, body: Object) -> Object:
         """An object with what makes it one of the release's."""
         metadata = body["metadata"]
-        owner = {} if HOOK in _annotations(body) else self._owner
+        owner = self._owner if self._is_owned(key, body) else {}
         labels = {**(metadata.get("labels") or {}), **({_MANAGED_BY: "Helm"} if owner else {})}
         marks = {
             "labels": {**labels, **self._added["labels"]},
@@ -288,15 +312,20 @@ def _twice(objects: list[Object], namespace: str) -> list[str]:
     return sorted({manifests.titled(key) for key in keys if keys.count(key) > 1})
 
 
-def _stage(body: Object, upgrade: bool) -> str | None:
-    """When an object is deployed; None for never."""
+def stage_of(body: Object, occasion: str) -> str | None:
+    """When an object is deployed; None for never.
+
+    Args:
+        body: the object.
+        occasion: install, upgrade, rollback or delete.
+    """
     if body["kind"] == "CustomResourceDefinition":
         return "pre-pre-install"
     events = _annotations(body).get(HOOK)
     if events is None:
         return "install"
     for when in ("pre", "post"):
-        if f"{when}-{'upgrade' if upgrade else 'install'}" in re.split(r"\s*,\s*", events):
+        if f"{when}-{occasion}" in re.split(r"\s*,\s*", events):
             return f"{when}-install"
     return None
 
@@ -305,15 +334,15 @@ def _annotations(body: Object) -> dict[str, str]:
     return body["metadata"].get("annotations") or {}
 
 
-_OTHERS = "kubectl-edit"
+_OTHERS = ("kubectl-edit", "werf")
 
 
 def take_over(client: Client, live: Object) -> Object:
     """Make werf the owner of an object's fields; as it is afterwards.
 
     werf deploys by server-side apply: a field that the chart has no more goes away only if werf's
-    manager owns it. So werf takes over what `kubectl edit` and helm wrote, by a real write, even
-    when it only plans.
+    manager owns it. So werf takes over what `kubectl edit`, helm and older werfs wrote, by a real
+    write, even when it only plans.
 
     Raises:
         WerfError: the API server refuses.
@@ -335,8 +364,7 @@ def take_over(client: Client, live: Object) -> Object:
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
-    name = f"{live['kind']}/{live['metadata']['name']}"
-    with doing(f'fix managed fields for resource "{name}": patch managed fields'):
+    with doing("patch managed fields"):
         return client.merge(live, {"metadata": {"managedFields": [*kept, ours]}})
 
 
@@ -347,7 +375,8 @@ def _is_werfs(entry: Object) -> bool:
 
 def _is_taken(entry: Object) -> bool:
     ours = (entry["manager"], entry["operation"]) == (FIELD_MANAGER, "Update")
-    return (ours or entry["manager"] == _OTHERS) and "subresource" not in entry
+    taken = ours or entry["manager"].startswith(_OTHERS)
+    return taken and "subresource" not in entry
 
 
 def _merge(into: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -1,39 +1,26 @@
-"""Releases: what helm has stored, what a chart would give, and installing it."""
+"""Releases: what is stored of them, in Helm's form, and what a chart would give."""
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
-import os
 import re
-import socket
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from . import manifests, tools
-from .client import Client, RefusedError
+from . import tools
+from .client import Client
 from .errors import WerfError, doing
-from .settings import Deploy, kubeconfig
+from .settings import Deploy
 
-LOCK = "werf-synchronization"
-_LONGEST = 24 * 3600
 _HINT = (
     "Use --debug --debug-templates (or $WERF_DEBUG and $WERF_DEBUG_TEMPLATES environment variables)"
     " to get more details about this error."
 )
-SAID_BY_HELM = re.compile(
-    r"(?:(?:UPGRADE|INSTALLATION) FAILED: |failed to create resource: "
-    r'|cannot patch "[^"]*" with kind \w+: '
-    r"|Unable to continue with \w+: |failed (?:pre|post)-\w+: |warning: Hook .* failed: "
-    r"|\d+ errors? occurred:\s+\* )*"
-)
+_SAID_BY_HELM = re.compile(r"(?:(?:UPGRADE|INSTALLATION) FAILED: |Unable to continue with \w+: )*")
 """Layers before a cause that werf hasn't."""
 _BAD_YAML = re.compile(r"YAML parse error on (\S+): .* line (\d+): ([^\n]*)(?:\n.*)?", re.DOTALL)
 # Helm 4, and werf 3 with it, has three lines for each step of a trace.
@@ -49,6 +36,7 @@ class Release:
     `major` is werf's own: 3 writes more into the manifests than 2, so neither has the same ones.
     """
 
+    name: str
     revision: int
     status: str
     major: int
@@ -64,6 +52,7 @@ class Release:
         """Read helm's own form."""
         info, hooks = body.get("info", {}), body.get("hooks") or []
         return cls(
+            name=str(body.get("name", "")),
             revision=int(body.get("version", 0)),
             status=str(info.get("status", "")),
             major=3 if str(info.get("description", "")).startswith("werf v3") else 2,
@@ -74,6 +63,37 @@ class Release:
             paths=tuple(str(hook.get("path", "")) for hook in hooks),
             stored=body,
         )
+
+    def with_status(self, status: str) -> Release:
+        """The same revision with another status."""
+        return Release.of({**self.stored, "info": {**self.stored["info"], "status": status}})
+
+    def with_texts(self, manifest: str, hooks: list[str]) -> Release:
+        """The same with other manifests."""
+        ours = zip(self.stored.get("hooks") or [], hooks, strict=True)
+        every = [{**hook, "manifest": text} for hook, text in ours]
+        return Release.of({**self.stored, "manifest": manifest, "hooks": every})
+
+    def again(self, revision: int, version: str) -> Release:
+        """A further revision with the same content."""
+        info = {**self.stored["info"], "status": "pending-rollback"}
+        info |= {"last_deployed": _now(), "description": f"werf {version}"}
+        return Release.of({**self.stored, "version": revision, "info": info})
+
+    def secret(self) -> Object:
+        """What is stored of it."""
+        packed = gzip.compress(json.dumps(self.stored).encode(), mtime=0)
+        labels = {"name": self.name, "owner": "helm", "status": self.status}
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "helm.sh/release.v1",
+            "metadata": {
+                "name": f"sh.helm.release.v1.{self.name}.v{self.revision}",
+                "labels": {**labels, "version": str(self.revision)},
+            },
+            "data": {"release": b64encode(b64encode(packed)).decode()},
+        }
 
     def same_as(self, other: Release) -> bool:
         """Whether a deploy of `other` over this one would store nothing new."""
@@ -87,51 +107,55 @@ class Release:
         )
 
 
-def history(name: str, client: Client, *, newest: bool = False) -> list[Release]:
-    """All stored revisions, the oldest first; werf 3 has a layer more in an error.
+def history(name: str, client: Client, *, newest: bool = False, layers: str = "") -> list[Release]:
+    """All stored revisions, the oldest first.
+
+    Args:
+        name: the release's.
+        client: the connection.
+        newest: werf 3 has a layer more in an error.
+        layers: those of an error, in place of a deploy's.
 
     Raises:
         WerfError: Secrets of the namespace can't be read.
     """
     asked = f'build release history: query releases for release "{name}"'
     asked += ": query releases" if newest else ""
-    with doing(f"{asked}: query: failed to query with labels"):
+    with doing(f"{layers or f'{asked}: query'}: failed to query with labels"):
         items = client.secrets(f"owner=helm,name={name}")
     found = [Release.of(_unpack(item["data"]["release"])) for item in items]
     return sorted(found, key=lambda release: release.revision)
 
 
-def mark_failed(name: str, revision: int, client: Client) -> None:
-    """Make a revision that helm has stored as deployed a failed one.
+def store(new: Release, past: list[Release], client: Client, limit: int) -> list[Release]:
+    """Store a new revision, after what is too much for a history of `limit` is deleted.
+
+    As Helm's storage: the last one that is deployed stays.
+
+    Returns:
+        All that are stored.
 
     Raises:
-        WerfError: it can't be read or written.
+        WerfError: the API server refuses.
     """
-    (item,) = client.secrets(f"owner=helm,name={name},version={revision}")
-    body = _unpack(item["data"]["release"])
-    body["info"]["status"] = "failed"
-    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(body).encode()))).decode()
-    change = {"metadata": {"labels": {"status": "failed"}}, "data": {"release": packed}}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": item["metadata"]["name"]}}
-    client.merge(secret, change)
+    with doing("create release"):
+        deployed = [each for each in past if each.status == "deployed"][-1:]
+        old = [each for each in past if each not in deployed]
+        excess = old[: max(0, len(past) - limit + 1) if limit else 0]
+        for each in excess:
+            client.delete(each.secret())
+        client.create(new.secret())
+    return [each for each in [*past, new] if each not in excess]
 
 
-def without_interrupted(releases: list[Release]) -> list[Release]:
-    """Leave out the record of a deploy that was killed, which helm would wait for without end."""
-    return [release for release in releases if not release.status.startswith("pending-")]
+def update(release: Release, status: str, client: Client) -> None:
+    """Store another status of a revision.
 
-
-def forget_interrupted(name: str, namespace: str, releases: list[Release]) -> list[Release]:
-    """Drop that record.
-
-    The lock is ours, so nobody is at it any more. werf goes on from such a release as well.
+    Raises:
+        WerfError: the API server refuses.
     """
-    rest = without_interrupted(releases)
-    for release in releases:
-        if release not in rest:
-            stale = ("secret", f"sh.helm.release.v1.{name}.v{release.revision}", "-n", namespace)
-            tools.run("kubectl", "delete", *stale).checked("drop stale release")
-    return rest
+    with doing("update release"):
+        client.update(release.with_status(status).secret())
 
 
 def converting(chart: Path) -> str:
@@ -170,12 +194,6 @@ class Helm:
             "annotations": {**_bundled(chart, "extra_annotations.json"), **deploy.annotations},
             "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
         }
-        self._more = {manifests.EXTRA: json.dumps(self.added)}
-        self._post_render: list[str] = []
-        if any(self.added.values()):
-            script = Path(sys.argv[0]).resolve()
-            self._post_render += ["--post-renderer", str(script)]
-            self._post_render += ["--post-renderer-args", manifests.POST_RENDER]
 
     def template(self) -> str:
         """The chart's manifests, each after its source, as of a first install in no cluster.
@@ -185,29 +203,31 @@ class Helm:
         """
         return self._checked(tools.run("helm", "template", *self._arguments))
 
-    def render(self, past: list[Release], *, extra: bool = True) -> Release:
+    def render(self, past: list[Release]) -> Release:
         """What would be installed after some releases, which helm needn't read again.
-
-        Args:
-            past: those releases.
-            extra: add the labels and annotations that werf adds; sources aren't told then.
 
         Raises:
             WerfError: the chart can't be rendered.
         """
-        self._memory.write_text(json.dumps([release.stored for release in past]))
+        # What a killed deploy has left is pending, and helm would wait for it without end.
+        ended = [
+            each.with_status("failed") if each.status.startswith("pending-") else each
+            for each in past
+        ]
+        self._memory.write_text(json.dumps([release.stored for release in ended]))
         memory = {"HELM_DRIVER": "memory", "HELM_MEMORY_DRIVER_DATA": str(self._memory)}
-        arguments = [*self._upgrade, "--dry-run=server", "-o", "json"]
-        if extra:
-            arguments += self._post_render
-        ran = tools.run("helm", *arguments, **self._more, **memory)
-        return Release.of(json.loads(self._checked(ran)))
+        # Without --reset-values, a deploy without values would take those of the release before.
+        how = ("--reset-values", "--dry-run=server", "-o", "json")
+        ran = tools.run("helm", "upgrade", "--install", *self._arguments, *how, **memory)
+        body = json.loads(self._checked(ran))
+        body["info"]["description"] = f"werf {self._deploy.version}"
+        return Release.of(body)
 
     def _checked(self, ran: tools.Ran) -> str:
         """The output of a helm that renders; its error is in werf's words."""
         if ran.code == 0:
             return ran.output
-        words = SAID_BY_HELM.sub("", ran.last_words)
+        words = _SAID_BY_HELM.sub("", ran.last_words)
         if found := _BAD_YAML.fullmatch(words):
             parsed = f'parse YAML resource #1 for "{found[1]}": [{found[2]}:1] {found[3]}'
             words = f"{converting(self.chart)}: {parsed}"
@@ -221,103 +241,6 @@ class Helm:
             words = f'render resources for chart "{self.chart.name}": {words.rstrip()}'
         raise WerfError(f"render chart: {words}")
 
-    def install(self) -> tools.Ran:
-        """Install, and wait until everything is ready."""
-        arguments = (*self._upgrade, *self._post_render, *self._waiting)
-        return tools.run("helm", *arguments, **self._more)
-
-    def roll_back(self, revision: int) -> None:
-        """Make a further revision with the content of an earlier one.
-
-        Raises:
-            WerfError: helm failed.
-        """
-        release = ("rollback", self._deploy.release, str(revision))
-        place = ("--namespace", self._deploy.namespace, "--cleanup-on-fail")
-        tools.run("helm", *release, *place, *self._waiting).checked("rollback release")
-
-    @property
-    def _upgrade(self) -> tuple[str, ...]:
-        # Without --reset-values, a deploy without values would take those of the release before.
-        history = ("--reset-values", "--history-max", str(self._deploy.history))
-        author = ("--description", f"werf {self._deploy.version}")
-        return ("upgrade", "--install", *self._arguments, *history, *author)
-
-    @property
-    def _waiting(self) -> tuple[str, ...]:
-        timeout = f"{self._deploy.timeout or _LONGEST}s"
-        return ("--wait", "--wait-for-jobs", "--timeout", timeout)
-
-
-def answer(verb: str, resource: str, namespace: str) -> None:
-    """Print whether the account may do something, as kubectl does.
-
-    Raises:
-        SystemExit: it may not.
-        WerfError: it can't be asked.
-    """
-    allowed = Client(namespace).may(verb, resource)
-    print("yes" if allowed else "no")
-    if not allowed:
-        sys.exit(1)
-
-
-def make_namespace(deploy: Deploy, client: Client) -> None:
-    """Make the ConfigMap that werf locks with, and before it the namespace if that is missing.
-
-    In werf's order: whoever may write the ConfigMap needs no right on namespaces.
-
-    Raises:
-        WerfError: either is missing and can't be made.
-    """
-    space = deploy.namespace
-    lock = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": LOCK}}
-    with suppress(RefusedError):
-        if client.get(lock):
-            return
-    refusal = _refusal(client, lock)
-    if deploy.create_namespace and ("not found" in refusal or "forbidden" in refusal):
-        spaced = tools.run("kubectl", "create", "namespace", space)
-        if "AlreadyExists" not in spaced.error and spaced.code != 0:
-            raise WerfError(
-                "can't apply ConfigMap for locking, and can't apply release "
-                f"namespace: {refusal}; {spaced.last_words}"
-            )
-        refusal = _refusal(client, lock)
-    if refusal and "already exists" not in refusal:
-        raise WerfError(f"lock release: {refusal}")
-
-
-def _refusal(client: Client, lock: Object) -> str:
-    """Make the ConfigMap; why it can't be made, in kubectl's words, or an empty text."""
-    try:
-        client.create(lock)
-    except RefusedError as error:
-        return f"failed to create configmap: {error}"
-    return ""
-
-
-@contextmanager
-def locked(name: str, namespace: str) -> Iterator[None]:
-    """Let one process at a time work on a release.
-
-    werf keeps its lock in the ConfigMap; here all are on one machine, and a socket without a file
-    is let go whatever ends its process.
-    """
-    server = ""
-    if config := kubeconfig(os.environ):
-        found = re.search(r'server"?:\s*"?([^"\s,]+)', Path(config).read_text())
-        server = found[1] if found else ""
-    digest = sha256(f"{server} {namespace} {name}".encode()).hexdigest()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
-        while True:
-            try:
-                lock.bind(f"\0copyrator-standin-werf-{digest}")
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield
-
 
 def _without_services(config: Object) -> Object:
     """The values that a release was given by its user."""
@@ -327,7 +250,11 @@ def _without_services(config: Object) -> Object:
 
 
 def _unpack(data: str) -> Object:
-    return dict(json.loads(gzip.decompress(base64.b64decode(base64.b64decode(data)))))
+    return dict(json.loads(gzip.decompress(b64decode(b64decode(data)))))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _bundled(chart: Path, name: str) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""`bundle render`: a chart's manifests as werf prints them, parsed and written anew."""
+"""A chart's manifests as werf prints and stores them, parsed and written anew."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,38 +42,99 @@ def render(deploy: Deploy, helm: Helm, past: list[Release] | None) -> list[tuple
     Raises:
         WerfError: the chart can't be rendered.
     """
-    text = sourced(helm, past)
+    text = helm.template() if past is None else sourced(helm.render(past))
     if deploy.newest:
         check_texts(text, helm.chart)
-    _, *rest = _SOURCE.split(text)
-    documents = [*_definitions(helm.chart), *zip(rest[::2], rest[1::2], strict=True)]
-    found = list(_parse(documents))
+    documents = [*_definitions(helm.chart), *_split(text)]
+    parsed = manifests.parse_each(text for _, text in documents)
+    found = [
+        (at, _shown(body, deploy, helm))
+        for (at, _), bodies in zip(documents, parsed, strict=True)
+        for body in bodies
+    ]
+    found.sort(key=partial(_place, newest=deploy.newest))
+    return [(_name(body, deploy), f"---\n{_text(at, body)}") for at, body in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a chart gives after some releases.
+
+    Attributes:
+        new: the release, as it is stored.
+        objects: what is in it.
+        standalone: what is in the chart's directory crds/.
+        former: what was in the release before.
+    """
+
+    new: Release
+    objects: list[Object]
+    standalone: list[Object]
+    former: list[Object]
+
+
+def render_release(deploy: Deploy, helm: Helm, past: list[Release]) -> Rendered:
+    """Render a chart for a deploy, and parse all that this is compared with.
+
+    Raises:
+        WerfError: the chart can't be rendered.
+    """
+    new = None
+    before = past[-1].manifest if past else ""
+    try:
+        new = helm.render(past)
+        definitions = [text for _, text in _definitions(helm.chart)]
+        regular = list(_split(new.manifest))
+        texts = [text for _, text in regular]
+        parsed = manifests.parse_each([*definitions, *texts, *new.hooks, before])
+    except WerfError as error:
+        if deploy.newest and "cannot unmarshal" in str(error):
+            check_texts(sourced(new or helm.render(past)), helm.chart)
+        raise
+    standalone = parsed[: len(definitions)]
+    *found, former = parsed[len(definitions) :]
+    sources = [*(at for at, _ in regular), *new.paths]
+    stored = [
+        "\n---\n".join(_text(at, _shown(body, deploy, helm, stored=True)) for body in bodies)
+        for at, bodies in zip(sources, found, strict=True)
+    ]
+    count = len(regular)
+    return Rendered(
+        new=new.with_texts("\n---\n".join(filter(None, stored[:count])), stored[count:]),
+        objects=[body for bodies in found for body in bodies],
+        standalone=[body for bodies in standalone for body in bodies],
+        former=former,
+    )
+
+
+def _shown(body: Object, deploy: Deploy, helm: Helm, *, stored: bool = False) -> Object:
+    """An object with the labels and annotations that werf prints and stores."""
     added = {"annotations": deploy.annotations, "labels": deploy.labels}
     if deploy.newest:
-        version = {VERSION: deploy.version}
+        version = {} if stored else {VERSION: deploy.version}
         added = {**helm.added, "annotations": {**helm.added["annotations"], **version}}
-    for _, body in found:
-        for member, more in added.items():
-            body["metadata"][member] = {**(body["metadata"].get(member) or {}), **more}
-    found.sort(key=partial(_place, newest=deploy.newest))
-    return [
-        (_name(body, deploy), f"---\n# Source: {at}\n{manifests.dump(body)}") for at, body in found
-    ]
+    metadata = dict(body["metadata"])
+    for member, more in added.items():
+        metadata[member] = {**(metadata.get(member) or {}), **more}
+    return {**body, "metadata": metadata}
+
+
+def _text(source: str, body: Object) -> str:
+    return f"# Source: {source}\n{manifests.dump(body)}"
+
+
+def _split(text: str) -> Iterator[tuple[str, str]]:
+    """The sources and manifests of what helm renders."""
+    _, *rest = _SOURCE.split(text)
+    yield from zip(rest[::2], rest[1::2], strict=True)
 
 
 def _name(body: Object, deploy: Deploy) -> str:
     return manifests.titled(next(iter(manifests.keyed([body], deploy.namespace))))
 
 
-def sourced(helm: Helm, past: list[Release] | None) -> str:
-    """What helm renders, each manifest after its source.
-
-    Raises:
-        WerfError: the chart can't be rendered.
-    """
-    if past is None:
-        return helm.template()
-    new = helm.render(past, extra=False)
+def sourced(new: Release) -> str:
+    """What helm has rendered, each manifest after its source."""
     hooks = zip(new.paths, new.hooks, strict=True)
     return "\n".join([new.manifest, *(f"---\n# Source: {path}\n{hook}\n" for path, hook in hooks)])
 
@@ -86,8 +147,7 @@ def check_texts(text: str, chart: Path) -> None:
     Raises:
         WerfError: the first of them.
     """
-    _, *rest = _SOURCE.split(text)
-    for source, manifest in zip(rest[::2], rest[1::2], strict=True):
+    for source, manifest in _split(text):
         for member, inside in _MEMBERS.findall(manifest):
             if found := _NO_TEXT.search(inside):
                 key, value = found[1] or found[2], found[3]
@@ -120,19 +180,3 @@ def _definitions(chart: Path, name: str = "") -> Iterator[tuple[str, str]]:
             yield f"{name}/{path.relative_to(chart)}", path.read_text()
     for part in sorted((chart / "charts").glob("*/Chart.yaml")):
         yield from _definitions(part.parent, f"{name}/charts/{part.parent.name}")
-
-
-def _parse(documents: list[tuple[str, str]]) -> Iterator[Sourced]:
-    """Parse all in one go: before each document a mark, by which its objects are told apart."""
-    mark = "standin-source"
-    texts = []
-    for number, (_, text) in enumerate(documents):
-        name = {"name": f"{mark}-{number}"}
-        texts.append(json.dumps({"apiVersion": mark, "kind": mark, "metadata": name}))
-        texts.append(text)
-    number = -1
-    for body in manifests.parse("\n---\n".join(texts)):
-        if body["kind"] == mark:
-            number += 1
-        else:
-            yield documents[number][0], body

@@ -19,7 +19,7 @@ from pathlib import Path
 from forks import follow
 
 # What cli.py imports when a command needs it.
-from . import cli, deploy, manifests, registry, uninstalling  # noqa: F401
+from . import cli, deploy, kubectl, registry, uninstalling  # noqa: F401
 
 
 def serve(path: Path) -> socket.socket | None:

@@ -252,7 +252,7 @@ def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Dismiss:
 
 
 def parse_namespace(arguments: Sequence[str]) -> str:
-    """Read the flags of kubectl's `auth can-i`.
+    """Read the flags of kubectl's `auth can-i` and `create`.
 
     Raises:
         WerfError: an unknown flag.

@@ -31,7 +31,7 @@ def show(plan: Plan, deploy: Deploy) -> None:
     Raises:
         WerfError: it isn't known how werf prints a part of it.
     """
-    name = f'release "{plan.release}" (namespace: "{plan.namespace}")'
+    name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
     print(f"Planning release install {name.removeprefix('release ')}")
     if plan.useless:
         print(f"No changes planned for {name}")
@@ -145,10 +145,10 @@ Line = Sequence[str]
 """Nodes, each with an edge to the next."""
 
 
-def write_graph(plan: Plan, path: Path) -> None:
+def write_graph(plan: Plan, deploy: Deploy, path: Path) -> None:
     """Write a plan as a DOT graph: names aren't escaped, contents aren't in it."""
     after: dict[str, dict[str, None]] = {}
-    for line in _graph_lines(plan):
+    for line in _graph_lines(plan, deploy):
         for node, following in zip_longest(line, line[1:]):
             after.setdefault(node, {}).update({following: None} if following else {})
     statements = ['rankdir="LR";', ""]
@@ -159,12 +159,12 @@ def write_graph(plan: Plan, path: Path) -> None:
     path.write_text(f"strict digraph {{\n\n{text}}}\n")
 
 
-def _graph_lines(plan: Plan) -> Iterator[Line]:
+def _graph_lines(plan: Plan, deploy: Deploy) -> Iterator[Line]:
     """The plan as lines of nodes that share those of the stages."""
-    release = f"{plan.namespace}:{plan.release}"
-    done = [plan.revision, *([plan.superseded] if plan.superseded else [])]
+    release = f"{deploy.namespace}:{deploy.release}"
+    done = [plan.new.revision, *(each.revision for each in plan.superseded)]
     stages = ["init"]
-    yield (*_start("init"), f"create-release/1/0/{release}:{plan.revision}", *_end("init"))
+    yield (*_start("init"), f"create-release/1/0/{release}:{plan.new.revision}", *_end("init"))
     for stage in STAGES:
         inside = [one for one in [*plan.operations, *plan.waited] if one.stage == stage]
         if inside:
