@@ -24,7 +24,7 @@ WORK = ROOT / "build" / "mutation"
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
 PACKAGES = ("api", "bundles", "copies", "signatures")
 LINKS = {"copyrator": "operator/copyrator"} | {
-    name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs")
+    name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs", "examples")
 }
 KILLED = ("killed", "timeout")
 WANTED = 90

@@ -147,3 +147,106 @@ async def test_a_newer_unbound_version_is_refused_and_the_deployed_one_stays(
     await idle(operator)
     assert cluster.status()["deployed"]["version"] == "1.0.0"
     assert len(cluster.jobs()) == 1
+
+
+TPL = "tpl .Values.text ."
+VALUES = {"values.yaml": "text: a\n"}
+SUBCHART = "apiVersion: v2\nname: sub\nversion: 1.0.0\n"
+
+
+def calling(call: str) -> dict[str, str]:
+    """Templates that call ``tpl`` with a text of the values, by where the call stands."""
+    return {
+        "an action": f"a: {{{{ {call} }}}}",
+        "a pipe": f"a: {{{{ {call} | quote }}}}",
+        "an argument": f"a: {{{{ print ({call}) }}}}",
+        "an argument of a method": f"a: {{{{ .Files.Get ({call}) }}}}",
+        "a variable": f"{{{{ $a := {call} }}}}a: {{{{ $a }}}}",
+        "if": f"{{{{ if {call} }}}}a: b{{{{ end }}}}",
+        "else if": f"{{{{ if .Values.no }}}}a: c{{{{ else if {call} }}}}a: b{{{{ end }}}}",
+        "else": f"{{{{ if .Values.no }}}}a: c{{{{ else }}}}a: {{{{ {call} }}}}{{{{ end }}}}",
+        "with": f"{{{{ with {call} }}}}a: {{{{ . }}}}{{{{ end }}}}",
+        "range": f"{{{{ range list ({call}) }}}}a: {{{{ . }}}}{{{{ end }}}}",
+        "a body of range": f"{{{{ range list 1 }}}}a: {{{{ with $ }}}}{{{{ {call} }}}}"
+        "{{ end }}{{ end }}",
+        "a template that is included": f'{{{{ define "a" }}}}{{{{ {call} }}}}{{{{ end }}}}'
+        'a: {{ include "a" . }}',
+        "the context of include": f'{{{{ define "a" }}}}{{{{ . }}}}{{{{ end }}}}'
+        f'a: {{{{ include "a" ({call}) }}}}',
+        "the context of template": f'{{{{ define "a" }}}}{{{{ . }}}}{{{{ end }}}}'
+        f'a: {{{{ template "a" ({call}) }}}}',
+        "a block": f'a: {{{{ block "a" . }}}}{{{{ {call} }}}}{{{{ end }}}}',
+        "the text of another tpl": f"a: {{{{ tpl `{{{{ {call} }}}}` . }}}}",
+        "the context of another tpl": f"a: {{{{ tpl `{{{{ .a }}}}` (dict `a` ({call})) }}}}",
+    }
+
+
+FOLLOWED = {
+    **{f"{where}: a value": text for where, text in calling(TPL).items()},
+    **{
+        f"an action: {what}": f"a: {{{{ {call} }}}}"
+        for what, call in {
+            "a text that is put together": 'tpl (print "{{ no" "w }}") .',
+            "a text of a file": 'tpl (.Files.Get "text") .',
+            "a text from a pipe": 'printf "%s" .Values.text | tpl',
+            "a text as a variable": "with $a := .Values.text }}{{ tpl $a $ }}{{ end",
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("what", FOLLOWED)
+async def test_a_chart_that_follows_a_text_that_isnt_literal_isnt_bound_wherever_it_does(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, what: str
+) -> None:
+    registry.put_chart("app", "1.0.0", chart(FOLLOWED[what], **VALUES))
+    bundle(approval=ON_RISK)
+    operator = await run(**required(TEAM))
+
+    found = await waits(cluster, "PlanUnbound", bound=False)
+
+    assert "tpl of a text that isn't literal" in "".join(found["unbound"]), found
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+OTHER_FILES: dict[str, dict[str, str]] = {
+    "notes": {"templates/NOTES.txt": f"{{{{ {TPL} }}}}"},
+    "a helper": {
+        "templates/_helpers.tpl": f'{{{{ define "a" }}}}{{{{ {TPL} }}}}{{{{ end }}}}',
+    },
+    "a subchart": {
+        "charts/sub/Chart.yaml": SUBCHART,
+        "charts/sub/templates/a.yaml": f"a: {{{{ {TPL} }}}}",
+    },
+}
+
+
+@pytest.mark.parametrize("what", OTHER_FILES)
+async def test_neither_is_one_whose_other_files_do(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, what: str
+) -> None:
+    text = 'a: {{ include "a" . }}' if what == "a helper" else "a: b"
+    registry.put_chart("app", "1.0.0", chart(text, **VALUES, **OTHER_FILES[what]))
+    bundle(approval=ON_RISK)
+    await run(**required(TEAM))
+
+    found = await waits(cluster, "PlanUnbound", bound=False)
+
+    assert "tpl of a text that isn't literal" in "".join(found["unbound"]), found
+
+
+LITERAL = {
+    where: text.replace(TPL, "tpl `b` .") for where, text in calling(TPL).items() if "tpl" in text
+}
+
+
+@pytest.mark.parametrize("where", [one for one in LITERAL if one != "the text of another tpl"])
+async def test_a_chart_that_follows_a_literal_text_is_bound(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, where: str
+) -> None:
+    registry.put_chart("app", "1.0.0", chart(LITERAL[where], **VALUES))
+    bundle(approval=ON_RISK)
+    await run(**required(TEAM))
+
+    await deployed(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
+from tests.component.bundles.drifting import Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -188,3 +190,40 @@ async def test_what_waits_for_its_turn_is_never_asked_for_its_result(
 
     assert [path for path in asked_for_results(cluster, since) if "shop" in path] == []
     assert preview(cluster).get("outcome") in (None, "Running")
+
+
+async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    bundle(drift={"mode": "Detect", "interval": "1h"})
+    operator = await run(timer_interval=1e9)
+    await release.in_sync()
+    await idle(operator)
+    refused = cluster.refuse("create", "/jobs", 500)
+    checks, since = release.checks, len(cluster.seen)
+
+    operator.let_pass(timedelta(hours=1))
+
+    await eventually(lambda: release.drift.get("check", {}).get("outcome") == "Running")
+    count = len(operator.reconciled)
+    await eventually(lambda: len(operator.reconciled) > count + 3)
+    assert asked_for_results(cluster, since) == []
+    refused.clear()
+    await eventually(lambda: release.checks > checks)
+
+
+async def test_a_bundle_that_asks_for_no_plan_has_none_and_nothing_is_asked_of_one(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle()
+    operator = await run(timer_interval=1.0)
+    await deployed(cluster)
+    since, count = len(cluster.seen), len(operator.reconciled)
+    cluster.change("bundles", "shop", metadata={"labels": {"a": "b"}})
+    await eventually(lambda: len(operator.reconciled) > count + 1)
+    await idle(operator)
+
+    assert [one for kind in ("plan", "drift") for one in cluster.jobs(kind)] == []
+    assert asked_for_results(cluster, since) == []
+    assert not {"plan", "preview"} & {*cluster.status()}
