@@ -119,6 +119,8 @@ class BundleReason(StrEnum):
     """The plan isn't bound, and the operator's settings require bound plans."""
     DEPENDENCIES_NOT_VENDORED = "DependenciesNotVendored"
     """Its chart lacks dependencies that werf would download at each run."""
+    CHART_NOT_PLAIN = "ChartNotPlain"
+    """Its chart may be read in several ways, so no approval says what is deployed."""
     RENDERED_DIFFERENTLY = "RenderedDifferently"
     """What is deployed renders differently now, so a correction would not only put back."""
     ATTESTED = "Attested"

@@ -12,6 +12,7 @@ from tests.component.bundles.approvals import ALWAYS, deployed, idle, refresh, w
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_deletion import delete, gone
 from tests.component.bundles.test_previews import answered, ask
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
@@ -30,6 +31,8 @@ UNVENDORED = pack(
         + "dependencies: [{name: db, version: ~1.0, repository: 'https://c'}]"
     }
 )
+LOCAL = "dependencies: [{name: db, version: 1.0.0, repository: 'file:///etc'}]\n"
+UNPLAIN = chart("a: b", **{"Chart.lock": LOCAL, "charts/db/Chart.yaml": "name: db\nversion: 1.0.0"})
 VENDORED = chart("a: b")
 HELM = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
@@ -159,9 +162,9 @@ async def test_a_missing_blob_is_an_error(reader: ChartReader, registry: FakeReg
         await _read(reader, registry, digest)
 
 
-def _gate(cluster: BundleCluster) -> dict[str, str]:
+def _gate(cluster: BundleCluster, name: str = "vendored") -> dict[str, str]:
     gates = cluster.status().get("gates", [])
-    return next((dict(one) for one in gates if one["name"] == "vendored"), {})
+    return next((dict(one) for one in gates if one["name"] == name), {})
 
 
 async def test_a_gated_bundle_isnt_planned_with_dependencies_that_arent_vendored(
@@ -263,3 +266,54 @@ async def test_a_preview_of_any_bundle_is_refused(
 
     assert (seen["outcome"], seen["reason"]) == ("Failed", "DependenciesNotVendored")
     assert cluster.jobs("plan") == []
+
+
+FLOOR = (("te*", "Always"),)
+
+
+@pytest.mark.parametrize("mode", ["Always", "OnRisk", "a floor"])
+async def test_a_chart_that_isnt_plain_gets_no_job(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, mode: str
+) -> None:
+    registry.put_chart("app", "1.0.0", UNPLAIN)
+    bundle(**({} if mode == "a floor" else {"approval": {"mode": mode}}))
+    operator = await run(require_approval=FLOOR if mode == "a floor" else ())
+
+    await eventually(lambda: cluster.reason() == "ChartNotPlain")
+
+    assert _gate(cluster)["state"] == "Passed"
+    assert _gate(cluster, "plain")["state"] == "Refused"
+    assert "Chart.lock:1: key repository is neither" in _gate(cluster, "plain")["message"]
+    assert "leave repository empty" in cluster.message()
+    refresh(cluster)
+    await eventually(lambda: cluster.status().get("lastHandledPlan") == "now")
+    await idle(operator)
+    assert cluster.jobs("plan") == cluster.jobs() == []
+
+
+async def test_a_plain_version_is_planned_in_place_of_a_newer_one_that_isnt(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.put_chart("app", "1.1.0", UNPLAIN)
+    registry.put_chart("app", "1.0.0", VENDORED)
+    bundle(version="1.*", approval=ALWAYS)
+    await run()
+
+    assert (await waits(cluster))["version"] == "1.0.0"
+
+
+async def test_what_was_deployed_from_a_chart_that_isnt_plain_is_uninstalled(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.put_chart("app", "1.0.0", UNPLAIN)
+    bundle()
+    before = await run()
+    await deployed(cluster)
+    await before.stop()
+
+    await run(require_approval=FLOOR)
+    await eventually(lambda: _gate(cluster, "plain").get("state") == "Refused")
+    delete(cluster)
+
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 1

@@ -318,6 +318,29 @@ def test_a_chart_that_is_downloaded_at_each_run_is_neither_planned_nor_deployed(
     assert people.admin.get("configmaps", "from-sub") is None
 
 
+def test_a_chart_that_reads_the_jobs_own_files_is_neither_planned_nor_deployed(
+    people: People,
+) -> None:
+    """werf would read the directory in the plan's pod, before anybody has approved."""
+    chart, repo = people.admin.chart("first"), f"{people.admin.namespace}/local"
+    (chart / "charts" / "db").mkdir(parents=True)
+    (chart / "charts" / "db" / "Chart.yaml").write_text(
+        "apiVersion: v2\nname: db\nversion: 1.0.0\n"
+    )
+    lock = "dependencies:\n- name: db\n  version: 1.0.0\n  Repository: file:///var/run/secrets\n"
+    (chart / "Chart.lock").write_text(lock)
+    push(chart, people.admin.cluster.registry, repo, "1.0.0")
+    people.editor.bundle("local", repo=repo, approval=ALWAYS)
+
+    people.admin.wait_reason("local", "ChartNotPlain")
+
+    message = people.admin.condition("local", "UpdatePending")["message"]
+    assert "Chart.lock:4: key Repository isn't one of Helm's: spell it repository" in message
+    people.editor.annotate("local", **{"plan-at": "now"})
+    stays(3, lambda: plan(people.admin, "local").get("outcome") != "Planned")
+    assert (people.admin.jobs("local"), people.admin.jobs("local", "plan")) == ([], [])
+
+
 # --- an author in another namespace ---
 
 

@@ -253,6 +253,7 @@ def test_resolve_judges_by_the_gates_of_a_bundle(stage, shop):
         assert f"Bundle {stage.apps}/shop" in turned_down["message"]
         assert [(one["name"], one["state"]) for one in found["gates"]] == [
             ("vendored", "NotJudged"),
+            ("plain", "NotJudged"),
             ("approval", "NotJudged"),
         ]
         assert "no tag that matches 1.* passes the gates" in stage.types(command, code=1)

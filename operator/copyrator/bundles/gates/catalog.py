@@ -63,17 +63,27 @@ by a correction of drift, which chooses no version.
 """
 
 
-def _judge_vendored(
-    _spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
-) -> Verdict:
-    if facts.vendored is None:
-        text = f"the chart of {candidate.digest} hasn't been read yet"
-        return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
-    return facts.vendored
+def _judge_chart(
+    judge: Callable[[str, ChartFacts], Verdict],
+) -> Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]:
+    """A gate's judgement of a chart, which waits until that is read."""
+
+    def judge_candidate(
+        _spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
+    ) -> Verdict:
+        if facts.chart is None:
+            text = f"the chart of {candidate.digest} hasn't been read yet"
+            return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
+        return (
+            facts.chart
+            if isinstance(facts.chart, Waiting)
+            else judge(candidate.digest, facts.chart)
+        )
+
+    return judge_candidate
 
 
-def judge_chart(digest: str, chart: ChartFacts) -> Verdict:
-    """The verdict of the gate `vendored` on a digest whose chart was read."""
+def _judge_vendored(digest: str, chart: ChartFacts) -> Verdict:
     if chart.unreadable is not None:
         return Passed(
             f"the chart of {digest} can't be judged: {chart.unreadable}; its Job checks it instead"
@@ -95,7 +105,7 @@ VENDORED: Final = Gate(
     name="vendored",
     concerns=lambda spec: spec.is_gated or is_gated(spec, signed=False),
     occasions=frozenset(Occasion),
-    judge=_judge_vendored,
+    judge=_judge_chart(_judge_vendored),
     is_permanent=False,
     unjudged="the chart isn't read here; the operator reads it by the digest",
 )
@@ -105,6 +115,33 @@ What is missing there werf downloads at each run, so that no digest, signature, 
 binds it. A chart that can't be judged passes: the script of a gated Bundle's Job ends where werf
 has downloaded something (docs/adr/0030).
 """
+
+
+def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
+    if chart.unreadable is not None:
+        return Passed(f"the chart of {digest} can't be judged, so its plans are unbound")
+    if not chart.unplain:
+        return PASSED
+    text = first_of(chart.unplain, _NAMED_DEPENDENCIES)
+    return Refused(
+        BundleReason.CHART_NOT_PLAIN,
+        f"the chart of {digest} may be read in several ways, so nobody can approve it: {text}; "
+        "then publish it again",
+    )
+
+
+PLAIN: Final = Gate(
+    name="plain",
+    concerns=attrgetter("approval.is_enabled"),
+    occasions=frozenset(Occasion),
+    judge=_judge_chart(_judge_plain),
+    is_permanent=False,
+    unjudged=VENDORED.unjudged,
+)
+"""The chart of a Bundle with an approval has to read the same for everybody (docs/adr/0064)."""
+
+OF_CHARTS: Final = frozenset((VENDORED.name, PLAIN.name))
+"""The gates that judge the chart; VENDORED is asked of each Bundle of which any is."""
 
 
 def _judge_bundles(
@@ -203,6 +240,7 @@ def all_gates(
             SKIP_DIGESTS,
             replace(signature.GATE, concerns=signed),
             replace(VENDORED, concerns=gated),
+            PLAIN,
             age.GATE,
             promotion.GATE,
         ),

@@ -28,6 +28,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
+    from copyrator.bundles.chart.facts import ChartFacts
     from copyrator.bundles.deploy.requests import DeployRequest
     from copyrator.signatures.model import DeployedEvidence
 
@@ -160,8 +161,8 @@ class Facts:
     """What would be deployed; for moment gates."""
     signature: Verdict | None = None
     """The verdict on its signatures; None where it isn't known."""
-    vendored: Verdict | None = None
-    """The verdict on the dependencies in its chart; None where it isn't known."""
+    chart: ChartFacts | Waiting | None = None
+    """What its chart is, or why it isn't read; None where it isn't asked for."""
     first_seen: datetime | None = None
     """When this operator found the candidate first; None: just now."""
     sources: Sources = NO_SOURCES

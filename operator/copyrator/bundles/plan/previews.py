@@ -15,7 +15,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import signature
-from copyrator.bundles.gates.catalog import VENDORED
+from copyrator.bundles.gates.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.record import PlanFault, PreviewRequest
@@ -78,13 +78,13 @@ class PreviewResolver:
     ) -> Resolution | None:
         """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
 
-        Of the gates only those of signatures and vendored dependencies are evaluated, as nothing is
-        deployed. The latter is asked of Bundles without gates, too, of the version that they'd get.
+        Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
+        VENDORED is asked of Bundles without gates, too, of the version that they'd get.
         """
         memory, context = self._context.memories[entry.key].preview, self._context
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
-        asked_of = (signature.GATE.name, VENDORED.name)
+        asked_of = {signature.GATE.name, *OF_CHARTS}
         version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = RegistryReader(
             replace(entry, status=BundleStatus(), annotations={}),
@@ -98,12 +98,12 @@ class PreviewResolver:
         found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
             return found
+        of_chart = (replace(VENDORED, concerns=lambda _: True), PLAIN)
         try:
-            verdict = judge.vendored(found.digest)
+            results = replace(judge, gates=Gates(version=of_chart)).charts(found.digest)
         except PendingError:
             return None
-        candidate = Candidate(found.tag, found.digest)
-        held = gates.hold_back(candidate, (gates.GateResult(VENDORED.name, verdict),))
+        held = gates.hold_back(Candidate(found.tag, found.digest), results)
         return Resolution(held=held) if held else found
 
 

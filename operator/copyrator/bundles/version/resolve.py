@@ -23,7 +23,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import VENDORED, judge_chart
+from copyrator.bundles.gates.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -182,7 +182,7 @@ ERROR_SECONDS: Final = 30.0
 
 
 class ChartFinder:
-    """The charts of all Bundles; those that the gate `vendored` judged are known."""
+    """The charts of all Bundles; those that the gates judged are known."""
 
     def __init__(
         self, context: Context, references: ReferenceReader, polls: RegistryPoller
@@ -249,7 +249,7 @@ class Judge:
         if self.spec.promote_from:
             found = self._with_promotion(replace(found, soaked=self.sources.digests))
         found = self._with_trust(found) if self.asked else found
-        return self._with_vendored(found) if self._asks_vendored else found
+        return self._with_charts(found) if self._asks_charts else found
 
     def _facts(self, candidate: Candidate) -> Facts:
         status, occasion = self.entry.status, self._occasion(candidate)
@@ -259,7 +259,7 @@ class Judge:
             status,
             occasion,
             signature=self._signature(candidate.digest) if self.asked else None,
-            vendored=self.vendored(candidate.digest) if self._asks_vendored else None,
+            chart=self._chart(candidate.digest) if self._asks_charts else None,
             first_seen=age.first_seen(status, candidate),
             sources=self.sources,
             evidence=self.queries.evidence(candidate.digest, self.attesters)
@@ -290,31 +290,37 @@ class Judge:
             return signature.unavailable(answer.error.message if answer.error else "")
         return signature.verdict(self.asked, digest, answer.judgement)
 
-    def vendored(self, digest: str) -> Verdict:
-        """The verdict on the dependencies in the chart of a digest."""
+    def charts(self, digest: str) -> tuple[GateResult, ...]:
+        """The verdicts of the gates on the chart of a digest."""
+        facts = Facts(self.entry.status, Occasion.CORRECTION, chart=self._chart(digest))
+        asked = (gate for gate in self.gates.version if gate.name in OF_CHARTS)
+        return gates.judge(asked, self.spec, Candidate("", digest), facts, self.now)
+
+    def _chart(self, digest: str) -> ChartFacts | Waiting:
         answer = self.queries.chart(digest)
         if answer.chart is not None:
-            return judge_chart(digest, answer.chart)
+            return answer.chart
         message = answer.error.message if answer.error else ""
         return Waiting(BundleReason.REGISTRY_UNREACHABLE, f"{message}; it is tried again")
 
     @property
-    def _asks_vendored(self) -> bool:
+    def _asks_charts(self) -> bool:
         return self.gates.has(VENDORED.name, self.spec)
 
-    def _with_vendored(self, found: Resolution) -> Resolution:
+    def _with_charts(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the charts of the waiting plan and a correction."""
         there, plan = self.entry.status.deployed, plan_record.awaited_plan(self.entry.status)
         if self.spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
-            verdict = self.vendored(there.digest)
-            found = replace(found, correctable=(GateResult(VENDORED.name, verdict),))
+            found = replace(found, correctable=self.charts(there.digest))
         if not plan.digest or plan.digest == found.digest or found.error is not None:
             return found
-        match self.vendored(plan.digest):
-            case Waiting() as waiting:
-                return _held_plan(found, plan, GateResult(VENDORED.name, waiting))
-            case Refused():
+        results = self.charts(plan.digest)
+        for result in results:
+            if isinstance(result.verdict, Refused):
                 return replace(found, plan_refused=True)
+        for result in results:
+            if isinstance(result.verdict, Waiting):
+                return _held_plan(found, plan, result)
         return found
 
     def _with_promotion(self, found: Resolution) -> Resolution:

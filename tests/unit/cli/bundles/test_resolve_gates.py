@@ -240,6 +240,7 @@ def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
     assert [(name, state) for name, (state, *_) in said.items()] == [
         ("signature", "NotJudged"),
         ("vendored", "NotJudged"),
+        ("plain", "NotJudged"),
         ("freeze", "NotJudged"),
         ("approval", "NotJudged"),
     ]

@@ -1,0 +1,342 @@
+"""A bundle's chart, unpacked from its packed layer in memory. Pure.
+
+Limits hold while it is unpacked, by a reader of its own instead of ``tarfile``: that one ends
+silently at a header that it can't parse, where Go's reads on or fails, so a chart could have files
+for werf that weren't judged. Here whatever is unusual makes the whole archive unreadable.
+Source: POSIX.1-2017 pax (ustar and extended headers); Helm's ``LoadArchiveFiles``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from copyrator.bundles.chart.yaml_nodes import YamlError, YamlNode, read_yaml
+from copyrator.settings.limits import CHART_LAYER_BYTES
+
+CHART_UNPACKED_BYTES: Final = 32 * 1024 * 1024  # limit: charts of bundles
+"""Bytes of a chart that are unpacked, those of the archives in its ``charts/`` included."""
+
+CHART_FILES: Final = 5_000  # limit: charts of bundles
+"""Files of a chart, those of its subcharts included."""
+
+CHART_METADATA_BYTES: Final = 64 * 1024  # limit: charts of bundles
+"""Bytes of each Chart.yaml, Chart.lock, requirements.yaml and requirements.lock."""
+
+_BLOCK: Final = 512
+_ZERO: Final = bytes(_BLOCK)
+_CHUNK: Final = 256 * 1024
+_MEMBERS: Final = 16
+"""Gzip members in a row: Go's reader joins them."""
+_OCTAL: Final = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f\\]+")
+_PAX_IGNORED: Final = re.compile(
+    r"(?:[amc]time|[ug]id|[ug]name|comment|(?:SCHILY|LIBARCHIVE)\..+)", re.ASCII
+)
+_USTAR: Final = b"ustar\x0000"
+_GNU: Final = b"ustar  \x00"
+
+
+class UnreadableError(Exception):
+    """Why a layer can't be judged; the message quotes nothing of its contents."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What may still be unpacked, of the layer and of the archives in it together."""
+
+    size: int = CHART_UNPACKED_BYTES
+    files: int = CHART_FILES
+
+    def take_bytes(self, size: int) -> None:
+        """Use some of the bytes.
+
+        Raises:
+            UnreadableError: there aren't as many left.
+        """
+        self.size -= size
+        if self.size < 0:
+            raise UnreadableError(f"unpacked it has more than {CHART_UNPACKED_BYTES // 2**20} MiB")
+
+    def take_file(self) -> None:
+        """Use one of the files.
+
+        Raises:
+            UnreadableError: none is left.
+        """
+        self.files -= 1
+        if self.files < 0:
+            raise UnreadableError(f"it has more than {CHART_FILES} files")
+
+
+def unpack(packed: bytes, budget: Budget) -> dict[str, bytes]:
+    """The files of a packed chart by their path below its one top directory.
+
+    Raises:
+        UnreadableError: it exceeds a limit, or isn't an archive of plain files.
+    """
+    if len(packed) > CHART_LAYER_BYTES:
+        raise UnreadableError(f"it has more than {CHART_LAYER_BYTES // 2**20} MiB")
+    files: dict[str, bytes] = {}
+    top: str | None = None
+    for name, content in _entries(_gunzip(packed, budget), budget):
+        parts = name.split("/")
+        if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+            raise UnreadableError("a file in it has a path outside of the chart's directory")
+        if top not in (None, parts[0]):
+            raise UnreadableError("it has more than one top directory")
+        top, path = parts[0], "/".join(parts[1:])
+        if path in files:
+            raise UnreadableError("it has two files of one path")
+        files[path] = content.removeprefix(b"\xef\xbb\xbf")
+    if not files:
+        raise UnreadableError("it has no files")
+    return files
+
+
+def _gunzip(packed: bytes, budget: Budget) -> bytes:
+    unpacked = bytearray()
+    rest, members = packed, 0
+    while rest:
+        members += 1
+        if members > _MEMBERS:
+            raise UnreadableError("it is packed in too many parts")
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            while not inflater.eof:
+                part = inflater.decompress(rest, _CHUNK)
+                rest = inflater.unconsumed_tail
+                budget.take_bytes(len(part))
+                unpacked += part
+                if not part and not rest and not inflater.eof:
+                    raise UnreadableError("it is cut off")
+        except zlib.error:
+            raise UnreadableError("it isn't packed with gzip") from None
+        rest = inflater.unused_data
+    return bytes(unpacked)
+
+
+def _entries(data: bytes, budget: Budget) -> list[tuple[str, bytes]]:
+    """The regular files of a tar archive, in its order."""
+    found: list[tuple[str, bytes]] = []
+    at, long_name = 0, None
+    while True:
+        header = data[at : at + _BLOCK]
+        if header == _ZERO:
+            break
+        name, kind, size = _header(header)
+        at += _BLOCK
+        content = data[at : at + size]
+        if len(content) != size:
+            raise UnreadableError("a file in it is cut off")
+        at += -(-size // _BLOCK) * _BLOCK
+        if kind in (b"x", b"L"):
+            if long_name is not None:
+                raise UnreadableError("a file in it has two names")
+            long_name = _pax_path(content) if kind == b"x" else _text(content.rstrip(b"\0"))
+            long_name = long_name or None
+            continue
+        if kind == b"g":
+            if _pax_path(content):
+                raise UnreadableError("it gives all files one name")
+            continue
+        name, long_name = long_name or name, None
+        if _is_file(name, kind):
+            budget.take_file()
+            found.append((name, content))
+    if len(data) - at < 2 * _BLOCK or data.count(0, at) != len(data) - at:
+        raise UnreadableError("it goes on after its end")
+    return found
+
+
+def _is_file(name: str, kind: bytes) -> bool:
+    """Whether it is a file; False for a directory."""
+    if kind not in (b"0", b"\0", b"5"):
+        raise UnreadableError("it has a link, a device or another thing that isn't a file")
+    if kind != b"5" and _NAME.fullmatch(name) is None:
+        raise UnreadableError("a file in it has a name with control characters")
+    return kind != b"5"
+
+
+def _header(header: bytes) -> tuple[str, bytes, int]:
+    """Name, type and size of an entry."""
+    magic = header[257:265]
+    blanked = header[:148] + b" " * 8 + header[156:]
+    if len(header) != _BLOCK or magic not in (_USTAR, _GNU):
+        raise UnreadableError("it isn't a tar archive")
+    if _octal(header[148:156]) != sum(blanked):
+        raise UnreadableError("a header in it is damaged")
+    name = _text(header[:100].split(b"\0", 1)[0])
+    prefix = header[345:500]
+    if magic == _GNU and any(prefix):
+        raise UnreadableError("a header in it is of an unknown form")
+    if start := _text(prefix.split(b"\0", 1)[0]):
+        name = f"{start}/{name}"
+    return name, header[156:157], _octal(header[124:136])
+
+
+def _octal(field: bytes) -> int:
+    found = _OCTAL.fullmatch(field)
+    if found is None:
+        raise UnreadableError("a header in it has no number where one belongs")
+    return int(found[1] or b"0", 8)
+
+
+def _pax_path(content: bytes) -> str:
+    """The path of an extended header; empty where it has none."""
+    path = ""
+    while content:
+        digits, blank, rest = content.partition(b" ")
+        if not blank or not re.fullmatch(rb"[1-9][0-9]{0,6}", digits):
+            raise UnreadableError("an extended header in it is damaged")
+        length = int(digits) - len(digits) - 1
+        record, content = rest[:length], rest[length:]
+        key, equals, value = record[:-1].partition(b"=")
+        if not equals or len(record) != length or not record.endswith(b"\n"):
+            raise UnreadableError("an extended header in it is damaged")
+        if key == b"path":
+            path = _text(value)
+        elif _PAX_IGNORED.fullmatch(_text(key)) is None:
+            raise UnreadableError("an extended header in it has an unknown field")
+    return path
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise UnreadableError("a file in it has a name that isn't UTF-8") from None
+
+
+METADATA: Final = ("Chart.yaml", "requirements.yaml", "Chart.lock", "requirements.lock")
+_CHART_DEPTH: Final = 8
+"""Charts in one another."""
+_CHARACTERS: Final = 80
+"""Of a name or version in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """An entry of ``dependencies`` in Chart.yaml or Chart.lock."""
+
+    name: str
+    version: str
+    alias: str
+    repository: str
+
+    def __str__(self) -> str:
+        return shorten_text(f"{self.name} {self.version}".strip() or "one without a name")
+
+
+@dataclass(slots=True)
+class Chart:
+    """A chart: its own files by path, and the charts in its ``charts/``."""
+
+    path: str
+    """Of its directory or archive, below that of the outermost; that one's is empty."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    charts: list[Chart] = field(default_factory=list)
+    metadata: dict[str, list[YamlNode] | YamlError] = field(default_factory=dict)
+    """The documents of each file of METADATA that it has, or why it can't be read."""
+    name: str = ""
+    version: str = ""
+    dependencies: tuple[Dependency, ...] = ()
+    locked: tuple[Dependency, ...] = ()
+
+    def all(self) -> Iterator[Chart]:
+        """The chart and all below it."""
+        yield self
+        for chart in self.charts:
+            yield from chart.all()
+
+    def node(self, name: str) -> YamlNode | None:
+        """The first document of a file of METADATA; None where it can't be read."""
+        found = self.metadata.get(name)
+        return found[0] if isinstance(found, list) and found else None
+
+    def path_of(self, path: str) -> str:
+        """The path of a file for a message, from the outermost chart on."""
+        return shorten_text(f"{self.path}/{path}" if self.path else path)
+
+    def has_namesakes(self, start: str) -> bool:
+        """Whether two of its files whose paths begin so have one name."""
+        names = [posixpath.basename(path) for path in self.files if path.startswith(start)]
+        return len(names) != len(set(names))
+
+
+def shorten_text(text: str) -> str:
+    """A text of the chart as a message may have it: printable and short."""
+    printable = "".join(one if one.isprintable() else "?" for one in text[: _CHARACTERS + 1])
+    return printable if len(printable) <= _CHARACTERS else f"{printable[:_CHARACTERS]}…"
+
+
+def read_chart(packed: bytes, budget: Budget) -> Chart:
+    """The chart of a packed layer.
+
+    Raises:
+        UnreadableError: it exceeds a limit, or isn't a chart.
+    """
+    return _chart("", unpack(packed, budget), budget, 1)
+
+
+def _chart(path: str, files: Mapping[str, bytes], budget: Budget, depth: int) -> Chart:
+    if depth > _CHART_DEPTH:
+        raise UnreadableError(f"it has more than {_CHART_DEPTH} charts in one another")
+    chart = Chart(path)
+    below: dict[str, dict[str, bytes]] = {}
+    for name, content in files.items():
+        first, slash, rest = name.partition("/")
+        if first != "charts" or not slash or rest.endswith(".prov"):
+            chart.files[name] = content
+            continue
+        directory, slash, inner = rest.partition("/")
+        if directory[0] not in "_.":
+            below.setdefault(directory, {})[inner] = content
+    _read_metadata(chart)
+    for name, inside in below.items():
+        here = f"{path}/charts/{name}".lstrip("/")
+        if name.endswith(".tgz"):
+            if set(inside) != {""}:
+                raise UnreadableError("a directory in its charts/ is named as an archive")
+            chart.charts.append(_chart(here, unpack(inside[""], budget), budget, depth + 1))
+        elif set(inside) != {""}:
+            chart.charts.append(_chart(here, inside, budget, depth + 1))
+    return chart
+
+
+def _read_metadata(chart: Chart) -> None:
+    for name in METADATA:
+        if (content := chart.files.get(name)) is None:
+            continue
+        try:
+            if len(content) > CHART_METADATA_BYTES:
+                raise YamlError(1, f"has more than {CHART_METADATA_BYTES // 1024} KiB")
+            chart.metadata[name] = read_yaml(content)
+        except YamlError as error:
+            chart.metadata[name] = error
+    about = chart.node("Chart.yaml")
+    chart.name, chart.version = (_text_of(about, key) for key in ("name", "version"))
+    chart.dependencies, chart.locked = (
+        tuple(
+            Dependency(*(_text_of(one, key) for key in ("name", "version", "alias", "repository")))
+            for name in names
+            for one in elements(chart.node(name), "dependencies")
+            if one.is_mapping
+        )
+        for names in (("Chart.yaml", "requirements.yaml"), ("Chart.lock", "requirements.lock"))
+    )
+
+
+def elements(node: YamlNode | None, key: str) -> list[YamlNode]:
+    """The elements of the list under a key; empty where there is none."""
+    found = node.value(key) if node else None
+    return found.children if found and not found.is_mapping else []
+
+
+def _text_of(node: YamlNode | None, key: str) -> str:
+    found = node.value(key) if node else None
+    return (found.text or "") if found else ""
