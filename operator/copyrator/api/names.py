@@ -155,6 +155,12 @@ LABEL_SEAL: Final = "operator.werf.dev/seal"
 """On such a Secret: ``values`` or ``operations``."""
 ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
 """On a Job: the uid of its Bundle; an uninstall Job has no owner reference with it."""
+LABEL_GUARD: Final = "operator.werf.dev/guard"
+"""On a ConfigMap in the namespace of the operator's pod: the Job that it holds to the operations
+listed in it. The chart's policies select it; nobody else may write such a ConfigMap.
+"""
+LABEL_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
+"""On such a ConfigMap: the uid of the Job's Bundle."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 """On a Job: the number of its attempt."""
 ANN_GENERATION: Final = "operator.werf.dev/generation"

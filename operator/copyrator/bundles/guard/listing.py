@@ -1,15 +1,35 @@
 """What the API server lets the pods of a guarded Job write, as text of a ConfigMap. Pure.
 
-The policy of the chart (``templates/guard.yaml``; docs/facts/guard.md) refuses every other write.
-A line is ``VERB/GROUP/KIND[:SUBRESOURCE]/NAMESPACE/NAME``: no namespace and no name has a slash.
+The policy of the chart (``templates/guard.yaml``; docs/facts/guard.md) refuses every other write. A
+line is ``VERBS/GROUP/KIND/NAMESPACE/NAME``: no namespace and no name has a slash, so none reads as
+another. NAMESPACE is empty for the release's own and for objects in none, as in a plan. VERBS is
+``CU`` (CREATE and UPDATE), ``CUD`` or ``D``; of what may run as the Job's account there is a second
+line with ``A``. A line ``D//Secret//sh.helm.release.v1.NAME.v/`` is of all revisions of a release.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
 
-from copyrator.bundles.plan.operations import Operation
-from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.api import names
+from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.rights import LOCK, ServiceAccount
+
+LIST_BYTES: Final = 1_040_000
+"""Bytes of a list: a ConfigMap may have at most 1 MiB of data."""
+
+NOT_APPROVED: Final = "not approved: "
+NOT_AS_ACCOUNT: Final = "not approved as the deploying account: "
+"""How the policy's message begins, before ``VERB/GROUP/KIND[:SUBRESOURCE]/NAMESPACE/NAME``. A name
+with a line break isn't shown.
+"""
+
+
+class ListTooLargeError(Exception):
+    """The operations don't fit into a ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,17 +41,17 @@ class GuardedDeploy:
     namespace: str
     """Of the release."""
     operations: tuple[Operation, ...]
-    """The approved ones."""
+    """The approved ones; of a retry also those of its own plan, which the approval covers."""
     revision: int
     """Of the release, that the deploy makes."""
     deployed_revision: int | None
     """That is deployed; None: none, or it isn't known."""
-    history: int
-    """``spec.releasesHistoryMax``."""
+    hooks: frozenset[Operation] = frozenset()
+    """Those of the operations that are hooks: their delete policies may delete them."""
     as_account: frozenset[Operation] = frozenset()
     """Those of the operations that may run, or make a token, as the deploying account."""
     auto_rollback: bool = False
-    """Also the inverse of each, and one more revision."""
+    """Also the inverse of each, and one more revision; not for the first revision."""
     rollback_hooks: tuple[Operation, ...] = ()
     """Hooks that the deployed version brings for a rollback, as approved for it."""
 
@@ -47,5 +67,151 @@ class GuardedUninstall:
     """Each object that the approved plans of the release had, whatever the type."""
     hooks: tuple[Operation, ...]
     """Hooks for the uninstall, as approved."""
-    revisions: int
-    """The newest revision that an attempt made."""
+    as_account: frozenset[Operation] = frozenset()
+    """Those of the hooks that may run, or make a token, as the deploying account."""
+
+
+class _Verbs(StrEnum):
+    """What may be done with an object, as a line begins."""
+
+    WRITE = "CU"
+    DELETE = "D"
+    ALL = "CUD"
+
+
+_VERBS: Final = {
+    OperationType.CREATE: _Verbs.WRITE,
+    OperationType.UPDATE: _Verbs.WRITE,
+    OperationType.APPLY: _Verbs.WRITE,
+    OperationType.DELETE: _Verbs.DELETE,
+    OperationType.RECREATE: _Verbs.ALL,
+}
+"""An update may have to create what somebody has deleted meanwhile."""
+_AS_ACCOUNT: Final = "A"
+
+
+class _Lines:
+    """The lines of one list, by object."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._verbs: dict[str, _Verbs] = {}
+        self._as_account: set[str] = set()
+
+    def allow(self, operation: Operation, verbs: _Verbs) -> None:
+        """Allow these verbs beside those that are allowed already."""
+        name = self._name(operation)
+        self._verbs[name] = verbs if self._verbs.get(name, verbs) == verbs else _Verbs.ALL
+
+    def allow_as_account(self, operations: Iterable[Operation]) -> None:
+        """Allow what runs as the Job's account in these objects."""
+        self._as_account.update(map(self._name, operations))
+
+    def allow_own(self, kind: str, name: str, verbs: _Verbs) -> None:
+        """Allow an object of werf's own, of the core API in the release's namespace."""
+        self.allow(Operation(OperationType.APPLY, "", "", kind, name), verbs)
+
+    def text(self) -> str:
+        """All lines, sorted, with a line break before the first and after the last.
+
+        Raises:
+            ListTooLargeError: they don't fit into a ConfigMap.
+        """
+        lines = [f"{verbs}/{name}" for name, verbs in self._verbs.items()]
+        lines += [f"{_AS_ACCOUNT}/{name}" for name in self._as_account & self._verbs.keys()]
+        found = "".join(f"\n{line}" for line in sorted(lines)) + "\n"
+        if (size := len(found.encode())) > LIST_BYTES:
+            raise ListTooLargeError(
+                f"the list of {len(self._verbs)} objects has {size} bytes, at most {LIST_BYTES} "
+                "fit into a ConfigMap: split the chart into several Bundles"
+            )
+        return found
+
+    def _name(self, one: Operation) -> str:
+        namespace = "" if one.namespace == self._namespace else one.namespace
+        return f"{one.group}/{one.kind}/{namespace}/{one.name}"
+
+
+def deploy_list(deploy: GuardedDeploy) -> str:
+    """What a deploy's Job may write, a line for each object.
+
+    Raises:
+        ListTooLargeError: it doesn't fit into a ConfigMap.
+    """
+    rolls_back = deploy.auto_rollback and deploy.revision > 1
+    lines = _Lines(deploy.namespace)
+    for one in deploy.operations:
+        undone = rolls_back and one.type is not OperationType.UPDATE
+        lines.allow(one, _Verbs.ALL if undone or one in deploy.hooks else _VERBS[one.type])
+    for one in deploy.rollback_hooks if rolls_back else ():
+        lines.allow(one, _Verbs.ALL)
+    lines.allow_as_account(deploy.as_account)
+    lines.allow_own("ConfigMap", LOCK, _Verbs.WRITE)
+    revisions = {deploy.revision, deploy.revision + rolls_back}
+    if deploy.deployed_revision is not None:
+        revisions.add(deploy.deployed_revision)
+    for revision in revisions:
+        lines.allow_own("Secret", _revision(deploy.release, revision), _Verbs.WRITE)
+    # Beyond the history's limit, which may have been lowered, and there may be gaps.
+    is_known = deploy.deployed_revision is not None or deploy.revision == 1
+    every = _Verbs.DELETE if is_known else _Verbs.ALL
+    lines.allow_own("Secret", _every_revision(deploy.release), every)
+    return lines.text()
+
+
+def uninstall_list(uninstall: GuardedUninstall) -> str:
+    """What an uninstall's Job may write, a line for each object.
+
+    Raises:
+        ListTooLargeError: it doesn't fit into a ConfigMap.
+    """
+    lines = _Lines(uninstall.namespace)
+    for one in uninstall.inventory:
+        lines.allow(one, _Verbs.DELETE)
+    for one in uninstall.hooks:
+        lines.allow(one, _Verbs.ALL)
+    lines.allow_as_account(uninstall.as_account)
+    lines.allow_own("ConfigMap", LOCK, _Verbs.WRITE)
+    # The newest is updated, whatever its number: a failed revision may have been the last.
+    lines.allow_own("Secret", _every_revision(uninstall.release), _Verbs.ALL)
+    return lines.text()
+
+
+def _revision(release: str, revision: int) -> str:
+    return f"sh.helm.release.v1.{release}.v{revision}"
+
+
+def _every_revision(release: str) -> str:
+    """No name of an object: the policy takes the number of each revision for the slash."""
+    return f"sh.helm.release.v1.{release}.v/"
+
+
+def config_map(job: str, uid: str, guarded: GuardedDeploy | GuardedUninstall) -> dict[str, Any]:
+    """The list as a ConfigMap, but for its namespace.
+
+    Args:
+        job: the Job's name, at most 57 characters: its pods' names begin with all of it.
+        uid: the Bundle's.
+        guarded: what the Job may do.
+
+    Raises:
+        ListTooLargeError: it doesn't fit into a ConfigMap.
+    """
+    if isinstance(guarded, GuardedDeploy):
+        operations = deploy_list(guarded)
+    else:
+        operations = uninstall_list(guarded)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": job,
+            "labels": {names.LABEL_GUARD: job, names.LABEL_BUNDLE_UID: uid},
+        },
+        "immutable": True,
+        "data": {
+            "account": guarded.account.user,
+            "namespace": guarded.namespace,
+            "operations": operations,
+        },
+    }
