@@ -15,7 +15,8 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
-from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
+from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import SealedFile, deploy_command, plan_command
 
 NONCE = "0123456789abcdef" * 2
@@ -33,6 +34,8 @@ kind: ConfigMap
 metadata:
   name: cm
 """
+OBJECTS = RenderedObjects(frozenset({"::ConfigMap:cm"}))
+"""Of these documents."""
 WERF = """\
 #!/bin/sh
 if [ "$*" = "bundle render" ]; then
@@ -122,6 +125,7 @@ class Pod:
         for each in (self.memory, self.home):
             each.mkdir()
         self.documents = DOCUMENTS
+        self.account: ServiceAccount | None = None
         self.render_code = 0
         self.unset: str | None = None
         self.more: dict[str, str] = {}
@@ -224,14 +228,20 @@ class Pod:
     def plan_command(self, values: Sequence[SealedFile] = (), renders: int = 2) -> tuple[str, ...]:
         """The command of a plan Job, with a salt of renders."""
         salt = self.sealed("render-salt", b"r" * 32)
-        return plan_command(NONCE, salt, values, renders=renders, directory=str(self.memory))
+        directory = str(self.memory)
+        return plan_command(
+            NONCE, salt, values, account=self.account, renders=renders, directory=directory
+        )
 
     def deploy_command(
         self, approved: SealedFile, values: Sequence[SealedFile] = (), flags: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """The command of the deploy Job of an approved plan, with the same salt."""
         salt = self.sealed("render-salt", b"r" * 32)
-        return deploy_command(approved, salt, values, flags, directory=str(self.memory))
+        directory = str(self.memory)
+        return deploy_command(
+            approved, salt, values, flags, account=self.account, directory=directory
+        )
 
     def hash_of(self, documents: str) -> str:
         """The hash of a render that the scripts compute."""

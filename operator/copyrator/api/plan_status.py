@@ -44,6 +44,10 @@ class OperationCounts(Record):
     delete: int | None = None
     recreate: int | None = None
     apply: int | None = None
+    at_rollback: int | None = None
+    """Hooks that this version would make at a rollback to it."""
+    at_uninstall: int | None = None
+    """Hooks at the uninstall, and of tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +127,11 @@ class PlanSummary(PlanRecord):
 
     counts: OperationCounts = OperationCounts()
     risky: tuple[str, ...] = ()
-    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
+    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all.
+
+    What isn't done by the deploy begins with ``at rollback: `` or ``at uninstall: ``; before that,
+    what runs as the Job's account with ``as the deploying account: ``.
+    """
     risky_operations: int | None = None
     unbound: tuple[str, ...] = ()
     """Why it isn't bound, at most MAX_UNBOUND sentences."""

@@ -254,10 +254,18 @@ def operations(plan: PlanStatus) -> str:
 
 
 def _risky(text: str) -> str:
-    """``delete of PersistentVolumeClaim/data`` of ``delete apps::PersistentVolumeClaim:data``."""
-    kind, _, rest = text.partition(" ")
-    parts = rest.split(":", 3)
-    return f"{kind} of {parts[2]}/{parts[3]}" if len(parts) == 4 else text
+    """``delete of PersistentVolumeClaim/data`` of ``delete apps::PersistentVolumeClaim:data``.
+
+    What isn't done by the deploy, or runs as its account, begins with words that say so.
+    """
+    found = _PLANNED.fullmatch(text)
+    return f"{found[1]}{found[2]} of {found[3]}/{found[4]}" if found else text
+
+
+_PLANNED: Final = re.compile(
+    r"(as the deploying account: |)"  # see bundles/plan/operations.py
+    r"((?:at rollback: |at uninstall: |)[a-z]+) [^:]*:[^:]*:([^:]*):(.*)"
+)
 
 
 def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:

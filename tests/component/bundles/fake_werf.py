@@ -70,7 +70,7 @@ class Werf:
         self.cluster.end_job(job["metadata"]["name"], code, message)
 
     def plan(self, job: dict[str, Any]) -> tuple[int, str]:
-        _, _, _, nonce, _, *files = container(job)["command"][3:]
+        _, _, _, nonce, _, _, *files = container(job)["command"][3:]
         assert len(files) % SEALED == 0
         log = f"{job['metadata']['name']}-pod"
         if said := self.says(job, nonce):
@@ -88,7 +88,7 @@ class Werf:
         command = container(job)["command"]
         if len(command) > NOT_PLANNED:
             name, _, salt = command[3:6]
-            files = command[7:] if salt else command[6:]
+            files = command[8:] if salt else command[6:]
             changed = "Error: PlanChanged: nothing was applied"
             if not self.unseals(job, files):
                 return PlanExit.CHANGED, changed
@@ -101,7 +101,8 @@ class Werf:
             now = listed(self.revision, self.todo(digest(job)), render)
             if not set(now.splitlines()) <= set(approved.splitlines()):
                 return PlanExit.CHANGED, changed
-            first, _, *rest = approved.splitlines(keepends=True)
+            operations = approved.partition("objects ")[0]
+            first, _, *rest = operations.splitlines(keepends=True)
             self.applied.append((digest(job), "".join((first, *rest))))
         else:
             self.applied.append((digest(job), ""))
@@ -159,11 +160,13 @@ def block(
     operations: list[str],
     render: str = "none",
     hidden: tuple[str, ...] = (),
+    objects: tuple[str, ...] = (),
 ) -> str:
     """As the script prints it."""
-    lines = (f"revision {revision}", *sorted(operations), *(f"hidden {one}" for one in hidden))
+    named = tuple(f"hidden {one}" for one in hidden)
+    lines = (f"revision {revision}", *sorted(operations), *sorted(objects), *named)
     text = "".join(f"{line}\n" for line in lines)
     count = len(operations)
     hashed = hash_of(f"{render} {len(hidden)}\n{text}")
-    begin = f"{BEGIN} {nonce} {count} {hashed} {render} {len(hidden)}"
-    return f"\n{begin}\n{text}{END} {nonce} {count} {len(hidden)}\n"
+    counts = f"{count} {len(objects)} {len(hidden)}"
+    return f"\n{BEGIN} {nonce} {counts} {hashed} {render}\n{text}{END} {nonce} {counts}\n"

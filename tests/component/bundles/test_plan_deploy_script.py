@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.plan_jobs import DOCUMENTS, TOOLS, Ended, Pod, graph, in_all_shells, node, shell_of
+from tests.plan_jobs import (
+    DOCUMENTS,
+    OBJECTS,
+    TOOLS,
+    Ended,
+    Pod,
+    graph,
+    in_all_shells,
+    node,
+    shell_of,
+)
 
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.werf_error import find_error
-from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Plan, read_operation
+from copyrator.bundles.plan.operations import (
+    PLAN_OPERATIONS,
+    Operation,
+    OperationType,
+    Plan,
+    RenderedObjects,
+    read_operation,
+)
+from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     PlanExit,
@@ -47,7 +66,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def approved(pod: Pod, lines: Iterable[str], revision: int = 2) -> SealedFile:
     found = [read_operation(line) for line in sorted(lines)]
-    plan = Plan(revision, tuple(one for one in found if one), pod.hash_of(pod.documents))
+    operations = tuple(one for one in found if one)
+    plan = Plan(revision, operations, pod.hash_of(pod.documents), objects=OBJECTS)
     assert len(plan.operations) == len(found)
     return pod.sealed("approved", plan.text.encode())
 
@@ -73,7 +93,7 @@ def test_the_shell_names_the_script_in_its_messages() -> None:
 
     assert (shell, flag) == ("sh", "-c")
     files = [part for one in (file, salt) for part in (one.path, one.salt, one.copy, one.sha256)]
-    assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, *files]
+    assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, "-", *files]
     assert "exec werf bundle apply\n" in script
 
 
@@ -306,7 +326,8 @@ OTHER = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n"
 
 
 @pytest.mark.parametrize(
-    "documents", [OTHER, DOCUMENTS + OTHER, DOCUMENTS[:-2] + "\\n", DOCUMENTS.replace("3", "4"), ""]
+    "documents",
+    [OTHER, DOCUMENTS + OTHER, DOCUMENTS.replace("3", "3\\n"), DOCUMENTS.replace("3", "4"), ""],
 )
 def test_other_contents_than_were_planned_are_not_applied(pod: Pod, documents: str) -> None:
     command = pod.deploy_command(approved(pod, SHOP))
@@ -404,3 +425,81 @@ def test_the_largest_plan_is_compared(pod: Pod, number: int) -> None:
 
     assert deploy(pod, lines, lines).applied
     assert refusal(deploy(pod, lines[:-1], lines)).endswith(f"first: {lines[-1]}")
+
+
+def with_hook(events: str) -> str:
+    return (
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations:\n"
+        f"    helm.sh/hook: {events}\n  name: cm\n"
+    )
+
+
+CM = "::ConfigMap:cm"
+PRE_DELETE = Operation(OperationType.CREATE, "", "", "ConfigMap", "cm")
+
+
+@pytest.mark.parametrize(
+    ("objects", "documents", "first"),
+    [
+        (OBJECTS, DOCUMENTS, None),
+        (OBJECTS, with_hook("pre-delete"), f"at uninstall: create {CM}"),
+        (OBJECTS, with_hook("post-rollback"), f"at rollback: create {CM}"),
+        (OBJECTS, with_hook("pre-install"), f"hook {CM}"),
+        (OBJECTS, DOCUMENTS + OTHER, "has ::ConfigMap:other"),
+        (
+            RenderedObjects(frozenset({CM}), frozenset({CM}), (), (PRE_DELETE,)),
+            with_hook("pre-delete"),
+            None,
+        ),
+        (
+            RenderedObjects(frozenset({CM}), frozenset({CM}), (), (PRE_DELETE,)),
+            with_hook("pre-delete,post-rollback"),
+            f"at rollback: create {CM}",
+        ),
+    ],
+)
+@pytest.mark.parametrize("also", [(), (f"update {CM}",)])
+def test_a_hook_or_object_that_comes_only_at_the_deploy_is_not_applied(
+    pod: Pod,
+    objects: RenderedObjects,
+    documents: str,
+    first: str | None,
+    also: tuple[str, ...],
+) -> None:
+    """Of a chart that draws: its contents have no hash."""
+    lines = (*SHOP, *also)
+    found = tuple(one for one in map(read_operation, sorted(lines)) if one)
+    plan = Plan(2, found, objects=objects)
+    command = pod.deploy_command(pod.sealed("approved", plan.text.encode()))
+    pod.documents = documents
+
+    ended = pod.run(command, graph(map(node, SHOP), 2))
+
+    if first is None:
+        assert ended.applied
+    else:
+        assert refusal(ended).endswith(f"first: {first}")
+
+
+def test_what_would_run_as_the_deploying_account_only_at_the_deploy_is_not_applied(
+    pod: Pod,
+) -> None:
+    pod.account = ServiceAccount("prod", "robot")
+    pod.more["WERF_NAMESPACE"] = "prod"
+    more = "spec:\n  serviceAccountName: robot\n"
+    for objects, is_applied in (
+        (OBJECTS, False),
+        (replace(OBJECTS, as_account=frozenset({CM})), True),
+    ):
+        plan = Plan(2, (), objects=objects)
+        command = pod.deploy_command(pod.sealed("approved", plan.text.encode()))
+        pod.documents = DOCUMENTS + more
+
+        assert bool(pod.run(command, graph([], 2)).applied) is is_applied
+
+
+def test_what_an_older_operator_planned_is_compared_without_objects(pod: Pod) -> None:
+    command = pod.deploy_command(pod.sealed("approved", Plan(2, ()).text.encode()))
+    pod.documents = with_hook("pre-delete")
+
+    assert pod.run(command, graph([], 2)).applied

@@ -80,7 +80,7 @@ SAID: dict[str, tuple[Says, str]] = {
         "its log has no plan at its end",
     ),
     "prints two first lines": (
-        lambda nonce: (0, f"{BEGIN} {nonce} 0 {'0' * 64}" + block(nonce, 1, []).lstrip()),
+        lambda nonce: (0, f"{BEGIN} {nonce} 0 0 0 {'0' * 64}" + block(nonce, 1, []).lstrip()),
         "can't be read",
     ),
     "is told so by the script": (

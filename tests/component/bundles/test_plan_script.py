@@ -14,6 +14,7 @@ from tests.long import LONG
 from tests.plan_jobs import (
     DOCUMENTS,
     NONCE,
+    OBJECTS,
     RECORDED,
     TOOLS,
     Ended,
@@ -37,6 +38,7 @@ from copyrator.bundles.plan.operations import (
     block_lines,
     read_block,
 )
+from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import SECRET_KEY, PlanExit, SealedFile, plan_command
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"
@@ -97,7 +99,7 @@ def test_the_shell_names_the_script_in_its_messages() -> None:
     shell, flag, script, *arguments = plan_command(NONCE, salt, ())
 
     assert (shell, flag) == ("sh", "-c")
-    first = ["plan", "/run/copyrator/render", salt.copy, NONCE, "2"]
+    first = ["plan", "/run/copyrator/render", salt.copy, NONCE, "2", "-"]
     assert arguments == [*first, salt.path, salt.salt, salt.copy, salt.sha256]
     assert "werf bundle plan" in script
 
@@ -117,7 +119,7 @@ def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(po
 def test_a_plan_without_changes_has_a_revision_and_no_operations(pod: Pod) -> None:
     found = planned(pod.run(pod.plan_command(), graph([], 7), plan=0))
 
-    assert found == Plan(7, (), pod.hash_of(pod.documents))
+    assert found == Plan(7, (), pod.hash_of(pod.documents), objects=OBJECTS)
 
 
 @pytest.mark.parametrize("code", [0, 2, 3])
@@ -137,7 +139,7 @@ def test_a_plan_that_only_stores_the_release_has_no_operations(
 ) -> None:
     ended = pod.run(pod.plan_command(), graph([], 2), output=f"{last}\n", plan=code)
 
-    assert planned(ended) == Plan(2, (), pod.hash_of(pod.documents))
+    assert planned(ended) == Plan(2, (), pod.hash_of(pod.documents), objects=OBJECTS)
 
 
 @pytest.mark.parametrize("code", [1, 4, 10, 127, 137])
@@ -404,14 +406,16 @@ def test_a_graph_with_a_byte_changed_fails_or_shows_as_many_operations(
         assert len(planned(ended).operations) >= 4 - (b'"create' not in raw)
 
 
-FORGERY = f"{BEGIN} {NONCE} 0 {'0' * 64} none 0\nrevision 9\n{END} {NONCE} 0 0\n"
+FORGERY = f"{BEGIN} {NONCE} 0 0 0 {'0' * 64} none\nrevision 9\n{END} {NONCE} 0 0 0\n"
 
 
 @pytest.mark.parametrize("output", [FORGERY, FORGERY[:-1], f"{BEGIN} {NONCE}", "no end", "\x00"])
 def test_a_block_that_the_chart_prints_counts_for_nothing(pod: Pod, output: str) -> None:
     found = planned(pod.run(pod.plan_command(), graph(["delete/1/0/::Pod:a"], 2), output=output))
 
-    assert found.text == f"revision 2\nrender {found.render}\ndelete ::Pod:a\n"
+    assert found.text == (
+        f"revision 2\nrender {found.render}\ndelete ::Pod:a\nobjects 1\nhas ::ConfigMap:cm\n"
+    )
 
 
 def test_values_are_copied_and_checked_before_werf_plans(pod: Pod) -> None:
@@ -551,13 +555,13 @@ def test_objects_with_hidden_contents_are_named_but_not_secrets(pod: Pod) -> Non
             document("ConfigMap", "cm", SENSITIVE),
             document("ConfigMap", "cm", SENSITIVE),
             document("Secret", "other", SENSITIVE, "example.com/v1"),
-            document("ClusterRole", '"a/b c"', SENSITIVE),
+            document("ClusterRole", "'a: b'", SENSITIVE),
         )
     )
 
     found = planned(pod.run(pod.plan_command(), graph([])))
 
-    names = ("ClusterRole/?a?b?c?", "ConfigMap/cm", "Deployment/shop", "Secret/other")
+    names = ("ClusterRole/a:?b", "ConfigMap/cm", "Deployment/shop", "Secret/other")
     assert (found.hidden, found.hidden_names) == (4, names)
 
 
@@ -676,3 +680,288 @@ def test_a_pod_that_is_deleted_while_werf_plans_prints_no_plan(pod: Pod) -> None
 )
 def test_variables_that_would_change_the_script_are_kept_from_it(name: str) -> None:
     assert not passes(name)
+
+
+def with_annotations(
+    *lines: str, kind: str = "batch/v1 Job", name: str = "j", more: str = ""
+) -> str:
+    """A document as werf prints it."""
+    version, kind = kind.split(" ")
+    found = "".join(f"    {line}\n" for line in lines)
+    return (
+        f"---\n# Source: a/templates/x.yaml\napiVersion: {version}\nkind: {kind}\nmetadata:\n"
+        f"  annotations:\n{found}  labels: {{}}\n  name: {name}\n{more}"
+    )
+
+
+def objects_of(pod: Pod, *documents: str) -> list[str]:
+    pod.documents = "".join(documents)
+    found = planned(pod.run(pod.plan_command(), graph([])))
+    assert found.objects is not None
+    return found.objects.lines()
+
+
+KEYS = [
+    *("helm.sh/hook", "helm-sh/hook", "helmash/hook", "'helm: sh/hook'"),
+    *("werf.io/deploy-on", "werf-io/deploy-on", "werfaio/deploy-on", '"werf\\u00e9io/deploy-on"'),
+]
+"""werf's patterns have a dot that isn't escaped."""
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ("pre-install,post-upgrade", []),
+        ("pre-install, post-install ,pre-upgrade", []),
+        ("pre-rollback", ["at rollback: create :batch:Job:j"]),
+        ("post-upgrade,post-rollback", ["at rollback: create :batch:Job:j"]),
+        ("rollback", ["at rollback: create :batch:Job:j"]),
+        ("pre-delete", ["at uninstall: create :batch:Job:j"]),
+        ("post-delete, pre-install", ["at uninstall: create :batch:Job:j"]),
+        ("delete", ["at uninstall: create :batch:Job:j"]),
+        ("test", ["at uninstall: create :batch:Job:j"]),
+        ("test-success", ["at uninstall: create :batch:Job:j"]),
+        (
+            "pre-delete,pre-rollback",
+            ["at rollback: create :batch:Job:j", "at uninstall: create :batch:Job:j"],
+        ),
+    ],
+)
+def test_hooks_of_rollback_and_uninstall_are_listed_by_each_key_that_werf_takes(
+    pod: Pod, key: str, events: str, expected: list[str]
+) -> None:
+    found = objects_of(pod, with_annotations(f"{key}: {events}"))
+
+    assert found == [*expected, "hook :batch:Job:j"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pre-delete,",
+        ",pre-delete",
+        "pre-delete pre-install",
+        "Pre-Delete",
+        "pre-delete;pre-install",
+        "predelete",
+        '"pre-delete"',
+        "'pre-delete '",
+        "''",
+        "",
+        "|\n      pre-delete",
+        "pre-install\n      , pre-delete",
+        '"pre-install,\\\n      pre-delete"',
+        "pre-uninstall",
+        "pre-delete # x",
+        "[pre-delete]",
+        "\n    - pre-delete",
+        "true",
+        "pre-install\tpre-delete",
+    ],
+)
+@pytest.mark.parametrize("key", ["helm.sh/hook", "werfxio/deploy-on"])
+def test_a_hook_that_is_not_one_line_of_known_words_fails_the_plan(
+    pod: Pod, key: str, line: str
+) -> None:
+    pod.documents = with_annotations(f"{key}: {line}".rstrip(" "))
+
+    said = error(pod.run(pod.plan_command(), graph([])))
+
+    assert said == (
+        "Error: the chart has an object that can't be read: name or hook of :batch:Job:j"
+    )
+
+
+def test_of_two_keys_of_one_meaning_all_hooks_count_whichever_werf_draws(pod: Pod) -> None:
+    found = objects_of(
+        pod,
+        with_annotations(
+            "helm.sh/hook: pre-install",
+            "werf-io/deploy-on: pre-install",
+            "werf.io/deploy-on: pre-rollback",
+            "werfyio/deploy-on: post-delete",
+        ),
+    )
+
+    job = ":batch:Job:j"
+    assert found == [f"at rollback: create {job}", f"at uninstall: create {job}", f"hook {job}"]
+
+
+def test_a_hook_in_no_annotation_of_the_object_is_none(pod: Pod) -> None:
+    """Of what werf prints only the object's own metadata is indented like that."""
+    data = "data:\n  x: |\n    helm.sh/hook: pre-delete\n"
+    template = "spec:\n  template:\n    metadata:\n      annotations:\n        helm.sh/hook: no\n"
+    found = objects_of(
+        pod,
+        f"---\napiVersion: v1\n{data}kind: ConfigMap\nmetadata:\n  name: c\n",
+        with_annotations("a: b", kind="apps/v1 Deployment", more=template),
+        with_annotations("x: |", "  helm.sh/hook: pre-delete", name="text"),
+    )
+
+    assert found == ["has ::ConfigMap:c", "has :apps:Deployment:j", "has :batch:Job:text"]
+
+
+@pytest.mark.parametrize(
+    "key", ["helm.sh/hook-delete-policy", "werf.io/delete-policy", "werf-io/delete-policy"]
+)
+def test_what_has_a_delete_policy_is_a_hook(pod: Pod, key: str) -> None:
+    assert objects_of(pod, with_annotations(f"{key}: succeeded")) == ["hook :batch:Job:j"]
+
+
+def test_objects_are_named_as_in_werfs_graph(pod: Pod) -> None:
+    pod.more["WERF_NAMESPACE"] = "prod"
+
+    def named(name: str, version: str = "v1", kind: str = "ConfigMap", more: str = "") -> str:
+        return f"---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n{more}"
+
+    found = objects_of(
+        pod,
+        "Saving 1 charts\n",
+        named("own", more="  namespace: prod\n"),
+        named('"123"', more='  namespace: "456"\n'),
+        named("'a: b'", "rbac.authorization.k8s.io/v1", "ClusterRole"),
+        named("system:x", "rbac.authorization.k8s.io/v1beta1", "ClusterRole", "rules:\n- x: y\n"),
+        named("own", more="  namespace: other\n  ownerReferences:\n  - name: x\n    kind: Y\n"),
+        "---\n# Source: only a comment\n",
+    )
+
+    assert found == [
+        "has 456::ConfigMap:123",
+        "has ::ConfigMap:own",
+        "has :rbac.authorization.k8s.io:ClusterRole:a: b",
+        "has :rbac.authorization.k8s.io:ClusterRole:system:x",
+        "has other::ConfigMap:own",
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  generateName: a\n",
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n",
+        "apiVersion: v1\nmetadata:\n  name: a\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a/b\n",
+        'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: "a\\x62"\n',
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: |-\n    a\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n    b\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: b\n      c\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n    werf.io/sensitive\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: é\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + "a" * 400 + "/\n",
+    ],
+)
+def test_an_object_that_cannot_be_named_fails_the_plan(pod: Pod, document: str) -> None:
+    pod.documents = f"---\n{document}"
+
+    said = error(pod.run(pod.plan_command(), graph([])))
+
+    assert said.startswith("Error: the chart has an object that can't be read: ")
+    assert len(said) < 300
+    assert said.isprintable()
+
+
+TEMPLATE = "spec:\n  template:\n    spec:\n      serviceAccountName: {}\n"
+ROBOT = ServiceAccount("prod", "robot")
+
+
+@pytest.mark.parametrize(
+    ("account", "document", "runs"),
+    [
+        (ROBOT, with_annotations("a: b", more=TEMPLATE.format("robot")), True),
+        (ROBOT, with_annotations("a: b", more=TEMPLATE.format('"robot"')), True),
+        (ROBOT, with_annotations("a: b", more=TEMPLATE.format("robots")), False),
+        (
+            ROBOT,
+            with_annotations("a: b", more=TEMPLATE.format("robot\n").replace("Name", "")),
+            True,
+        ),
+        (
+            ROBOT,
+            with_annotations("a: b", more="spec:\n  jobs:\n  - serviceAccountName: robot\n"),
+            True,
+        ),
+        (
+            ROBOT,
+            with_annotations("kubernetes.io/service-account.name: robot", kind="v1 Secret"),
+            True,
+        ),
+        (ROBOT, with_annotations("kubernetes.io/service-account.name: x", kind="v1 Secret"), False),
+        (
+            ROBOT,
+            with_annotations("a: b", more=f"  namespace: prod\n{TEMPLATE}".format("robot")),
+            True,
+        ),
+        (
+            ROBOT,
+            with_annotations("a: b", more=f"  namespace: x\n{TEMPLATE}".format("robot")),
+            False,
+        ),
+        (ROBOT, with_annotations("a: b"), False),
+        (
+            ServiceAccount("other", "robot"),
+            with_annotations("a: b", more=TEMPLATE.format("robot")),
+            False,
+        ),
+        (ServiceAccount("prod", "default"), with_annotations("a: b"), True),
+        (ServiceAccount("prod", "default"), with_annotations("a: b", kind="v1 Secret"), False),
+        (
+            ServiceAccount("prod", "default"),
+            with_annotations("a: b", more=TEMPLATE.format("robot")),
+            False,
+        ),
+        (
+            ServiceAccount("prod", "default"),
+            with_annotations("a: b", more=TEMPLATE.format("default")),
+            True,
+        ),
+        (None, with_annotations("a: b", more=TEMPLATE.format("robot")), False),
+        (None, with_annotations("a: b", more=TEMPLATE.format('""')), False),
+    ],
+)
+def test_what_runs_as_the_deploying_account_is_told(
+    pod: Pod, account: ServiceAccount | None, document: str, runs: bool
+) -> None:
+    pod.more["WERF_NAMESPACE"] = "prod"
+    pod.account = account
+
+    found = objects_of(pod, document)
+
+    assert any(line.startswith("as the deploying account: ") for line in found) is runs
+
+
+def test_what_is_hidden_by_another_spelling_is_named(pod: Pod) -> None:
+    pod.documents = document("ConfigMap", "cm", 'werf-io/sensitive: "true"')
+
+    assert planned(pod.run(pod.plan_command(), graph([]))).hidden_names == ("ConfigMap/cm",)
+
+
+@pytest.mark.parametrize("number", [PLAN_OPERATIONS, PLAN_OPERATIONS + 1])
+def test_so_many_objects_are_read_and_no_more(pod: Pod, number: int) -> None:
+    pod.documents = "".join(
+        f"---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c{i:05}\n" for i in range(number)
+    )
+
+    ended = pod.run(pod.plan_command(renders=1), graph([]))
+
+    if number <= PLAN_OPERATIONS:
+        found = planned(ended).objects
+        assert found is not None
+        assert len(found.inventory) == number
+    else:
+        assert error(ended) == f"Error: the chart has {number} objects; at most 5000 are accepted"
+
+
+@pytest.mark.parametrize("recorded", ["2.75.3/release-render.txt", "3.2.0/release-render.txt"])
+def test_the_recorded_renders_are_read(pod: Pod, recorded: str) -> None:
+    found = objects_of(pod, (FACTS / "werf-output" / recorded).read_text())
+
+    assert found == [
+        "at uninstall: create ::ConfigMap:hd",
+        "has ::ConfigMap:a",
+        "has ::ConfigMap:b",
+        "has ::Secret:s",
+        "has :apps:Deployment:d",
+        "hook ::ConfigMap:h",
+        "hook ::ConfigMap:hd",
+    ]

@@ -12,13 +12,20 @@ from copyrator.bundles.plan.operations import (
     Operation,
     OperationType,
     Plan,
+    RenderedObjects,
+    all_planned,
+    count_all,
     counts,
     covers,
+    describe_counts,
     effects,
     find_uncovered,
+    has_further_objects,
+    list_risky,
     plan_id,
     read_operation,
     read_plan,
+    read_planned,
     read_revision,
     risky,
 )
@@ -301,3 +308,102 @@ def test_whatever_is_covered_was_approved_for_that_object(
         else:
             assert one in find_uncovered(approved, found)
             assert one not in approved
+
+
+def test_hooks_and_the_deploying_account_count_as_risk() -> None:
+    """Hooks by their kinds, as what a deploy makes; the account always, whatever the baseline."""
+    found = ops("create ::ConfigMap:a", "update :apps:Deployment:robot", "delete ::Pod:gone")
+    objects = RenderedObjects(
+        frozenset({"::ConfigMap:a", ":apps:Deployment:robot"}),
+        rollback_hooks=ops("create :rbac.authorization.k8s.io:ClusterRole:a", "create ::Pod:b"),
+        uninstall_hooks=ops("create :x:RoleBinding:b", "create ::ConfigMap:c"),
+        as_account=frozenset({":apps:Deployment:robot", "::Pod:b", "::Pod:gone"}),
+    )
+
+    named = list_risky(all_planned(found, objects), found)
+
+    assert named == (
+        "as the deploying account: update :apps:Deployment:robot",
+        "at rollback: create :rbac.authorization.k8s.io:ClusterRole:a",
+        "as the deploying account: at rollback: create ::Pod:b",
+        "at uninstall: create :x:RoleBinding:b",
+    )
+    read = [read_planned(one) for one in named]
+    assert [str(one) for one in read] == list(named)
+    assert {str(one) for one in read} <= {str(one) for one in all_planned(found, objects)}
+    text = "1 create, 1 update, 1 delete, 2 at rollback, 2 at uninstall"
+    assert describe_counts(count_all(found, objects)) == text
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        RenderedObjects(),
+        RenderedObjects(frozenset({"::Pod:a"})),
+        RenderedObjects(frozenset({"::Pod:a"}), frozenset({"::Pod:a"})),
+        RenderedObjects(rollback_hooks=ops("create ::Pod:a")),
+        RenderedObjects(uninstall_hooks=ops("create ::Pod:a")),
+        RenderedObjects(as_account=frozenset({"::Pod:a"})),
+    ],
+)
+def test_what_the_chart_has_is_part_of_the_id(objects: RenderedObjects) -> None:
+    others = [None, RenderedObjects(frozenset({"::Pod:b"}))]
+
+    assert plan_id(**MADE_OF, objects=objects) not in [
+        plan_id(**MADE_OF, objects=one) for one in others
+    ]
+
+
+@pytest.mark.parametrize(
+    ("approved", "found", "expected"),
+    [
+        (None, None, False),
+        (None, RenderedObjects(frozenset({"::Pod:a"}), frozenset({"::Pod:a"})), False),
+        (None, RenderedObjects(uninstall_hooks=ops("create ::Pod:a")), True),
+        (None, RenderedObjects(as_account=frozenset({"::Pod:a"})), True),
+        (RenderedObjects(frozenset({"::Pod:a"})), RenderedObjects(), False),
+        (RenderedObjects(), RenderedObjects(frozenset({"::Pod:a"})), True),
+        (RenderedObjects(), RenderedObjects(rollback_hooks=ops("create ::Pod:a")), True),
+        (
+            RenderedObjects(rollback_hooks=ops("create ::Pod:a")),
+            RenderedObjects(uninstall_hooks=ops("create ::Pod:a")),
+            True,
+        ),
+    ],
+)
+def test_an_approval_is_of_the_objects_and_hooks_of_its_plan(
+    approved: RenderedObjects | None, found: RenderedObjects | None, expected: bool
+) -> None:
+    before, now = (Plan(2, (), objects=one) for one in (approved, found))
+
+    assert has_further_objects(before, now) is expected
+
+
+def test_of_a_first_install_each_object_has_one_line() -> None:
+    found = ops("create ::ConfigMap:a", "create ::Pod:hook", "delete ::Pod:gone")
+    objects = RenderedObjects(
+        frozenset({"::ConfigMap:a", "::Pod:hook", "::Pod:same"}), frozenset({"::Pod:hook"})
+    )
+    plan = Plan(1, found, "a" * 64, objects=objects)
+
+    lines = plan.text.splitlines()
+
+    listed = [str(one) for one in found]
+    head = ["revision 1", f"render {'a' * 64}"]
+    assert lines == [*head, *listed, "objects 3", "has ::Pod:same", "hook ::Pod:hook"]
+    assert read_plan(plan.text) == plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "revision 1\nrender none\nobjects 1\n",
+        "revision 1\nrender none\nobjects 0\nhas ::Pod:a\n",
+        "revision 1\nrender none\nhas ::Pod:a\n",
+        "revision 1\nrender none\nobjects 1\nhas ::Pod:a\ncreate ::Pod:b\n",
+        "revision 1\nrender none\nobjects 1\nhad ::Pod:a\n",
+        "revision 1\nrender none\nobjects 1x\nhas ::Pod:a\n",
+    ],
+)
+def test_a_text_whose_objects_cannot_be_read_is_no_plan(text: str) -> None:
+    assert read_plan(text) is None

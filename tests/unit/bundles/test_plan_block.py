@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,16 @@ from copyrator.bundles.plan.operations import (
     END,
     MAX_HIDDEN,
     MAX_TEXT,
+    MOST_OBJECT_LINES,
+    PLAN_BYTES,
     PLAN_OPERATIONS,
     BlockFault,
     Plan,
+    RenderedObjects,
     block_lines,
     read_block,
     read_operation,
+    read_plan,
 )
 from copyrator.settings.limits import STEP_SECONDS
 
@@ -29,21 +34,24 @@ LINES = ("create ::ConfigMap:a", "delete ns:apps:Deployment:b", "update ::Secret
 
 
 RENDER = "b" * 64
+NONE = RenderedObjects()
 
 
 def block(
     *lines: str,
     revision: str = "revision 2",
     nonce: str = NONCE,
+    objects: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
     render: str = RENDER,
 ) -> str:
     named = [f"hidden {one}" for one in hidden[:MAX_HIDDEN]]
-    listed = "".join(f"{line}\n" for line in (revision, *lines, *named))
-    count, most = len(lines), len(hidden)
+    listed = "".join(f"{line}\n" for line in (revision, *lines, *objects, *named))
+    most = len(hidden)
+    counts = f"{len(lines)} {len(objects)} {most}"
     hashed = hashlib.sha256(f"{render} {most}\n{listed}".encode()).hexdigest()
-    begin = f"{BEGIN} {nonce} {count} {hashed} {render} {most}"
-    return f"{begin}\n{listed}{END} {nonce} {count} {most}\n"
+    begin = f"{BEGIN} {nonce} {counts} {hashed} {render}"
+    return f"{begin}\n{listed}{END} {nonce} {counts}\n"
 
 
 def text(found: Plan | BlockFault) -> str:
@@ -65,7 +73,7 @@ def fault(found: Plan | BlockFault | int) -> str:
         "the diff\n\n" + block(*LINES),
         block("create ::Pod:forged") + block(*LINES),
         block("create ::Pod:forged", nonce=OTHER) + block(*LINES),
-        f"{BEGIN} {NONCE} 5000 {'0' * 64} none 0\n" + block(*LINES),
+        f"{BEGIN} {NONCE} 5000 0 0 {'0' * 64} none\n" + block(*LINES),
         f"a {BEGIN} {NONCE}\n" + block(*LINES),
         block(*LINES) + "a process of werf's ends late\n",
         block(*LINES) + "late\n" * (PLAN_OPERATIONS + 3),
@@ -75,25 +83,31 @@ def fault(found: Plan | BlockFault | int) -> str:
 def test_the_last_block_is_read_and_nothing_outside_it(log: str) -> None:
     found = text(read_block(log, NONCE))
 
-    assert found == f"revision 2\nrender {RENDER}\n" + "".join(f"{one}\n" for one in LINES)
+    listed = "".join(f"{one}\n" for one in LINES)
+    assert found == f"revision 2\nrender {RENDER}\n{listed}objects 2\n"
 
 
 def test_a_plan_without_operations_is_one() -> None:
-    assert read_block(block(), NONCE) == Plan(2, (), RENDER)
+    assert read_block(block(), NONCE) == Plan(2, (), RENDER, objects=NONE)
 
 
 def test_a_plan_without_a_hash_of_its_contents_is_one() -> None:
-    assert read_block(block(render="none"), NONCE) == Plan(2, (), None)
+    assert read_block(block(render="none"), NONCE) == Plan(2, (), None, objects=NONE)
 
 
 def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
     many = tuple(f"ConfigMap/c{i:02}" for i in range(MAX_HIDDEN + 5))
 
     assert read_block(block(*LINES, hidden=many[:1]), NONCE) == Plan(
-        2, tuple(one for one in map(read_operation, LINES) if one), RENDER, 1, many[:1]
+        2,
+        tuple(one for one in map(read_operation, LINES) if one),
+        RENDER,
+        1,
+        many[:1],
+        objects=RenderedObjects(frozenset({"::ConfigMap:a", "::Secret:c"})),
     )
     assert read_block(block(hidden=many), NONCE) == Plan(
-        2, (), RENDER, len(many), many[:MAX_HIDDEN]
+        2, (), RENDER, len(many), many[:MAX_HIDDEN], objects=NONE
     )
 
 
@@ -133,6 +147,15 @@ def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
         (block("create ::Pod:ä"), "its plan has 'create ::Pod:ä', which is no operation"),
         (block("create ::Pod:" + '"' * 500), "its plan has 'create ::Pod:"),
         (block(render="B" * 64), "the first line of its last plan can't be read"),
+        (
+            block(objects=("has ::Pod:b", "has ::Pod:a")),
+            "its plan isn't sorted, or names something",
+        ),
+        (block(objects=("had ::Pod:b", "has ::Pod:a")), "its plan has 'had ::Pod:b', which is no"),
+        (block(objects=("at rollback: delete ::Pod:a",)), "its plan has 'at rollback: delete ::P"),
+        (block(objects=("at install: create ::Pod:a",)), "its plan has 'at install: create ::Pod"),
+        (block(objects=("create ::Pod:a",)), "its plan has 'create ::Pod:a', which is no object"),
+        (block(objects=("has ::Pod:" + '"' * 500,)), "its plan has 'has ::Pod:"),
         (block(hidden=("B/a", "A/a")), "its plan isn't sorted, or names something twice"),
         (block(hidden=("A/a b",)), "its plan has 'hidden A/a b', which is no hidden object"),
         (block(hidden=("a" * 400,)), "its plan has 'hidden aaa"),
@@ -155,7 +178,7 @@ def test_without_the_nonce_nothing_that_is_printed_changes_a_plan(before: str, a
     if f"\n{BEGIN}" in f"\n{after}":  # then the last block isn't ours
         assert isinstance(found, BlockFault)
     else:
-        assert text(found).endswith(LINES[-1] + "\n")
+        assert text(found).endswith(LINES[-1] + "\nobjects 2\n")
 
 
 @given(data=st.data())
@@ -177,11 +200,11 @@ def test_pieces_of_blocks_are_never_a_plan_of_something(pieces: list[str]) -> No
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"{END} {NONCE} 0 0\n", 3),
-        (f"{END} {NONCE} 0 0", 3),
-        (f"{END} {NONCE} {PLAN_OPERATIONS} 0", PLAN_OPERATIONS + 3),
-        (f"{END} {NONCE} 1 2", 6),
-        (f"{END} {NONCE} 1 900", 4 + MAX_HIDDEN),
+        (f"{END} {NONCE} 0 0 0\n", 3),
+        (f"{END} {NONCE} 0 0 0", 3),
+        (f"{END} {NONCE} {PLAN_OPERATIONS} 7 0", PLAN_OPERATIONS + 10),
+        (f"{END} {NONCE} 1 0 2", 6),
+        (f"{END} {NONCE} 1 0 900", 4 + MAX_HIDDEN),
     ],
 )
 def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
@@ -194,10 +217,15 @@ def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
         ("", "its log doesn't end with a plan"),
         ("Error: x", "its log doesn't end with a plan"),
         (f"{END} {NONCE}", "its log doesn't end with a plan"),
-        (f"{END} {NONCE} 1 0 ", "its log doesn't end with a plan"),
-        (f"{END} {NONCE} 1 0X", "its log doesn't end with a plan"),
-        (f"{END} {OTHER} 1 0", "its log ends with a plan that has another Job's nonce"),
-        (f"{END} {NONCE} 5001 0", "it has 5001 operations; at most 5000 are accepted"),
+        (f"{END} {NONCE} 1 0 0 ", "its log doesn't end with a plan"),
+        (f"{END} {NONCE} 1 0 0X", "its log doesn't end with a plan"),
+        (f"{END} {OTHER} 1 0 0", "its log ends with a plan that has another Job's nonce"),
+        (f"{END} {NONCE} 5001 0 0", "it has 5001 operations; at most 5000 are accepted"),
+        (f"{END} {NONCE} 1 0", "its log doesn't end with a plan"),  # of an older operator
+        (
+            f"{END} {NONCE} 1 {MOST_OBJECT_LINES + 1} 0",
+            "it has 10001 lines about objects; at most 10000 are accepted",
+        ),
         (f"{END} {NONCE} {'9' * 5000}", "its log doesn't end with a plan"),
     ],
 )
@@ -205,11 +233,62 @@ def test_a_last_line_that_is_no_end_is_a_fault(line: str, said: str) -> None:
     assert fault(block_lines(line, NONCE)) == said
 
 
+HOOK = "at uninstall: create ns:batch:Job:gone"
+OBJECTS = (
+    "as the deploying account: :apps:Deployment:shop",
+    "at rollback: create ::ConfigMap:back",
+    HOOK,
+    "has ::ConfigMap:a",
+    "has :apps:Deployment:shop",
+    "hook ::ConfigMap:back",
+    "hook ns:batch:Job:gone",
+)
+
+
+def test_objects_and_hooks_are_read_and_written_again() -> None:
+    found = read_block(block(*LINES, objects=OBJECTS), NONCE)
+
+    assert isinstance(found, Plan), found
+    assert found.objects is not None
+    assert found.objects.lines() == sorted((*OBJECTS, "has ::Secret:c"))
+    assert [str(one) for one in found.rollback_hooks or ()] == ["create ::ConfigMap:back"]
+    assert read_plan(found.text) == replace(found, hidden=0, hidden_names=())
+    assert "has ::ConfigMap:a" not in found.text, "it is known from its operation"
+
+
+@pytest.mark.parametrize("line", [*OBJECTS, "objects 6"])
+def test_a_stored_plan_without_one_of_its_lines_is_another_or_none(line: str) -> None:
+    whole = read_block(block(*LINES, objects=OBJECTS), NONCE)
+    lines = text(whole).replace(f"{line}\n", "")
+
+    assert read_plan(lines) != whole or line not in text(whole).splitlines()
+
+
+def test_operations_and_objects_that_do_not_fit_into_a_secret_are_a_fault() -> None:
+    half = range(PLAN_BYTES // 2 // 300 + 10)
+    gone = sorted(f"delete ::Pod:{i:0286}" for i in half)
+    here = tuple(sorted(f"has ::Pod:{i:0289}" for i in half))
+
+    found = fault(read_block(block(*gone, objects=here), NONCE))
+
+    assert found.startswith("its operations and objects have 100")
+
+
 @pytest.mark.measures
 def test_the_largest_block_is_read_in_one_step_of_the_loop() -> None:
-    names = sorted(f"create ns:apps:Deployment:{i:0150}" for i in range(PLAN_OPERATIONS))
-    log = block(*names)
+    names = [f"ns:apps:Deployment:{i:0150}" for i in range(PLAN_OPERATIONS)]
+    log = block(*(f"create {one}" for one in names), objects=tuple(f"has {one}" for one in names))
     assert len(log) < MAX_TEXT
+
+    assert_quick(lambda: read_block(log, NONCE), STEP_SECONDS)
+    assert isinstance(read_block(log, NONCE), Plan)
+
+
+@pytest.mark.measures
+def test_a_block_of_hooks_only_is_read_in_one_step_of_the_loop() -> None:
+    kinds = ("at uninstall: create ", "hook ")
+    lines = tuple(f"{kind}::Pod:{i:020}" for kind in kinds for i in range(PLAN_OPERATIONS))
+    log = block(*(f"delete ::Pod:{i:020}" for i in range(PLAN_OPERATIONS)), objects=lines)
 
     assert_quick(lambda: read_block(log, NONCE), STEP_SECONDS)
     assert isinstance(read_block(log, NONCE), Plan)

@@ -23,6 +23,7 @@ from copyrator.bundles.deploy.pod import (
     owner_reference,
 )
 from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     SealedFile,
@@ -123,7 +124,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
         command = "werf", "bundle", "apply", *flags
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
-        command = deploy_command(approved, _render_salt(order), _checked_files(order), flags)
+        command = deploy_command(
+            approved, _render_salt(order), _checked_files(order), flags, account=_account(order)
+        )
     elif order.is_checked:
         command = checked_deploy_command(_checked_files(order), flags)
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
@@ -153,7 +156,13 @@ def build_plan_job(
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
     plan may wait for a decision for any time (``retention``).
     """
-    command = plan_command(nonce, _render_salt(order), _checked_files(order), renders=renders)
+    command = plan_command(
+        nonce,
+        _render_salt(order),
+        _checked_files(order),
+        account=_account(order),
+        renders=renders,
+    )
     env = pod.variables(_werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePolicy"] = "File"
@@ -218,6 +227,11 @@ def _checked_files(order: DeployOrder) -> tuple[SealedFile, ...]:
     """The copies that the Job's script checks; the kubeconfig is in force before werf runs."""
     files = order.sealed.checked if order.sealed is not None else ()
     return files if order.kubeconfig is None else (*files, order.kubeconfig)
+
+
+def _account(order: DeployOrder) -> ServiceAccount | None:
+    """The Job's service account; None in another cluster, where it isn't known."""
+    return ServiceAccount.of(order.spec) if order.kubeconfig is None else None
 
 
 def _sealed(order: DeployOrder) -> SealedValues:

@@ -265,6 +265,7 @@ def record_check_result(
             revision=plan.revision,
             operations=operations,
             render=plan.render,
+            objects=plan.objects,
         ),
         revision=plan.revision,
         operations=len(operations),

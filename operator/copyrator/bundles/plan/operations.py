@@ -5,18 +5,21 @@ release's own or none, and an empty group for the core API (docs/facts/werf.md, 
 
 A plan Job prints its plan last in its log::
 
-    copyrator-plan-begin NONCE COUNT SHA256 RENDER HIDDEN
+    copyrator-plan-begin NONCE COUNT OBJECTS HIDDEN SHA256 RENDER
     revision REVISION
     OPERATION
     …
+    LINE OF AN OBJECT
+    …
     hidden KIND/NAME
     …
-    copyrator-plan-end NONCE COUNT HIDDEN
+    copyrator-plan-end NONCE COUNT OBJECTS HIDDEN
 
-COUNT is the number of operations, which are sorted; SHA256 is that of the line ``RENDER HIDDEN``
-and the lines between the first and the last; RENDER is the salted hash of what an apply writes, or
-``none``; HIDDEN is the number of objects of which the chart hides contents from the diff, the first
-MAX_HIDDEN of them listed. A chart may print anything before it, blocks too: only the last block is
+COUNT is the number of operations, which are sorted; OBJECTS is that of the lines about the chart's
+objects, sorted too (``RenderedObjects``); HIDDEN is the number of objects of which the chart hides
+contents from the diff, the first MAX_HIDDEN of them listed; SHA256 is that of the line ``RENDER
+HIDDEN`` and the lines between the first and the last; RENDER is the salted hash of what an apply
+writes, or ``none``. A chart may print anything before it, blocks too: only the last block is
 read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
 still prints before the script does, so a log is only read where the container ended with 0.
 """
@@ -27,7 +30,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
@@ -56,13 +59,11 @@ class OperationType(StrEnum):
 
 
 def describe_counts(counts: OperationCounts) -> str:
-    """``3 create, 1 blind apply``; empty without operations."""
-    numbers = ((type_, getattr(counts, type_)) for type_ in OperationType)
-    return ", ".join(
-        f"{number} {'blind apply' if type_ is OperationType.APPLY else type_}"
-        for type_, number in numbers
-        if number
-    )
+    """``3 create, 1 blind apply, 1 at uninstall``; empty without operations."""
+    blind = {OperationType.APPLY: "blind apply"}
+    numbers = [(getattr(counts, one), blind.get(one, str(one))) for one in OperationType]
+    numbers += [(counts.at_rollback, "at rollback"), (counts.at_uninstall, "at uninstall")]
+    return ", ".join(f"{number} {what}" for number, what in numbers if number)
 
 
 OBJECT: Final = "[a-z0-9-]*:[a-z0-9.-]*:[A-Za-z][A-Za-z0-9-]*:[]-~ !#-.0-[]+"
@@ -73,10 +74,23 @@ them, and names of RBAC objects may have most.
 """
 REVISION: Final = "[1-9][0-9]{0,9}"
 """A release's revision, as a pattern for both."""
+AS_ACCOUNT: Final = "as the deploying account: "
+AT_ROLLBACK: Final = "at rollback: "
+AT_UNINSTALL: Final = "at uninstall: "
+HOOK: Final = "hook "
+HAS: Final = "has "
+"""How lines about objects begin (``RenderedObjects``)."""
 _OPERATION: Final = re.compile(rf"({'|'.join(OperationType)}) ({OBJECT})")
 _REVISION: Final = re.compile(f"revision ({REVISION})")
 _RENDER: Final = re.compile("render (none|[0-9a-f]{64})")
+_OBJECT: Final = re.compile(rf"({AS_ACCOUNT}|{HOOK}|{HAS})({OBJECT})")
+_HOOK_OPERATION: Final = re.compile(rf"({AT_ROLLBACK}|{AT_UNINSTALL})create ({OBJECT})")
+_TYPES: Final = {str(one): one for one in OperationType}
+_OBJECTS: Final = re.compile("objects [0-9]{1,5}")
 _NO_REVISION: Final = 2**31
+
+WRITES: Final = tuple(one for one in OperationType if one is not OperationType.DELETE)
+"""Operations on objects that the chart has."""
 
 _RISKY_TYPES: Final = frozenset({OperationType.DELETE, OperationType.RECREATE, OperationType.APPLY})
 _RISKY_KINDS: Final = frozenset(
@@ -113,8 +127,55 @@ class Operation:
     kind: str
     name: str
 
+    @property
+    def object(self) -> str:
+        """The object's ID."""
+        return f"{self.namespace}:{self.group}:{self.kind}:{self.name}"
+
     def __str__(self) -> str:
-        return f"{self.type} {self.namespace}:{self.group}:{self.kind}:{self.name}"
+        return f"{self.type} {self.object}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedObjects:
+    """What a chart has, also what no operation of its deploy names, by the objects' IDs.
+
+    As text a line each: ``has ID`` or, of a hook or what has a delete policy, ``hook ID``; ``at
+    rollback: create ID`` and ``at uninstall: create ID`` of what is made then only; ``as the
+    deploying account: ID``.
+    """
+
+    inventory: frozenset[str] = frozenset()
+    """All of them."""
+    hooks: frozenset[str] = frozenset()
+    """Those that werf may delete and make again in any deploy."""
+    rollback_hooks: tuple[Operation, ...] = ()
+    uninstall_hooks: tuple[Operation, ...] = ()
+    """Those of tests count with them."""
+    as_account: frozenset[str] = frozenset()
+    """Those that run, or make a token, as the Job's service account."""
+
+    @property
+    def head(self) -> str:
+        """The line before all others."""
+        return f"objects {len(self.inventory)}"
+
+    def lines(self, written: Collection[str] = ()) -> list[str]:
+        """The lines, sorted, but for objects that are known from an operation."""
+        has = self.inventory - self.hooks
+        found = [f"{HAS}{one}" for one in has.difference(written)]
+        found += (f"{HOOK}{one}" for one in self.hooks)
+        found += (f"{AT_ROLLBACK}{one}" for one in self.rollback_hooks)
+        found += (f"{AT_UNINSTALL}{one}" for one in self.uninstall_hooks)
+        found += (f"{AS_ACCOUNT}{one}" for one in self.as_account)
+        return sorted(found)
+
+    def operations(self) -> tuple[tuple[str, Operation], ...]:
+        """The operations at rollback and at uninstall, each with how its text begins."""
+        return (
+            *((AT_ROLLBACK, one) for one in self.rollback_hooks),
+            *((AT_UNINSTALL, one) for one in self.uninstall_hooks),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +200,52 @@ class Plan:
     """werf's image by digest, as the pod ran it; None where that isn't known; not in the text."""
     drawn: tuple[str, ...] = ()
     """What in the chart may render differently another time, or why that isn't known; likewise."""
+    objects: RenderedObjects | None = None
+    """None: it was made before they were listed."""
 
     @property
     def text(self) -> str:
-        """The plan as text, as the operator stores it and a deploy Job mounts it."""
+        """The plan as text, as the operator stores it and a deploy Job mounts it.
+
+        What an operation writes is an object of the chart, and isn't listed once more: so most of a
+        first install's objects have one line.
+        """
         first = f"revision {self.revision}", f"render {self.render or 'none'}"
-        return "".join(f"{line}\n" for line in (*first, *self.operations))
+        lines = [*first, *map(str, self.operations)]
+        if self.objects is not None:
+            lines += (self.objects.head, *self.objects.lines(self.written))
+        return "".join(f"{line}\n" for line in lines)
+
+    @property
+    def written(self) -> frozenset[str]:
+        """The objects that its operations write."""
+        return frozenset(one.object for one in self.operations if one.type in WRITES)
+
+    @property
+    def rollback_hooks(self) -> tuple[Operation, ...] | None:
+        """Hooks of this version that a rollback to it makes; None where they aren't known."""
+        return self.objects.rollback_hooks if self.objects is not None else None
+
+    @property
+    def hooks(self) -> frozenset[Operation]:
+        """The operations on hooks, whose delete policies may delete them."""
+        return self._of(self.objects.hooks if self.objects is not None else ())
+
+    @property
+    def as_account(self) -> frozenset[Operation]:
+        """The operations, at rollback and at uninstall too, as the deploying account."""
+        return self._of(self.objects.as_account if self.objects is not None else ())
+
+    def _of(self, objects: Collection[str]) -> frozenset[Operation]:
+        further = self.objects.operations() if self.objects is not None else ()
+        every = (*self.operations, *(one for _, one in further))
+        return frozenset(one for one in every if one.object in objects)
 
 
 def read_operation(line: str) -> Operation | None:
     """Parse an operation's text; None where it isn't one."""
     found = _OPERATION.fullmatch(line)
-    return Operation(OperationType(found[1]), *found[2].split(":", 3)) if found else None
+    return Operation(_TYPES[found[1]], *found[2].split(":", 3)) if found else None
 
 
 def read_revision(line: str) -> int | None:
@@ -160,17 +255,50 @@ def read_revision(line: str) -> int | None:
 
 
 def read_plan(text: str) -> Plan | None:
-    """Parse ``Plan.text``, also without the line of the render; None where it isn't one."""
+    """Parse ``Plan.text``, also of older operators without render and objects; None: it isn't."""
     first, *lines = text.splitlines() or [""]
     revision, render = read_revision(first), None
     if lines and (bound := _RENDER.fullmatch(lines[0])):
         render = bound[1] if bound[1] != "none" else None
         del lines[0]
-    found = [read_operation(line) for line in lines]
-    operations = tuple(one for one in found if one is not None)
-    if revision is None or len(operations) != len(found):
+    operations: list[Operation] = []
+    while len(operations) < len(lines) and (one := read_operation(lines[len(operations)])):
+        operations.append(one)
+    plan = Plan(revision or 0, tuple(operations), render)
+    rest = lines[len(operations) :]
+    if revision is None or not rest:
+        return plan if revision is not None else None
+    head, *rest = rest
+    objects = read_objects(rest, plan.written)
+    if objects is None or not _OBJECTS.fullmatch(head) or head != objects.head:
         return None
-    return Plan(revision, operations, render)
+    return replace(plan, objects=objects)
+
+
+def read_objects(
+    lines: Iterable[str], written: frozenset[str] = frozenset()
+) -> RenderedObjects | None:
+    """Parse ``RenderedObjects.lines``; None where one of them isn't such.
+
+    ``written``: the objects that are known from an operation.
+    """
+    objects: dict[str, set[str]] = {AS_ACCOUNT: set(), HOOK: set(), HAS: set(written)}
+    further: dict[str, list[Operation]] = {AT_ROLLBACK: [], AT_UNINSTALL: []}
+    for line in lines:
+        if found := _OBJECT.fullmatch(line):
+            objects[found[1]].add(found[2])
+        elif found := _HOOK_OPERATION.fullmatch(line):
+            one = Operation(OperationType.CREATE, *found[2].split(":", 3))
+            further[found[1]].append(one)
+        else:
+            return None
+    return RenderedObjects(
+        frozenset(objects[HAS] | objects[HOOK]),
+        frozenset(objects[HOOK]),
+        tuple(further[AT_ROLLBACK]),
+        tuple(further[AT_UNINSTALL]),
+        frozenset(objects[AS_ACCOUNT]),
+    )
 
 
 def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
@@ -194,6 +322,15 @@ def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
     return {type_: found[type_] for type_ in OperationType if type_ in found}
 
 
+def count_all(operations: Iterable[Operation], objects: RenderedObjects | None) -> OperationCounts:
+    """The number of operations by type, and of those at rollback and at uninstall."""
+    found = {str(type_): number for type_, number in counts(operations).items()}
+    if objects is not None:
+        found["atRollback"] = len(objects.rollback_hooks)
+        found["atUninstall"] = len(objects.uninstall_hooks)
+    return OperationCounts.parse({name: number for name, number in found.items() if number})
+
+
 def risky(
     operations: Iterable[Operation], baseline: Collection[Operation]
 ) -> tuple[Operation, ...]:
@@ -214,6 +351,67 @@ def risky(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedOperation:
+    """An operation of a plan, and when and as whom it is done."""
+
+    operation: Operation
+    when: str = ""
+    """Empty, AT_ROLLBACK or AT_UNINSTALL."""
+    as_account: bool = False
+    """Whether its object runs, or makes a token, as the deploying account."""
+
+    def __str__(self) -> str:
+        return f"{AS_ACCOUNT if self.as_account else ''}{self.when}{self.operation}"
+
+
+def read_planned(text: str) -> PlannedOperation | None:
+    """Parse the text of a planned operation; None where it isn't one."""
+    rest = text.removeprefix(AS_ACCOUNT)
+    when = next((one for one in (AT_ROLLBACK, AT_UNINSTALL) if rest.startswith(one)), "")
+    operation = read_operation(rest.removeprefix(when))
+    return PlannedOperation(operation, when, rest != text) if operation is not None else None
+
+
+def all_planned(
+    operations: Iterable[Operation], objects: RenderedObjects | None
+) -> list[PlannedOperation]:
+    """A plan's operations, then those at rollback and at uninstall.
+
+    Args:
+        operations: its ``effects``.
+        objects: of its chart.
+    """
+    objects = objects or RenderedObjects()
+    every = (*(("", one) for one in operations), *objects.operations())
+    return [
+        PlannedOperation(one, when, one.object in objects.as_account and one.type in WRITES)
+        for when, one in every
+    ]
+
+
+def list_risky(
+    planned: Collection[PlannedOperation], baseline: Collection[Operation] = ()
+) -> tuple[str, ...]:
+    """Those that are risky, as texts; what runs as the deploying account always is.
+
+    ``baseline``: see ``risky``.
+    """
+    named = frozenset(risky((one.operation for one in planned), baseline))
+    return tuple(str(one) for one in planned if one.as_account or one.operation in named)
+
+
+def has_further_objects(approved: Plan, found: Plan) -> bool:
+    """Whether another plan has an object or a hook that the approved one doesn't have.
+
+    Of an approved plan that was made before they were listed, hooks and accounts alone count.
+    """
+    now = set(found.objects.lines()) if found.objects is not None else set()
+    if approved.objects is None:
+        return not all(line.startswith((HAS, HOOK)) for line in now)
+    return not now <= set(approved.objects.lines())
+
+
 def plan_id(
     *,
     digest: str,
@@ -223,6 +421,7 @@ def plan_id(
     operations: Iterable[Operation],
     render: str | None,
     rejections: int = 0,
+    objects: RenderedObjects | None = None,
 ) -> str:
     """The ID that an approval names: equal for equal effects of equal content.
 
@@ -236,12 +435,14 @@ def plan_id(
         operations: the plan's ``effects``, in any order.
         render: the hash of what is written; None where it isn't known.
         rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
+        objects: what the chart has; None where it isn't known.
 
     Returns:
         32 hexadecimal digits.
     """
     listed = sorted(map(str, operations))
-    return hash_of(digest, values_hash, job, revision, listed, render, rejections)
+    further = (objects.lines(),) if objects is not None else ()
+    return hash_of(digest, values_hash, job, revision, listed, render, rejections, *further)
 
 
 def find_uncovered(
@@ -273,14 +474,17 @@ MAX_HIDDEN: Final = 20
 """Hidden objects that a block lists."""
 HIDDEN_LENGTH: Final = 330
 """Characters of such a line."""
-MAX_LINES: Final = PLAN_OPERATIONS + MAX_HIDDEN + FRAME_LINES
-MAX_TEXT: Final = PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
+MOST_OBJECT_LINES: Final = 2 * PLAN_OPERATIONS
+"""Lines about objects: one of each, and as many of hooks and of the deploying account."""
+MAX_LINES: Final = PLAN_OPERATIONS + MOST_OBJECT_LINES + MAX_HIDDEN + FRAME_LINES
+MAX_TEXT: Final = 2 * PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
 """Characters of the largest block; no more of a log is parsed."""
 _NUMBER: Final = "(0|[1-9][0-9]{0,5})"
 _BEGIN: Final = re.compile(
-    rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} ([0-9a-f]{{64}}) (none|[0-9a-f]{{64}}) {_NUMBER}"
+    rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER} ([0-9a-f]{{64}}) "
+    r"(none|[0-9a-f]{64})"
 )
-_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER}")
+_END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER}")
 _HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
 
 
@@ -303,9 +507,20 @@ def block_lines(last_line: str, nonce: str) -> int | BlockFault:
         return BlockFault("its log doesn't end with a plan")
     if found[1] != nonce:
         return BlockFault("its log ends with a plan that has another Job's nonce")
-    if int(found[2]) > PLAN_OPERATIONS:
-        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
-    return int(found[2]) + min(int(found[3]), MAX_HIDDEN) + FRAME_LINES
+    if fault := _find_excess(found):
+        return fault
+    count, objects, hidden = (int(found[group]) for group in (2, 3, 4))
+    return count + objects + min(hidden, MAX_HIDDEN) + FRAME_LINES
+
+
+def _find_excess(found: re.Match[str]) -> BlockFault | None:
+    count, objects = int(found[2]), int(found[3])
+    if count > PLAN_OPERATIONS:
+        return BlockFault(f"it has {count} operations; at most {PLAN_OPERATIONS} are accepted")
+    if objects > MOST_OBJECT_LINES:
+        text = f"it has {objects} lines about objects; at most {MOST_OBJECT_LINES} are accepted"
+        return BlockFault(text)
+    return None
 
 
 def read_block(log: str, nonce: str) -> Plan | BlockFault:
@@ -325,44 +540,61 @@ def read_block(log: str, nonce: str) -> Plan | BlockFault:
         return BlockFault("the first line of its last plan can't be read")
     if found[1] != nonce:
         return BlockFault("the last plan in its log has another Job's nonce")
-    if int(found[2]) > PLAN_OPERATIONS:
-        return BlockFault(f"it has {found[2]} operations; at most {PLAN_OPERATIONS} are accepted")
+    if fault := _find_excess(found):
+        return fault
     return _read_lines(lines, found)
 
 
 def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
     """Parse the lines after the first one, with what that says of them."""
-    count, hidden = int(begin[2]), int(begin[5])
-    size = 1 + count + min(hidden, MAX_HIDDEN)
-    if lines[size : size + 1] != [f"{END} {begin[1]} {count} {hidden}"]:
+    count, objects, hidden = (int(begin[group]) for group in (2, 3, 4))
+    listed, named = 1 + count, 1 + count + objects
+    size = named + min(hidden, MAX_HIDDEN)
+    if lines[size : size + 1] != [f"{END} {begin[1]} {count} {objects} {hidden}"]:
         return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
-    text = "".join(f"{line}\n" for line in (f"{begin[4]} {hidden}", *lines[:size]))
-    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[3]:
+    text = "".join(f"{line}\n" for line in (f"{begin[6]} {hidden}", *lines[:size]))
+    if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[5]:
         return BlockFault("its plan isn't what was printed: the hash of the lines is another")
-    render = begin[4] if begin[4] != "none" else None
-    return _plan(lines[: count + 1], lines[count + 1 : size], render, hidden)
+    render = begin[6] if begin[6] != "none" else None
+    parts = (lines[1:listed], lines[listed:named], lines[named:size])
+    plan = _plan(lines[0], *parts)
+    if isinstance(plan, BlockFault):
+        return plan
+    plan = replace(plan, render=render, hidden=hidden)
+    # Those that the stored text has as well: all are ASCII.
+    known = {f"{HAS}{one}" for one in plan.written}
+    stored = [line for line in lines[:named] if line not in known]
+    size = sum(map(len, stored)) + len(stored)
+    if size > PLAN_BYTES:
+        text = f"its operations and objects have {size} bytes; at most {PLAN_BYTES} are accepted"
+        return BlockFault(text)
+    return plan
 
 
 def _plan(
-    listed: list[str], hidden: list[str], render: str | None, hidden_objects: int
+    first: str, operations: list[str], objects: list[str], hidden: list[str]
 ) -> Plan | BlockFault:
-    first, *lines = listed
     revision = read_revision(first)
     if revision is None:
         return BlockFault(f"its plan begins with {shown(first)} instead of the release's revision")
-    for sorted_lines in (lines, hidden):
+    for sorted_lines in (operations, objects, hidden):
         if any(before >= after for before, after in pairwise(sorted_lines)):
             return BlockFault("its plan isn't sorted, or names something twice")
-    operations: list[Operation] = []
-    for line in lines:
+    found: list[Operation] = []
+    for line in operations:
         operation = read_operation(line)
         if operation is None:
             return BlockFault(f"its plan has {shown(line)}, which is no operation on an object")
-        operations.append(operation)
+        found.append(operation)
     names: list[str] = []
     for line in hidden:
-        found = _HIDDEN.fullmatch(line)
-        if found is None or len(line) > HIDDEN_LENGTH:
+        named = _HIDDEN.fullmatch(line)
+        if named is None or len(line) > HIDDEN_LENGTH:
             return BlockFault(f"its plan has {shown(line)}, which is no hidden object")
-        names.append(found[1])
-    return Plan(revision, tuple(operations), render, hidden_objects, tuple(names))
+        names.append(named[1])
+    plan = Plan(revision, tuple(found), hidden_names=tuple(names))
+    rendered = read_objects(objects, plan.written)
+    if rendered is None:
+        wrong = next(line for line in objects if read_objects([line]) is None)
+        return BlockFault(f"its plan has {shown(wrong)}, which is no object of the chart")
+    return replace(plan, objects=rendered)

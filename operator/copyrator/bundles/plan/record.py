@@ -23,7 +23,6 @@ from copyrator.api.plan_status import (
     MAX_RISKY,
     MAX_UNBOUND,
     ApprovedPlan,
-    OperationCounts,
     PlanDecision,
     PlanOutcome,
     PlanRecord,
@@ -37,11 +36,13 @@ from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_cha
 from copyrator.bundles.plan.operations import (
     Operation,
     Plan,
-    counts,
+    all_planned,
+    count_all,
     covers,
     effects,
+    has_further_objects,
+    list_risky,
     plan_id,
-    risky,
 )
 from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
 from copyrator.bundles.version.candidates import admits, is_below
@@ -423,7 +424,8 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
 def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str, Any]]:
     """A plan's operations, and the fields of its record that are derived from them."""
     operations = made.operations
-    named = risky(operations, made.baseline.operations if made.baseline else ())
+    usual = made.baseline.operations if made.baseline else ()
+    named = list_risky(all_planned(operations, made.plan.objects), usual)
     unbound = unbound_reasons(made.plan)
     fields = {
         "outcome": PlanOutcome.PLANNED,
@@ -431,8 +433,8 @@ def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str,
         "message": None,
         "revision": made.plan.revision,
         "operations": len(operations),
-        "counts": OperationCounts.parse(counts(operations)),
-        "risky": tuple(str(one) for one in named[:MAX_RISKY]),
+        "counts": count_all(operations, made.plan.objects),
+        "risky": named[:MAX_RISKY],
         "risky_operations": len(named),
         "bound": not unbound,
         "unbound": unbound[:MAX_UNBOUND],
@@ -497,6 +499,8 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     weaker = given.bound and unbound_reasons(made.plan)
     if given.image != made.plan.image or weaker or (given.enforced and made.unenforced):
         return False  # another werf would deploy, or more than was approved
+    if has_further_objects(approved, made.plan):
+        return False
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
@@ -532,6 +536,7 @@ def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) ->
         operations=operations,
         render=plan.render,
         rejections=status.rejections or 0,
+        objects=plan.objects,
     )
 
 

@@ -28,17 +28,29 @@ from typing import Final
 
 from copyrator.bundles.deploy.pod import RENDER_DIR, literal
 from copyrator.bundles.plan.operations import (
+    AS_ACCOUNT,
+    AT_ROLLBACK,
+    AT_UNINSTALL,
     BEGIN,
     END,
+    HAS,
     HIDDEN_LENGTH,
+    HOOK,
     MAX_HIDDEN,
+    MOST_OBJECT_LINES,
     OBJECT,
     PLAN_BYTES,
     PLAN_OPERATIONS,
     REVISION,
+    WRITES,
     OperationType,
 )
-from copyrator.bundles.plan.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
+from copyrator.bundles.plan.rights import (
+    ASK_FOR_EVENTS,
+    NEEDS,
+    PERMISSION_KINDS,
+    ServiceAccount,
+)
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(
@@ -151,6 +163,7 @@ def plan_command(
     salt: SealedFile,
     values: Iterable[SealedFile],
     *,
+    account: ServiceAccount | None = None,
     renders: int = 2,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
@@ -162,11 +175,12 @@ def plan_command(
         nonce: 32 random hexadecimal digits of this Job.
         salt: of the hash of renders, the same in all Jobs of the Bundle.
         values: all values files; werf's variables name their copies.
+        account: the Job's, to tell what would run as it; None where it isn't known.
         renders: 2 to find whether the chart renders differently each time; 1 if that is known,
             or doesn't matter.
         directory: in memory; no part of a render is stored elsewhere.
     """
-    first = ("plan", directory, salt.copy, nonce, str(renders))
+    first = ("plan", directory, salt.copy, nonce, str(renders), _name_of(account))
     return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
 
 
@@ -196,6 +210,7 @@ def deploy_command(
     values: Iterable[SealedFile],
     flags: Sequence[str] = (),
     *,
+    account: ServiceAccount | None = None,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
     """The command of a container that deploys if the plan and the render made now were approved.
@@ -208,10 +223,11 @@ def deploy_command(
         salt: of the hash of renders.
         values: all values files; werf's variables name their copies.
         flags: of ``werf bundle apply``.
+        account: the Job's, as of the plan.
         directory: in memory.
     """
     script = _DEPLOY + _apply(flags)
-    first = ("deploy", directory, salt.copy, approved.copy)
+    first = ("deploy", directory, salt.copy, approved.copy, _name_of(account))
     return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
 
 
@@ -226,6 +242,10 @@ def checked_deploy_command(
     return "sh", "-c", literal(script), "deploy", directory, "", *_arguments(values)
 
 
+def _name_of(account: ServiceAccount | None) -> str:
+    return str(account) if account is not None else _UNKNOWN_ACCOUNT
+
+
 def _apply(flags: Sequence[str]) -> str:
     return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
 
@@ -233,6 +253,9 @@ def _apply(flags: Sequence[str]) -> str:
 def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
     return tuple(part for one in files for part in (one.path, one.salt, one.copy, one.sha256))
 
+
+_UNKNOWN_ACCOUNT: Final = "-"
+"""No account has that name."""
 
 _UNSEAL: Final = f"""\
 changed() {{
@@ -263,6 +286,57 @@ unseal() {{
 """Of a kubeconfig werf reads the first variable, and ``werf kubectl`` the second one; others that
 an image may have would replace it.
 """
+
+_DOT: Final = ".{1,10}"
+"""werf's patterns of keys have a dot that isn't escaped, which any one character matches."""
+_HOOK_KEY: Final = f"(helm{_DOT}sh/hook|werf{_DOT}io/deploy-on)"
+_POLICY_KEY: Final = f"(helm{_DOT}sh/hook-delete-policy|werf{_DOT}io/delete-policy)"
+_EVENT: Final = "((pre-|post-)?(install|upgrade|rollback|delete)|test|test-success)"
+_QUOTE: Final = "[\"'\\'']?"
+_IN_METADATA: Final = (
+    "s#^  (name|namespace): (.*)#@\\1 \\2#",
+    f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}: ({_EVENT}( *, *{_EVENT})*)$#@hook \\2#",
+    f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}:.*#@unknown#",
+    f"s#^    {_QUOTE}{_POLICY_KEY}{_QUOTE}:.*#@policy#",
+    "s#^    kubernetes\\.io/service-account\\.name: (.*)#@account \\1#",
+    f"s#.*werf{_DOT}io/sensitive.*#@hidden#",
+    "s#^    [^ ].*#@deep#",
+    "s#^     .*#@deeper#",
+    "s#^  .*#@other#",
+)
+_ANYWHERE: Final = (
+    "s#^---$#---#",
+    "s#^apiVersion: (.*)#@version \\1#",
+    "s#^kind: (.*)#@kind \\1#",
+    f"s#.*werf{_DOT}io/sensitive.*#@hidden#",
+    "s#^ +(- )?serviceAccount(Name)?: (.*)#@account \\3#",
+    "s#^[^ ].*#@other#",
+)
+
+
+def _first_of(commands: Iterable[str]) -> str:
+    """Options of sed that make of a line what the first of these substitutions does."""
+    return " ".join(f"-e '{one}' -e t" for one in commands)
+
+
+_TOKENS: Final = (
+    f"-e '/^metadata:/,/^[^ ]/{{' {_first_of(_IN_METADATA)} -e '}}' {_first_of(_ANYWHERE)} -e d"
+)
+"""Of the lines of a render what matters, one token each.
+
+werf prints documents anew with sorted keys, so that only a top-level key begins a line, and each
+key of its metadata is indented by two spaces. What is indented further than that allows continues a
+value.
+"""
+_POD_KINDS: Final = (
+    *("CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController"),
+    "StatefulSet",
+)
+_AS_DEFAULT: Final = " | ".join(f"'{kind}  default'" for kind in _POD_KINDS)
+"""Pods run as the account ``default`` where none is named."""
+_OF_OBJECT: Final = "|".join(
+    (AS_ACCOUNT, f"{AT_ROLLBACK}create ", f"{AT_UNINSTALL}create ", HOOK, HAS)
+)
 
 _BEGINNING: Final = f"""\
 set -u
@@ -302,28 +376,98 @@ render_chart() {{
     exit {PlanExit.NOT_VENDORED:d}
   done
 }}
+read_render() {{
+  sed -E {_TOKENS} "$memory/render" >"$memory/tokens" || broken
+  printf '\\n%s\\n' --- >>"$memory/tokens" || broken
+  require_space 'the render of the chart'
+  begin_document
+  while IFS= read -r line; do
+    case $line in
+    @deep* | @hidden) [ "$open" != name ] || is_cut=yes ;;
+    esac
+    case $line in
+    @hidden) is_hidden=yes ;;
+    @deep) ;;
+    @deeper) [ -z "$open" ] || is_cut=yes ;;
+    *) open='' ;;
+    esac
+    case $line in
+    ---) end_document ;;
+    '@version '*) version=${{line#* }} ;;
+    '@kind '*) kind=${{line#* }} ;;
+    '@name '*)
+      unquote "${{line#* }}"
+      name=$value open=name
+      ;;
+    '@namespace '*)
+      unquote "${{line#* }}"
+      space=$value open=name
+      ;;
+    '@account '*)
+      unquote "${{line#* }}"
+      is_named=yes
+      [ "$value" != "${{account#*/}}" ] || runs=yes
+      ;;
+    '@hook '*)
+      events="$events ${{line#* }}"
+      is_hook=yes open=hook
+      ;;
+    @policy) is_hook=yes ;;
+    @unknown) is_cut=yes ;;
+    esac
+  done <"$memory/tokens" >"$memory/objects"
+  : >"$memory/tokens"
+  require_space 'the render of the chart'
+}}
+begin_document() {{
+  version='' kind='' name='' space='' open='' events=''
+  is_hidden='' is_cut='' is_hook='' is_named='' runs=''
+}}
+unquote() {{
+  value=$1
+  case $value in
+  \\'*\\' | '"'*'"')
+    value=${{value#?}}
+    value=${{value%?}}
+    ;;
+  esac
+}}
+end_document() {{
+  [ "$version $kind" != 'v1 Secret' ] || is_hidden=''
+  [ -z "$is_hidden" ] || printf 'hidden %s/%s\\n' "${{kind:-?}}" "${{name:-?}}"
+  if [ -n "$version$kind$name" ]; then
+    printf 'needs %s %s %s\\n' "$version" "$kind" "$space"
+    case "$kind $is_named ${{account#*/}}" in
+    {_AS_DEFAULT}) runs=yes ;;
+    esac
+    [ "${{space:-${{WERF_NAMESPACE-}}}}" = "${{account%%/*}}" ] || runs=''
+    [ "$space" != "${{WERF_NAMESPACE-}}" ] || space=''
+    case $version in
+    */*) object=$space:${{version%%/*}}:$kind:$name ;;
+    *) object=$space::$kind:$name ;;
+    esac
+    [ -z "$is_cut" ] || printf 'name or hook of %s\\n' "$object"
+    [ -z "$runs" ] || printf '{AS_ACCOUNT}%s\\n' "$object"
+    case $events in
+    *rollback*) printf '{AT_ROLLBACK}create %s\\n' "$object" ;;
+    esac
+    case $events in
+    *delete* | *test*) printf '{AT_UNINSTALL}create %s\\n' "$object" ;;
+    esac
+    if [ -n "$is_hook" ]; then
+      printf '{HOOK}%s\\n' "$object"
+    else
+      printf '{HAS}%s\\n' "$object"
+    fi
+  fi
+  begin_document
+}}
 name_kinds() {{
   grep -q -F ' is forbidden: ' "$1" || return 0
   werf bundle render >"$memory/render" 2>"$memory/rest" || return 0
-  grep -E '^(---|[A-Za-z][A-Za-z0-9]*:.*|  namespace: .*)$' "$memory/render" >"$memory/heads"
+  read_render
   : >"$memory/render"
-  printf '%s\\n' --- >>"$memory/heads"
-  version='' kind='' space='' part=''
-  while IFS= read -r line; do
-    case $line in
-    ---)
-      [ -z "$kind" ] || printf 'needs %s %s %s\\n' "$version" "$kind" "$space"
-      version='' kind='' space='' part=''
-      ;;
-    'apiVersion: '*) version=${{line#*: }} part='' ;;
-    'kind: '*) kind=${{line#*: }} part='' ;;
-    metadata:) part=metadata ;;
-    '  namespace: '*) [ "$part" != metadata ] || space=${{line#*: }} ;;
-    ' '*) ;;
-    *) part='' ;;
-    esac
-  done <"$memory/heads" >"$memory/kinds"
-  sort -u "$memory/kinds" >"$memory/needs"
+  sort -u "$memory/objects" >"$memory/needs"
   sed -n -E 's#^({NEEDS})$#\\1#p' "$memory/needs" >"$memory/kinds"
   sed -n '1,{PERMISSION_KINDS}p' "$memory/kinds"
 }}
@@ -364,6 +508,7 @@ work=$TMPDIR/plan
 graph=$work.dot
 memory=$1
 salt=$2
+account={_UNKNOWN_ACCOUNT}
 : >"$graph" || broken
 """
 """On a signal sh ends when werf has ended, before its next command.
@@ -378,59 +523,60 @@ What werf writes to a full directory may be cut off without an error of its own:
 finds that, as nothing of it is free then.
 """
 
-_READ_HIDDEN: Final = f"""\
-: >"$work.hidden" || broken
-grep -q -F 'werf.io/sensitive' "$memory/render"
+READ_OBJECTS: Final = f"""\
+read_render
+grep -E -v '^(needs .*|hidden .*|({_OF_OBJECT}){OBJECT})$' "$memory/objects" >"$memory/unknown"
 case $? in
 0)
-  grep -E '^(---|[A-Za-z][A-Za-z0-9]*:.*|  name: .*)$|werf\\.io/sensitive' "$memory/render" \\
-    >"$memory/marks" || broken
-  printf '%s\\n' --- >>"$memory/marks" || broken
-  require_space 'the render of the chart'
-  version='' kind='' name='' part='' is_hidden=no
-  while IFS= read -r line; do
-    case $line in
-    ---)
-      [ "$version $kind" != 'v1 Secret' ] || is_hidden=no
-      [ "$is_hidden" = no ] || printf 'hidden %s/%s\\n' "${{kind:-?}}" "${{name:-?}}" || broken
-      version='' kind='' name='' part='' is_hidden=no
-      continue
-      ;;
-    *werf.io/sensitive*) is_hidden=yes ;;
-    esac
-    case $line in
-    'apiVersion: '*) version=${{line#*: }} part='' ;;
-    'kind: '*) kind=${{line#*: }} part='' ;;
-    metadata:) part=metadata ;;
-    '  name: '*) [ "$part" != metadata ] || name=${{line#*: }} ;;
-    ' '*) ;;
-    *) part='' ;;
-    esac
-  done <"$memory/marks" >"$memory/hidden" || broken
-  : >"$memory/marks"
-  sed -e 's/^\\(.\\{{{HIDDEN_LENGTH}\\}}\\).*/\\1/' -e 's:[^A-Za-z0-9 ./\\:_-]:?:g' \\
-    "$memory/hidden" >"$work.named" || broken
-  sed -e 's:/:|:' -e 's:/:?:g' -e 's:|:/:' -e 's: :|:' -e 's: :?:g' -e 's:|: :' \\
-    "$work.named" >"$work.found" || broken
-  sort -u "$work.found" >"$work.hidden" || broken
+  line=$(sed -n -e 's/[^ -~]/?/g' -e 's/^\\(.\\{{200\\}}\\).*/\\1/' -e 1p "$memory/unknown")
+  refused "the chart has an object that can't be read: $line"
   ;;
 1) ;;
 *) broken ;;
 esac
+sed -n -E '/^({_OF_OBJECT})/p' "$memory/objects" >"$work.found" || broken
+sort -u "$work.found" >"$work.objects" || broken
+sed -n -E '/^({HOOK}|{HAS})/p' "$work.objects" >"$work.found" || broken
+objects=$(wc -l <"$work.found") || broken
+objects=$((objects))
+[ "$objects" -le {PLAN_OPERATIONS} ] ||
+  refused "the chart has $objects objects; at most {PLAN_OPERATIONS} are accepted"
+lines=$(wc -l <"$work.objects") || broken
+lines=$((lines))
+[ "$lines" -le {MOST_OBJECT_LINES} ] ||
+  refused "the chart's objects have $lines lines; at most {MOST_OBJECT_LINES} are accepted"
+size=$(wc -c <"$work.objects") || broken
+[ "$size" -le {PLAN_BYTES} ] ||
+  refused "the chart's objects have $size bytes; at most {PLAN_BYTES} are accepted"
+"""
+"""From the render to ``$work.objects``, sorted: see ``operations.RenderedObjects``.
+
+It calls ``refused MESSAGE`` where a name isn't whole in its line, a hook is of another event than
+werf and Helm know, or there are too many.
+"""
+
+_READ_HIDDEN: Final = f"""\
+sed -n '/^hidden /p' "$memory/objects" >"$work.named" || broken
+sed -e 's/^\\(.\\{{{HIDDEN_LENGTH}\\}}\\).*/\\1/' -e 's:[^A-Za-z0-9 ./\\:_-]:?:g' \\
+  "$work.named" >"$work.found" || broken
+sed -e 's:/:|:' -e 's:/:?:g' -e 's:|:/:' -e 's: :|:' -e 's: :?:g' -e 's:|: :' \\
+  "$work.found" >"$work.named" || broken
+sort -u "$work.named" >"$work.hidden" || broken
 hidden=$(wc -l <"$work.hidden") || broken
 hidden=$((hidden))
 """
-"""Find the documents that have ``werf.io/sensitive`` anywhere and aren't v1 Secrets.
-
-werf prints documents anew with sorted keys, so that only a top-level key begins a line.
-"""
+"""The documents that have ``werf.io/sensitive`` anywhere and aren't v1 Secrets."""
 
 _PLAN: Final = (
     _BEGINNING
     + """\
 nonce=$3
 twice=$4
-shift 4
+account=$5
+shift 5
+refused() {
+  failed "$1"
+}
 unseal "$@"
 render_chart
 """
@@ -447,6 +593,7 @@ if [ "$twice" -gt 1 ]; then
   [ "$rendered" = "$first" ] || rendered=none
 fi
 """
+    + READ_OBJECTS
     + _READ_HIDDEN
     + """\
 : >"$memory/render"
@@ -457,14 +604,14 @@ require_plan
     + f"""\
 sed 's/<hidden [0-9]* sensitive [a-z]*, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
 sed -n '1,{MAX_HIDDEN}p' "$work.hidden" >"$work.first" || broken
-sed '' "$work.list" "$work.first" >"$work.block" || broken
+counts="$count $lines $hidden"
+sed '' "$work.list" "$work.objects" "$work.first" >"$work.block" || broken
 printf '%s %s\\n' "$rendered" "$hidden" >"$work.bound" || broken
 sed '' "$work.bound" "$work.block" >"$work.hashed" || broken
 sum=$(sha256sum <"$work.hashed") || broken
-printf '\\n%s %s %s %s %s %s\\n' {BEGIN} "$nonce" "$count" "${{sum%% *}}" "$rendered" "$hidden" ||
-  broken
+printf '\\n%s %s %s %s %s\\n' {BEGIN} "$nonce" "$counts" "${{sum%% *}}" "$rendered" || broken
 sed '' "$work.block" || broken
-printf '%s %s %s %s\\n' {END} "$nonce" "$count" "$hidden" || broken
+printf '%s %s %s\\n' {END} "$nonce" "$counts" || broken
 """
 )
 
@@ -472,21 +619,35 @@ _DEPLOY: Final = (
     _BEGINNING
     + """\
 approved=$3
-shift 3
+account=$4
+shift 4
+refused() {
+  changed "nothing was applied: $1"
+}
 unseal "$@"
 """
     + ASK_FOR_EVENTS
     + "render_chart\n"
     + f"require_render {PlanExit.FAILED:d}\n"
+    + "hash_render\n"
+    + READ_OBJECTS
     + """\
-hash_render
 : >"$memory/render"
 plan_deploy
 require_plan
 """
     + READ_GRAPH
-    + """\
+    + f"""\
 unseal "$@"
+grep -q '^objects ' "$approved"
+case $? in
+0) ;;
+1) : >"$work.objects" ;; # it was planned by an operator that didn't list them
+*) broken ;;
+esac
+sed -n -E 's#^({"|".join(WRITES)}) #{HAS}#p' "$approved" >"$work.written" || broken
+"""
+    + """\
 grep -q -F -x 'render none' "$approved"
 case $? in
 0) rendered=none ;;
@@ -494,13 +655,13 @@ case $? in
 *) broken ;;
 esac
 printf 'render %s\\n' "$rendered" >"$work.render" || broken
-sed '' "$work.list" "$work.render" >"$work.now" || broken
-sort -u "$approved" >"$work.approved" || broken
-sort -u "$approved" "$work.now" >"$work.both" || broken
+sed '' "$work.list" "$work.render" "$work.objects" >"$work.now" || broken
+sort -u "$approved" "$work.written" >"$work.approved" || broken
+sort -u "$work.approved" "$work.now" >"$work.both" || broken
 before=$(sha256sum <"$work.approved") || broken
 both=$(sha256sum <"$work.both") || broken
 if [ "$before" != "$both" ]; then
-  grep -F -x -v -f "$approved" "$work.now" >"$work.more"
+  grep -F -x -v -f "$work.approved" "$work.now" >"$work.more"
   more=$(wc -l <"$work.more")
   line=$(sed -n 1p "$work.more")
   case $line in

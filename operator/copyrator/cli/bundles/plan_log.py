@@ -26,10 +26,12 @@ from copyrator.bundles.plan.operations import (
     MAX_TEXT,
     BlockFault,
     Operation,
-    OperationType,
     Plan,
+    RenderedObjects,
+    all_planned,
     block_lines,
-    counts,
+    count_all,
+    describe_counts,
     effects,
     plan_id,
     read_block,
@@ -63,6 +65,8 @@ class PlanLog:
 
     operations: tuple[Operation, ...] | None = None
     diff: str | None = None
+    objects: RenderedObjects | None = None
+    """Of the chart."""
     cut: bool = False
     """Whether the diff has only its first ``DIFF_BYTES``."""
     fault: str = ""
@@ -149,7 +153,7 @@ async def _read(client: KubeClient, body: Body, expected: _Expected) -> PlanLog:
         raise _UnreadableError(f"the log of the Job {said(name)} has another plan")
     log = await client.read_log(namespace, pod, DEPLOY_CONTAINER, limit_bytes=DIFF_BYTES)
     diff = remove_no_errors(log.removesuffix(block)).strip("\n")
-    return PlanLog(operations, diff, cut=not log.endswith(block))
+    return PlanLog(operations, diff, found.objects, cut=not log.endswith(block))
 
 
 def remove_no_errors(log: str) -> str:
@@ -219,16 +223,15 @@ def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, .
 
     The status has one more where the release's namespace is missing: werf creates it unplanned.
     """
-    wanted = {type_: getattr(plan.counts, type_) or 0 for type_ in OperationType}
+    wanted = describe_counts(plan.counts)
     for missing in (None, namespace):
         if missing and not _may_name(plan, f"create ::Namespace:{missing}"):
             continue
         operations = effects(found, missing)
-        counted = counts(operations)
         if (
             found.revision == plan.revision
-            and wanted == {type_: counted.get(type_, 0) for type_ in OperationType}
-            and set(map(str, operations)).issuperset(plan.risky)
+            and wanted == describe_counts(count_all(operations, found.objects))
+            and set(map(str, all_planned(operations, found.objects))).issuperset(plan.risky)
         ):
             return operations
     return None
@@ -250,6 +253,7 @@ def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Ope
             revision=found.revision,
             operations=operations,
             render=found.render,
+            objects=found.objects,
         )
         if is_same and set(map(str, operations)).issuperset(drift.objects):
             return operations
