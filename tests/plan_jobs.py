@@ -21,6 +21,12 @@ from copyrator.bundles.plan.script import SealedFile, deploy_command, plan_comma
 
 NONCE = "0123456789abcdef" * 2
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
+GUARD = "shop.guard"
+"""The policy of guarded Jobs."""
+DENIED = (
+    'error: failed to create {0}: {0}s "guard-probe" is forbidden: ValidatingAdmissionPolicy '
+    f"'{GUARD}' with binding '{GUARD}' denied request: not approved: CREATE"
+)
 SHELLS = {"sh": ("sh",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
 RECORDED = Path(__file__).parents[1] / "docs" / "facts" / "werf-plan-graph.dot"
 """Of the real werf: a first install of four objects."""
@@ -70,6 +76,16 @@ case "$*" in
   echo "$answer"
   [ "$answer" = yes ] || { echo "exit status 1" >&2; exit 1; }
   exit 0
+  ;;
+"kubectl create "*" guard-probe --namespace app --dry-run=server --validate=false "*)
+  [ "$WERF_SKIP_TLS_VERIFY_REGISTRY" = 0 ] || exit 9
+  echo "$3" >>"$FAKE/probes"
+  number=$(/bin/cat "$FAKE/probes" | /usr/bin/wc -l)
+  answer=$FAKE/probe
+  [ ! -e "$FAKE/probe.$number" ] || answer=$FAKE/probe.$number
+  [ -e "$answer" ] || { echo "$3/guard-probe created (server dry run)"; exit 0; }
+  /bin/cat "$answer" >&2
+  exit 1
   ;;
 esac
 printf '%s\\n' "${KUBEDOG_DISABLE_EVENTS-unset}" >"$FAKE/tracked"
@@ -164,7 +180,8 @@ class Pod:
         plan: int = 2,
         apply: int = 0,
     ) -> Ended:
-        files = {"graph": graph, "output": output, "applied": None, "renders": None}
+        files = {"graph": graph, "output": output}
+        files |= dict.fromkeys(("applied", "renders", "probes"))
         for name, content in (files | {"render": self.documents}).items():
             (self.fake / name).unlink(missing_ok=True)
             if content:
@@ -234,13 +251,17 @@ class Pod:
         )
 
     def deploy_command(
-        self, approved: SealedFile, values: Sequence[SealedFile] = (), flags: Sequence[str] = ()
+        self,
+        approved: SealedFile,
+        values: Sequence[SealedFile] = (),
+        flags: Sequence[str] = (),
+        guard: str | None = None,
     ) -> tuple[str, ...]:
         """The command of the deploy Job of an approved plan, with the same salt."""
         salt = self.sealed("render-salt", b"r" * 32)
         directory = str(self.memory)
         return deploy_command(
-            approved, salt, values, flags, account=self.account, directory=directory
+            approved, salt, values, flags, account=self.account, guard=guard, directory=directory
         )
 
     def hash_of(self, documents: str) -> str:

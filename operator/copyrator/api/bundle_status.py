@@ -117,6 +117,10 @@ class BundleReason(StrEnum):
     """Plans failed or changed too often."""
     PLAN_UNBOUND = "PlanUnbound"
     """The plan isn't bound, and the operator's settings require bound plans."""
+    EXCEEDS_APPROVAL = "ExceedsApproval"
+    """The deploy tried to write what wasn't approved, and the API server refused it."""
+    GUARD_NOT_ACTIVE = "GuardNotActive"
+    """The API server doesn't hold the Job to what was approved; nothing was written."""
     DEPENDENCIES_NOT_VENDORED = "DependenciesNotVendored"
     """Its chart lacks dependencies that werf would download at each run."""
     CHART_NOT_PLAIN = "ChartNotPlain"
@@ -350,6 +354,8 @@ class Attempted(Record):
     """Who approved it; None where its approval mode required no decision."""
     correction: bool | None = None
     """True: it deploys again what is deployed, because that had drifted."""
+    guarded: bool | None = None
+    """True: its Job has a list of what it may write, and the API server refuses everything else."""
     passed_over: tuple[PassedOver, ...] = ()
     """The gates that it skipped, because a user forced it."""
     outcome: str | None = None

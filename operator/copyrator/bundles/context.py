@@ -94,6 +94,10 @@ class BundleTiming:
     """After a check's end a new process removes for so long what an earlier one left; later the
     Bundle's next check removes it."""
 
+    guard_list_kept: float = 30.0
+    """After the end of a guarded Job and of its pods until its list is removed: longer than the
+    token of a deleted pod works."""
+
     consent_fresh: float = 570.0
     """Age up to which a permission counts: ten minutes, less the time of a reconcile."""
     consent_pause: float = 15.0

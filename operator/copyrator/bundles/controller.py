@@ -35,6 +35,7 @@ from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
@@ -274,6 +275,8 @@ class BundleController:
         reviews = PermissionReviewer(context, reviewer)
         self._permissions = permissions = PermissionRecorder(context, reviews, seals)
         plan_queue = PlanQueue(context, jobs)
+        self._lists = lists = GuardLists(context, jobs)
+        enforcement = EnforcementReviewer(context, reviewer)
         attempts = AttemptRunner(
             context,
             jobs,
@@ -281,6 +284,8 @@ class BundleController:
             writer,
             redaction,
             seals=seals,
+            lists=lists,
+            enforcement=enforcement,
             logins=logins,
             freezes=freezes,
             charts=charts,
@@ -344,12 +349,14 @@ class BundleController:
         groups = {group.get("name") for group in served.get("groups") or ()}
         self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
+        self._lists.start()
         self._freezes.start()
         self._consents.start()
         self._trust.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
+        await self._lists.close()
         self._jobs.stop()
         self._freezes.stop()
         self._consents.stop()

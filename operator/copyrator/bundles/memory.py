@@ -255,6 +255,8 @@ class BundleMemory:
     login: LoginMemory = field(default_factory=LoginMemory)
     health: HealthMemory | None = None
     """None where no health is asked for."""
+    operations: dict[str, bytes] = field(default_factory=dict)
+    """Compressed texts of the last plans that were stored, by their Jobs' names."""
     consent: tuple[str | None, ...] = ()
     """What was last written to ``status.consent``: the resourceVersion then, state and by."""
     soak: str = ""

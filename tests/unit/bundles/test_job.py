@@ -144,6 +144,7 @@ APPROVALS = {
     "image": order(
         sealed=NO_VALUES, approved=APPROVED, image="registry.werf.io/werf/werf@sha256:" + "6" * 64
     ),
+    "guarded": order(sealed=NO_VALUES, approved=APPROVED, guard="shop.guard"),
 }
 
 
@@ -181,6 +182,10 @@ def test_deploy_job_is_the_golden_one(name: str) -> None:
 
 def test_uninstall_job_is_the_golden_one() -> None:
     check("uninstall", build_uninstall_job(SPEC, "uid-1", 4, 2))
+
+
+def test_guarded_uninstall_job_is_the_golden_one() -> None:
+    check("uninstall-guarded", build_uninstall_job(SPEC, "uid-1", 4, 2, guard="shop.guard"))
 
 
 def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
@@ -357,6 +362,20 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
         assert manifest["metadata"]["labels"][names.LABEL_BUNDLE] == name
         stem = name.replace(".", "-")
         assert made.startswith(stem if len(stem) <= 40 else stem[:39])
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 53, "a.b.c"])
+def test_a_guarded_jobs_name_begins_the_names_of_its_pods_whole(name: str) -> None:
+    """The Job controller takes 58 characters of it."""
+    guarded = replace(APPROVALS["values"], spec=replace(SPEC, name=name), guard="shop.guard")
+    recorded = replace(guarded, recorded_name="as-recorded")
+    uninstall = build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1, guard="shop.guard")
+
+    for manifest in (build_deploy_job(guarded), uninstall):
+        assert len(manifest["metadata"]["name"]) <= 57
+    assert build_deploy_job(recorded)["metadata"]["name"] == "as-recorded"
+    if len(name) < 30:
+        assert guarded.job == replace(guarded, guard=None).job
 
 
 def test_only_deploys_are_owned_by_the_bundle() -> None:

@@ -20,7 +20,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.plan_status import PlanStatus
+from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -42,6 +42,7 @@ from copyrator.bundles.deploy.outcome import (
     excuse_lost_access,
     has_started,
     planned_ending,
+    refused_ending,
     secrets_of,
 )
 from copyrator.bundles.deploy.pod import JobKind
@@ -54,13 +55,18 @@ from copyrator.bundles.deploy.state import (
     asks_for_rollback,
     judge,
 )
-from copyrator.bundles.deploy.werf_error import log_tail, remove_template_text
+from copyrator.bundles.deploy.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
@@ -183,11 +189,15 @@ class AttemptRunner:
         redaction: Redactor,
         *,
         seals: SealStore,
+        lists: GuardLists,
+        enforcement: EnforcementReviewer,
         logins: JobLogins,
         freezes: FreezeWatcher,
         charts: ChartFinder,
     ) -> None:
         self._context = context
+        self._lists = lists
+        self._enforcement = enforcement
         self._logins = logins
         self._charts = charts
         self._freezes = freezes
@@ -198,14 +208,19 @@ class AttemptRunner:
         self._redaction = redaction
         self.ownership = ReleaseOwnership(context, jobs)
 
-    def begin(
+    async def begin(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
     ) -> Step:
         """Record an attempt with its Job's name; then create the Job.
 
         The step raises StaleError where another Bundle has become the release's owner.
+
+        Raises:
+            ApiError: what was planned can't be read.
         """
-        job = order_of(entry, spec, status.attempted).job
+        guarded = await self._can_be_guarded(entry, spec, status)
+        status = replace(status, attempted=replace(status.attempted, guarded=guarded or None))
+        job = self._order_of(entry, spec, status.attempted).job
         status = replace(status, attempted=replace(status.attempted, job=job))
         return Step(
             entry,
@@ -214,6 +229,34 @@ class AttemptRunner:
             effect=partial(self._make_job, spec),
             guard=self.ownership.beginning(entry, spec),
         )
+
+    async def _can_be_guarded(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> bool:
+        """Whether the API server can hold the Job of a new attempt to its plan."""
+        if self._context.settings.guard_policy is None:
+            return False
+        found = await self._find_approved(entry, status)
+        if found is None:
+            return False
+        return (await self._enforcement.of(spec, found.operations)).is_enforced
+
+    async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
+        """What was planned for the recorded attempt; None where nothing was, or it was changed.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        plan = drift_record.find_plan(status, status.attempted.plan_job)
+        if plan is None:
+            return None
+        stored = await self._seals.recall_operations(
+            entry, ApprovedPlan(job=plan.job, seal=plan.seal)
+        )
+        if stored is None:
+            return None
+        is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
+        return PlanResult(stored, status.attempted.namespace if is_missing else None)
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Observe the recorded attempt; ``done`` where it has ended, so that it runs no more.
@@ -285,6 +328,8 @@ class AttemptRunner:
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         evidence = state.Evidence(log_tail=log_tail(log))
+        if (exceeded := await self._find_refused(entry, spec, ending, log)) is not None:
+            return exceeded, evidence
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
@@ -295,6 +340,22 @@ class AttemptRunner:
         if is_refused and (remedy := self._logins.remedy(entry.key, job)):
             ending = replace(ending, message=f"{ending.message}; {remedy}")
         return ending, evidence
+
+    async def _find_refused(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, log: str
+    ) -> Ending | None:
+        """The ending of a guarded deploy that tried to write what isn't on its list, if it did."""
+        policy = self._context.settings.guard_policy
+        if not entry.status.attempted.guarded or policy is None:
+            return None
+        if not (refusals := find_refusals(find_error(log), policy)):
+            return None
+        found = await self._find_approved(entry, entry.status)
+        approved = found.operations if found is not None else ()
+        release = spec.release_key._replace(
+            namespace=entry.status.attempted.namespace or spec.project_namespace
+        )
+        return refused_ending(ending, *judge_refusals(refusals, approved, release))
 
     async def _redacted(
         self,
@@ -359,6 +420,8 @@ class AttemptRunner:
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
+            if entry.status.attempted.guarded:
+                await self._write_list(entry, spec, order)
         except MissingReferenceError as error:
             return self._give_up(entry, spec, error.reason, str(error))
         except ApiError as error:
@@ -383,6 +446,46 @@ class AttemptRunner:
             entry = await self._writer.reset_force(entry)
         return Step(entry)
 
+    async def _write_list(self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder) -> None:
+        """Write what a guarded attempt's Job may write.
+
+        Raises:
+            MissingReferenceError: it can't be written, or what was planned can't be enforced now.
+            ApiError: it may have been written; the next reconcile tries again.
+        """
+        status = entry.status
+        found = await self._find_approved(entry, status)
+        if found is None:
+            text = "what was planned was deleted or changed"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        enforcement = await self._enforcement.of(spec, found.operations)
+        if not enforcement.is_enforced:
+            text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        guarded = GuardedDeploy(
+            account=ServiceAccount.of(spec),
+            release=spec.release,
+            namespace=spec.project_namespace,
+            operations=found.operations,
+            revision=found.plan.revision,
+            deployed_revision=status.deployed.revision,
+            auto_rollback=spec.auto_rollback and order.rolls_back,
+        )
+        try:
+            await self._lists.write(entry, order.job, guarded)
+        except ListTooLargeError as error:
+            raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the list of what the Job may write can't be written: {error.message}"
+            raise MissingReferenceError(text, BundleReason.GUARD_NOT_ACTIVE) from None
+
+    def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
+        """The order for an attempt's Job, which has the name that was recorded."""
+        guard = self._context.settings.guard_policy if attempted.guarded else None
+        return replace(order_of(entry, spec, attempted), guard=guard, recorded_name=attempted.job)
+
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
         """The input of the recorded attempt's Job.
 
@@ -402,7 +505,7 @@ class AttemptRunner:
         if (attempted.server or "") != spec.server:
             text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = order_of(entry, spec, attempted)
+        order = self._order_of(entry, spec, attempted)
         if kubeconfig is not None:
             sealed_kubeconfig = await self._seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)

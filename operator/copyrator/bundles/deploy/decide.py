@@ -588,7 +588,7 @@ class Deployer:
         else:
             status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
         status = drift_record.break_off_check(status)
-        step = self._attempts.begin(entry, spec, status, need)
+        step = await self._attempts.begin(entry, spec, status, need)
         if before.drift.check.is_running or (not is_planned and before.plan.job is not None):
             step = step.then(self._discard_plans)
         return step, not case.is_correction or entry.request is None

@@ -136,10 +136,17 @@ def spec_hash(
     return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
 
 
-def job_name(bundle: str, kind: str, *parts: object) -> str:
-    """The name of a Job, with its purpose; the same for the same ``parts`` in every process."""
+GUARDED_NAME_LENGTH: Final = 57
+"""Of a guarded Job: the names of its pods begin with at most 58 characters of it, and a dash."""
+
+
+def job_name(bundle: str, kind: str, *parts: object, length: int = _NAME_LENGTH) -> str:
+    """The name of a Job, with its purpose; the same for the same ``parts`` in every process.
+
+    ``length``: characters that it may have.
+    """
     suffix = f"-{kind}-{hash_of(*(str(part) for part in (bundle, *parts)))[:10]}"
-    stem = bundle.replace(".", "-")[: _NAME_LENGTH - len(suffix)].rstrip("-")
+    stem = bundle.replace(".", "-")[: length - len(suffix)].rstrip("-")
     return stem + suffix
 
 

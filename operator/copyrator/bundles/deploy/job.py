@@ -13,7 +13,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy import pod
-from copyrator.bundles.deploy.identity import ValuesFiles, job_name
+from copyrator.bundles.deploy.identity import GUARDED_NAME_LENGTH, ValuesFiles, job_name
 from copyrator.bundles.deploy.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,
@@ -84,20 +84,27 @@ class DeployOrder:
     """Whether a deploy without a plan ends where werf has to download dependencies."""
     image: str | None = None
     """werf's image by digest, as the plan's pod ran it; None: as the spec names it."""
+    guard: str | None = None
+    """The policy that holds the Job to its list; None: it has no list."""
+    recorded_name: str | None = None
+    """The Job's, where an attempt has recorded it."""
+    rolls_back: bool = True
+    """Whether werf may roll back where the spec asks for it."""
 
     @property
     def job(self) -> str:
         """The Job's name."""
-        return job_name(
-            self.spec.name,
-            JobKind.DEPLOY,
-            self.uid,
-            self.generation,
-            self.digest,
-            self.values_hash,
-            self.request,
-            self.attempt,
-        )
+        if self.recorded_name is not None:
+            return self.recorded_name
+        parts = self.generation, self.digest, self.values_hash, self.request, self.attempt
+        return _name(self.spec.name, JobKind.DEPLOY, self.uid, *parts, is_guarded=bool(self.guard))
+
+
+def _name(bundle: str, kind: JobKind, *parts: object, is_guarded: bool) -> str:
+    """The name of a Job that may be guarded; what is short enough is the same for both."""
+    if is_guarded:
+        return job_name(bundle, kind, *parts, length=GUARDED_NAME_LENGTH)
+    return job_name(bundle, kind, *parts)
 
 
 DEADLINE_MARGIN: Final = 300.0
@@ -118,14 +125,20 @@ AUTO_ROLLBACK: Final = "--auto-rollback"
 def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     """The Job for one attempt; the Bundle owns it."""
     spec = order.spec
-    flags = (AUTO_ROLLBACK,) if spec.auto_rollback else ()
+    rolls_back = spec.auto_rollback and order.rolls_back
+    flags = (AUTO_ROLLBACK,) if rolls_back else ()
     command: tuple[str, ...] = (*APPLY_COMMAND, *flags)
     if any(_IN_NO_SHELL.fullmatch(name) for name in spec.env):
         command = "werf", "bundle", "apply", *flags
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
         command = deploy_command(
-            approved, _render_salt(order), _checked_files(order), flags, account=_account(order)
+            approved,
+            _render_salt(order),
+            _checked_files(order),
+            flags,
+            account=_account(order),
+            guard=order.guard,
         )
     elif order.is_checked:
         command = checked_deploy_command(_checked_files(order), flags)
@@ -138,7 +151,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
         names.ANN_DIGEST: order.digest,
     }
     # A rollback begins after the timeout, and may take the same time.
-    longest = spec.timeout * (2 if spec.auto_rollback else 1)
+    longest = spec.timeout * (2 if rolls_back else 1)
     job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
     return job
 
@@ -361,9 +374,9 @@ werf 2 ignores SIGTERM while it waits, so the shell ends at once, and with it th
 """
 
 
-def uninstall_job(bundle: str, uid: str, attempt: int) -> str:
+def uninstall_job(bundle: str, uid: str, attempt: int, *, is_guarded: bool = False) -> str:
     """The name of the Job that uninstalls."""
-    return job_name(bundle, JobKind.UNINSTALL, uid, attempt)
+    return _name(bundle, JobKind.UNINSTALL, uid, attempt, is_guarded=is_guarded)
 
 
 def build_uninstall_job(
@@ -372,14 +385,19 @@ def build_uninstall_job(
     generation: int,
     attempt: int,
     kubeconfig: SealedFile | None = None,
+    *,
+    guard: str | None = None,
 ) -> dict[str, Any]:
-    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
+    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it.
+
+    ``guard``: the policy that holds it to its list; None: it has none.
+    """
     ours = pod.common(spec) | pod.release(spec) | {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)}
     found = merge_variables(spec, ours)
     kept = {k: v for k, v in found.items() if k == "PATH" or not _IN_NO_SHELL.fullmatch(k)}
     env = pod.variables(kept)
-    name = uninstall_job(spec.name, uid, attempt)
-    command = uninstall_command(UNINSTALL_SCRIPT, kubeconfig)
+    name = uninstall_job(spec.name, uid, attempt, is_guarded=guard is not None)
+    command = uninstall_command(UNINSTALL_SCRIPT, kubeconfig, guard)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     volumes = []
     if kubeconfig is not None:

@@ -25,6 +25,7 @@ from copyrator.bundles.deploy.outcome import (
     JobRecord,
     PodRecord,
     has_started,
+    is_over,
     is_owned,
     printed_digests,
     read_job,
@@ -113,6 +114,20 @@ class PodReader:
         found = found[:BUNDLE_PODS]
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
+    async def has_open_pods(self, job: ObjectName) -> bool:
+        """Whether a pod that is labelled as a Job's hasn't ended.
+
+        Raises:
+            ApiError: they can't be listed.
+        """
+        selector = f"batch.kubernetes.io/job-name={job.name}"
+        pages = self._client.list_pages(PODS, job.namespace, label_selector=selector)
+        async with aclosing(pages):
+            async for page in pages:
+                if any(not is_over(pod) for pod in page.items):
+                    return True
+        return False
+
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
         """The digests that werf pulled, by the first lines of its log; empty without a log."""
         return printed_digests(await self._log(pods, limit_bytes=BUNDLE_LOG_BYTES))
@@ -159,6 +174,9 @@ class PodReader:
         )
 
 
+POD_SUFFIX: Final = 6
+"""Characters that the name of a Job's pod has after the Job's: a dash and five."""
+
 GRACE_OF_OTHERS: Final = 30
 """Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
 which a kubelet ends native sidecars, so that the Job is complete."""
@@ -179,6 +197,10 @@ class JobClient:
         self._health: asyncio.Task[None] | None = None
         self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
         """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
+        self.job_changed: Callable[[ObjectName | None], None] = lambda _: None
+        """Called with each change of a Job or of its pods; with None after each list of a watch."""
+        self._open_pods: dict[ObjectName, set[str]] = {}
+        """Names of pods that haven't ended, by the Job that their names tell."""
 
     def start(self) -> None:
         """Open the watches. That of pods is only needed where others inject containers."""
@@ -191,7 +213,9 @@ class JobClient:
         pods = WatchSpec(
             resource=PODS, label_selector=names.LABEL_JOB_KIND, decode=read_pod, reserved=True
         )
-        self._pods = self._context.informers.acquire(pods, self._pod_changed)
+        self._pods = self._context.informers.acquire(
+            pods, self._pod_changed, on_synced=lambda: self.job_changed(None)
+        )
         self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
@@ -216,6 +240,18 @@ class JobClient:
         """The missing permission because of which Jobs can't be watched; None where they can be."""
         failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
+
+    @property
+    def pods_seen(self) -> bool:
+        """Whether the watch of pods is up to date."""
+        return self._pods is not None and self._pods.synced
+
+    def is_over(self, job: ObjectName) -> bool:
+        """Whether a Job has ended or is gone, and no pod of it is known that hasn't ended."""
+        if self._registration is None or not self._registration.synced:
+            return False
+        record: JobRecord | None = self._registration.store.get(job)
+        return (record is None or record.is_finished) and job not in self._open_pods
 
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, by its uid."""
@@ -337,7 +373,7 @@ class JobClient:
             if job.kind in _PLANS and job.name not in but and not job.done:
                 await self.give_up(job)
 
-    def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
+    def _changed(self, name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
         if record is None or not record.bundle:
             return
@@ -354,6 +390,7 @@ class JobClient:
                 new = replace(new, started=new.started or had_started).with_end(known.ended)
             new = jobs[new.name] = new.with_end(self._ended.get(new.uid))
         self._report_change(record, has_ended=new is None or new.done)
+        self.job_changed(name)
 
     def _report_change(self, job: JobRecord, *, has_ended: bool) -> None:
         key = BundleKey(job.namespace, job.bundle)
@@ -361,11 +398,20 @@ class JobClient:
             self.plan_changed(key, job.name, has_ended)
         self._context.schedule.changed(key, Change.JOB)
 
-    def _pod_changed(self, _name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
+    def _pod_changed(self, name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None:
             self._record_end(new)
         elif old is not None:
             self._ended.pop(old.job_uid, None)
+        job = ObjectName(name.namespace, name.name[:-POD_SUFFIX])
+        pods = self._open_pods.setdefault(job, set())
+        if new is None or new.is_over:
+            pods.discard(name.name)
+        else:
+            pods.add(name.name)
+        if not pods:
+            del self._open_pods[job]
+        self.job_changed(job)
 
     def _record_end(self, pod: PodRecord) -> None:
         """Record that werf has ended in a Job's pod: from now on the Job counts as ended."""
@@ -391,6 +437,7 @@ class JobClient:
                 self._requeue_all()
 
     def _requeue_all(self) -> None:
+        self.job_changed(None)
         for entry in self._context.bundles:
             self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
 

@@ -37,6 +37,7 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     strip_colours,
 )
+from copyrator.bundles.guard.refusal import Fault, Refusal
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
@@ -359,6 +360,8 @@ class PodRecord:
     job_uid: str
     ended: datetime | None
     """When the operator's containers ended, where others keep the pod running; else None."""
+    is_over: bool = False
+    """Whether none of its containers runs, or will run."""
     resource_version: str = ""
 
 
@@ -367,15 +370,21 @@ def read_pod(body: Mapping[str, Any]) -> PodRecord:
     metadata, status = body["metadata"], body.get("status") or {}
     owners = metadata.get("ownerReferences") or ()
     ended = None
-    if status.get("phase") not in ("Succeeded", "Failed"):  # else the Job tells
+    if not is_over(body):  # else the Job tells
         ended = _end_of_ours(metadata, status)
     return PodRecord(
         namespace=metadata.get("namespace", ""),
         bundle=(metadata.get("labels") or {}).get(names.LABEL_BUNDLE, ""),
         job_uid=next((str(one.get("uid")) for one in owners if one.get("controller")), ""),
         ended=ended,
+        is_over=is_over(body),
         resource_version=metadata.get("resourceVersion", ""),
     )
+
+
+def is_over(pod: Mapping[str, Any]) -> bool:
+    """Whether no container of a pod runs, or will run."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _end_of_ours(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> datetime | None:
@@ -516,7 +525,26 @@ _PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
     PlanExit.CHANGED: BundleReason.PLAN_CHANGED,
     PlanExit.FAILED: BundleReason.PLAN_FAILED,
     PlanExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
+    PlanExit.NOT_GUARDED: BundleReason.GUARD_NOT_ACTIVE,
 }
+
+
+def refused_ending(ending: Ending, refusal: Refusal, fault: Fault) -> Ending:
+    """The ending of a guarded deploy of which the API server refused a write."""
+    text = f"the API server refused the {refusal}"
+    if fault is Fault.DIGEST:
+        outcome, reason = Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL
+        text += ", which wasn't approved; what was applied before that was approved"
+    else:
+        outcome, reason = Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED
+        if fault is Fault.CHANGED:
+            text += ": somebody has changed the object since it was planned. It is planned anew"
+        else:
+            text += (
+                ", a write of werf's own that should have been allowed: this is a fault of the "
+                "operator; report it. It is planned anew"
+            )
+    return replace(ending, outcome=outcome, reason=reason, message=text, is_raw=False)
 
 
 def add_cause(ending: Ending, log: str) -> Ending:

@@ -357,6 +357,8 @@ def _schedule_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attemp
     failures, interruptions = attempted.failures or 0, attempted.interruptions or 0
     if attempted.outcome == Outcome.FAILED:
         failures += 1
+        if attempted.reason == BundleReason.EXCEEDS_APPROVAL:  # it would do the same again
+            failures = max(failures, retry.limit + 1)
         if failures > retry.limit:
             return replace(attempted, failures=failures)
         delay = retry_delay(retry.backoff, failures)

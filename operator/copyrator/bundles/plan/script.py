@@ -3,8 +3,9 @@
 All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply writes) and end where
 werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
 deploy of what was approved, also run ``werf bundle plan`` and read its graph. They use sh, grep,
-sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but two, whose
-results are compared: sh ignores a failure before a pipe.
+sed, sort, wc and sha256sum, and sleep where a guard isn't in force yet, as Alpine's busybox and
+Debian have them, and no pipe but two, whose results are compared: sh ignores a failure before a
+pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
 author having set no variable that sh, its tools or the loader read, but LANG and TZ:
@@ -127,6 +128,8 @@ class PlanExit(IntEnum):
     """PlanFailed: werf's plan or render failed, or it can't be read."""
     NOT_VENDORED = 12
     """DependenciesNotVendored: werf downloaded dependencies of the chart."""
+    NOT_GUARDED = 13
+    """GuardNotActive: the API server doesn't hold the Job to its list; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +187,16 @@ def plan_command(
     return "sh", "-c", literal(_PLAN), *first, *_arguments((salt, *values))
 
 
-def uninstall_command(script: str, kubeconfig: SealedFile | None) -> tuple[str, ...]:
-    """The command of a container that uninstalls by this script, in the cluster of a kubeconfig."""
+def uninstall_command(
+    script: str, kubeconfig: SealedFile | None, guard: str | None = None
+) -> tuple[str, ...]:
+    """The command of a container that uninstalls by this script, in the cluster of a kubeconfig.
+
+    ``guard``: the policy that holds the Job to its list, which must be in force.
+    """
+    if guard is not None:
+        script = f"LC_ALL=C\nexport LC_ALL\n{_probe(guard)}require_guard\n{script}"
+        return "sh", "-c", literal(script)
     if kubeconfig is None:
         return "sh", "-c", script
     script = f'LC_ALL=C\nexport LC_ALL\n{_UNSEAL}unseal "$@"\n{script}'
@@ -211,6 +222,7 @@ def deploy_command(
     flags: Sequence[str] = (),
     *,
     account: ServiceAccount | None = None,
+    guard: str | None = None,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
     """The command of a container that deploys if the plan and the render made now were approved.
@@ -224,9 +236,13 @@ def deploy_command(
         values: all values files; werf's variables name their copies.
         flags: of ``werf bundle apply``.
         account: the Job's, as of the plan.
+        guard: the policy that holds the Job to its list; it must be in force before the render and
+            before the apply.
         directory: in memory.
     """
-    script = _DEPLOY + _apply(flags)
+    probe = "require_guard\n" if guard is not None else ""
+    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, _apply(flags))
+    script = _BEGINNING + (_probe(guard) if guard is not None else "") + "".join(parts)
     first = ("deploy", directory, salt.copy, approved.copy, _name_of(account))
     return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
 
@@ -246,6 +262,14 @@ def _name_of(account: ServiceAccount | None) -> str:
     return str(account) if account is not None else _UNKNOWN_ACCOUNT
 
 
+def _probe(policy: str) -> str:
+    """The function ``require_guard``: three connections must find the policy in force for the Job.
+
+    A dry run of this name is the only one that the policy judges, and it is on no list.
+    """
+    return f"guard={shlex.quote(policy)}\n{_REQUIRE_GUARD}"
+
+
 def _apply(flags: Sequence[str]) -> str:
     return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
 
@@ -256,6 +280,43 @@ def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
 
 _UNKNOWN_ACCOUNT: Final = "-"
 """No account has that name."""
+PROBE: Final = "guard-probe"
+"""The name in the policy's condition (``templates/guard.yaml``)."""
+
+_REQUIRE_GUARD: Final = f"""\
+ask_guard() {{
+  said=$(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl create "$1" {PROBE} \\
+    --namespace "$WERF_NAMESPACE" --dry-run=server --validate=false --request-timeout 3s 2>&1) || :
+}}
+require_guard() {{
+  refusals=0 misses=0
+  while [ "$refusals" -lt 3 ]; do
+    ask_guard configmap
+    case $said in
+    *'namespaces "'*'" not found'*) ask_guard namespace ;;
+    esac
+    case $said in
+    *" ValidatingAdmissionPolicy '$guard' with binding '$guard' denied request: "*)
+      refusals=$((refusals + 1))
+      continue
+      ;;
+    *' is forbidden: User "'*)
+      printf 'Error: %s\\n' "$said"
+      exit {PlanExit.FAILED:d}
+      ;;
+    esac
+    refusals=0 misses=$((misses + 1))
+    if [ "$misses" -ge 10 ]; then
+      printf 'Error: GuardNotActive: nothing was written: policy %s %s; %s\\n' "$guard" \\
+        "doesn't hold this Job to its list, as its probe ended with: $said" \\
+        'after its binding was made anew, API servers must be restarted (kubernetes#130887)'
+      exit {PlanExit.NOT_GUARDED:d}
+    fi
+    sleep 1 || :
+  done
+}}
+"""
+"""A new list is in force after milliseconds, and after a second where the policy is new."""
 
 _UNSEAL: Final = f"""\
 changed() {{
@@ -615,9 +676,8 @@ printf '%s %s %s\\n' {END} "$nonce" "$counts" || broken
 """
 )
 
-_DEPLOY: Final = (
-    _BEGINNING
-    + """\
+_CHECKS_OF_DEPLOY: Final = (
+    """\
 approved=$3
 account=$4
 shift 4
@@ -627,9 +687,12 @@ refused() {
 unseal "$@"
 """
     + ASK_FOR_EVENTS
-    + "render_chart\n"
-    + f"require_render {PlanExit.FAILED:d}\n"
-    + "hash_render\n"
+)
+
+_PROOF: Final = (
+    "render_chart\n"
+    f"require_render {PlanExit.FAILED:d}\n"
+    "hash_render\n"
     + READ_OBJECTS
     + """\
 : >"$memory/render"

@@ -1,0 +1,384 @@
+"""Guarded Jobs: their lists are there before them, and go once none of their pods can write."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    approve,
+    deployed,
+    idle,
+    waits,
+)
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.waiting import eventually
+
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.plan.script import PlanExit
+
+HOME = "copyrator"
+POLICY = "shop.guard"
+KEPT = 0.3
+LISTS = f"/api/v1/namespaces/{HOME}/configmaps"
+DENIED = (
+    "Error: release install: create resource: server-side apply resource: x is forbidden: "
+    f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
+)
+
+
+class Recorder:
+    """Keeps the last Event of each reason."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def record(self, _about: Any, _kind: str, reason: str, message: str) -> None:
+        self.said[reason] = message
+
+
+@pytest.fixture
+def start(cluster: BundleCluster, run: Run) -> Run:
+    """Starts operators with a guard."""
+    cluster.namespace(HOME)
+    return partial(
+        run,
+        guard_policy=POLICY,
+        lease_namespace=HOME,
+        timing=replace(TIMING, guard_list_kept=KEPT, job_handover=0.5),
+    )
+
+
+def lists(cluster: BundleCluster) -> dict[str, dict[str, Any]]:
+    """The lists that are there, by name."""
+    return {
+        path.removeprefix(f"{LISTS}/"): body
+        for path, body in cluster.objects.items()
+        if path.startswith(f"{LISTS}/")
+    }
+
+
+def put_pod(cluster: BundleCluster, job: dict[str, Any], phase: str, **metadata: Any) -> str:
+    """A pod of a Job, named as the Job controller names it; returns its path."""
+    of = job["metadata"]
+    name = f"{of['name']}-x7k2p"
+    labels = {**of["labels"], "batch.kubernetes.io/job-name": of["name"]}
+    owner = {"kind": "Job", "name": of["name"], "uid": of["uid"], "controller": True}
+    metadata |= {"name": name, "namespace": TEAM, "labels": labels, "ownerReferences": [owner]}
+    path = path_of("pods", name)
+    cluster.write(path, {"metadata": metadata, "spec": {}, "status": {"phase": phase}})
+    return path
+
+
+async def begun(cluster: BundleCluster, bundle: Make, **spec: Any) -> dict[str, Any]:
+    """The Job of an approved deploy, which runs."""
+    bundle(approval=ALWAYS, **spec)
+    approve(cluster, await waits(cluster))
+    await eventually(cluster.jobs)
+    (job,) = cluster.jobs()
+    return job
+
+
+async def stays(cluster: BundleCluster, name: str) -> None:
+    """A list is there for longer than one whose Job has ended, and whatever time that took."""
+    deadline = asyncio.get_running_loop().time() + 2 * KEPT
+    while asyncio.get_running_loop().time() < deadline:
+        assert name in lists(cluster)
+        await asyncio.sleep(0.02)
+
+
+def writes(cluster: BundleCluster) -> list[tuple[str, str]]:
+    """All writes to lists and Jobs, in order."""
+    return [
+        (seen.verb, seen.path.rpartition("/")[2])
+        for seen in cluster.seen
+        if seen.verb in ("create", "delete") and (LISTS in seen.path or seen.path.endswith("/jobs"))
+    ]
+
+
+async def test_the_list_is_there_before_the_job_and_goes_after_it(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    operator = await start()
+    bundle(approval=ALWAYS)
+    approve(cluster, await waits(cluster))
+    status = await deployed(cluster)
+    await eventually(lambda: not lists(cluster), "the list goes")
+    await idle(operator)
+
+    name = status["attempted"]["job"]
+    assert status["attempted"]["guarded"] is True
+    # The plan's Job has none.
+    assert writes(cluster) == [
+        ("create", "jobs"),
+        ("create", "configmaps"),
+        ("create", "jobs"),
+        ("delete", name),
+    ]
+
+
+async def test_the_list_has_the_account_and_what_was_approved(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    werf.holds_deploys = True
+    await start()
+
+    job = await begun(cluster, bundle, project_namespace=TEAM)
+
+    (found,) = lists(cluster).values()
+    metadata = job["metadata"]
+    assert found["metadata"]["name"] == metadata["name"] == cluster.status()["attempted"]["job"]
+    bundle_uid = cluster.objects[path_of("bundles", "shop")]["metadata"]["uid"]
+    assert found["metadata"]["labels"] == {
+        "operator.werf.dev/guard": metadata["name"],
+        "operator.werf.dev/bundle-uid": bundle_uid,
+    }
+    assert "ownerReferences" not in found["metadata"]
+    assert found["data"]["account"] == f"system:serviceaccount:{TEAM}:werf"
+    assert "\nCU//ConfigMap//app\n" in found["data"]["operations"]
+    assert "\nCU//Secret//sh.helm.release.v1.shop.v1\n" in found["data"]["operations"]
+    script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    assert script.count("require_guard\n") == 2
+    assert f"guard={POLICY}\n" in script
+
+
+async def test_a_guard_costs_two_requests_of_an_attempt(
+    cluster: BundleCluster, werf: Werf, run: Run, start: Run, bundle: Make
+) -> None:
+    counts = []
+    for name, begin in (("plain", run), ("guarded", start)):
+        operator = await begin(timing=replace(TIMING, guard_list_kept=KEPT))
+        bundle(name, approval=ALWAYS)
+        found = await waits(cluster, name=name)
+        await idle(operator)
+        before = len(cluster.seen)
+        approve(cluster, found, name=name)
+        await deployed(cluster, name)
+        await eventually(lambda: not lists(cluster), "the list goes")
+        await idle(operator)
+        # The pods of a Job that ends at once are read once or twice.
+        seen = cluster.seen[before:]
+        asked = [one for one in seen if one.verb != "watch" and not one.path.endswith("/pods")]
+        counts.append(sorted(f"{one.verb} {_kind(one.path)}" for one in asked))
+        await operator.stop()
+
+    plain, guarded = counts
+    for one in plain:
+        guarded.remove(one)
+    assert guarded == ["create configmaps", "delete configmaps"]
+
+
+def _kind(path: str) -> str:
+    parts = path.split("/")
+    return next((one for one in parts[::-1] if one.endswith("s")), path)
+
+
+async def test_without_an_approval_there_is_no_guard(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    await start()
+    bundle()
+
+    status = await deployed(cluster)
+
+    assert "guarded" not in status["attempted"]
+    assert not any(LISTS in one.path and one.verb == "create" for one in cluster.seen)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
+async def test_it_stays_while_a_pod_has_not_ended(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, phase: str
+) -> None:
+    werf.holds_deploys = True
+    await start()
+    job = await begun(cluster, bundle)
+    # Also one that is Terminating, which may write until it is gone.
+    pod = put_pod(cluster, job, phase, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"])
+    name = job["metadata"]["name"]
+
+    werf.finish(job)
+    await deployed(cluster)
+    await stays(cluster, name)
+    cluster.drop(path_of("jobs", name))
+    await stays(cluster, name)
+
+    cluster.write(pod, {**cluster.objects[pod], "status": {"phase": "Failed"}})
+    await eventually(lambda: not lists(cluster), "the list goes")
+
+
+async def test_it_stays_while_the_job_has_not_ended(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    werf.holds_deploys = True
+    operator = await start()
+    job = await begun(cluster, bundle)
+    name = job["metadata"]["name"]
+
+    await stays(cluster, name)
+    await operator.stop()
+    await start()
+    await stays(cluster, name)
+
+    cluster.drop(path_of("jobs", name))
+    await eventually(lambda: name not in lists(cluster), "the list goes")
+
+
+async def test_where_pods_cannot_be_watched_they_are_asked_for(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.by_name_only.add(("pods", ""))
+    werf.holds_deploys = True
+    await start()
+    job = await begun(cluster, bundle)
+    pod = put_pod(cluster, job, "Running")
+    name = job["metadata"]["name"]
+
+    werf.finish(job)
+    await stays(cluster, name)
+    cluster.drop(pod)
+
+    await eventually(lambda: not lists(cluster), "the list goes")
+
+
+async def test_what_others_left_is_tidied_at_the_start(
+    cluster: BundleCluster, werf: Werf, start: Run
+) -> None:
+    for name, data in (("gone", {"account": f"system:serviceaccount:{TEAM}:werf"}), ("junk", {})):
+        labels = {"operator.werf.dev/guard": name}
+        metadata = {"name": name, "namespace": HOME, "labels": labels}
+        cluster.write(f"{LISTS}/{name}", {"metadata": metadata, "data": data})
+    other = {"metadata": {"name": "other", "namespace": HOME}}
+    cluster.write(f"{LISTS}/other", other)
+
+    await start()
+
+    await eventually(lambda: set(lists(cluster)) == {"other"}, "both go")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_list_that_is_there_already_is_what_is_approved_now(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, is_same: bool
+) -> None:
+    """The process died between the list and the Job."""
+    werf.holds_deploys = True
+    operator = await start()
+    cluster.dies_at = None
+    job = await begun(cluster, bundle)
+    name = job["metadata"]["name"]
+    made = lists(cluster)[name]
+    await operator.stop()
+    cluster.drop(path_of("jobs", name))
+    cluster.drop(path_of("pods", f"{name}-pod"))
+    if not is_same:
+        cluster.write(f"{LISTS}/{name}", {**made, "data": {**made["data"], "operations": "\nx\n"}})
+    before = len(writes(cluster))
+    attempted = {**cluster.status()["attempted"]}
+    cluster.objects[path_of("bundles", "shop")]["status"]["attempted"] = attempted
+
+    operator = await start()
+    memory = operator.controller._context.memories
+    memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
+    await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")
+
+    assert lists(cluster)[name]["data"] == made["data"]
+    wanted = [("create", "configmaps"), ("create", "jobs")]
+    if not is_same:
+        wanted[1:1] = [("delete", name), ("create", "configmaps")]
+    assert writes(cluster)[before:] == wanted
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("not approved: CREATE//Secret/team/evil", "ExceedsApproval"),
+        ("not approved as the deploying account: CREATE//ConfigMap/team/app", "ExceedsApproval"),
+        ("not approved: DELETE//ConfigMap/team/app", "PlanChanged"),
+        ("not approved: UPDATE//Secret/team/sh.helm.release.v1.shop.v7", "PlanChanged"),
+    ],
+)
+async def test_a_refusal_is_the_attempts_reason(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, key: str, reason: str
+) -> None:
+    def refuse(job: dict[str, Any]) -> tuple[int, str]:
+        pod = f"{job['metadata']['name']}-pod"
+        cluster.logs[pod] += f"{DENIED}{key}\n"
+        return 1, '{"status": "failed", "revision": 1, "failedOperations": ["create: x"]}'
+
+    werf.ends = refuse
+    recorder = Recorder()
+    await start(recorder=recorder)
+    bundle(approval=ALWAYS, project_namespace=TEAM, retry={"limit": 3, "backoff": "1h"})
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: "reason" in cluster.status().get("attempted", {}))
+
+    attempted = cluster.status()["attempted"]
+    assert attempted["reason"] == reason
+    verb, _, rest = key.partition(": ")[2].partition("/")
+    kind, name = rest.split("/")[1], rest.rpartition("/")[2]
+    assert f"refused the {verb} of {kind} {name} in {TEAM}" in attempted["message"]
+    if reason == "ExceedsApproval":
+        await eventually(lambda: cluster.reason() == "Quarantined", "at once")
+        assert "nextRetryAt" not in attempted
+
+        await eventually(lambda: "Quarantined" in recorder.said, "an Event")
+        assert f"{verb} of {kind} {name}" in recorder.said["Quarantined"]
+    else:
+        assert attempted["outcome"] == "Interrupted"
+        assert "nextRetryAt" in attempted
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(PlanExit.NOT_GUARDED, "GuardNotActive"), (PlanExit.FAILED, "PlanFailed")],
+)
+async def test_a_guard_that_is_not_in_force_is_no_fault_of_the_digest(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, code: int, reason: str
+) -> None:
+    werf.ends = lambda job: (code, "Error: GuardNotActive: nothing was written: x")
+    await start()
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "1h"})
+    approve(cluster, await waits(cluster))
+
+    await eventually(lambda: cluster.reason() == reason, reason)
+
+    attempted = cluster.status()["attempted"]
+    assert (attempted["outcome"], attempted["reason"]) == ("Interrupted", reason)
+    assert attempted["failures"] == 0
+
+
+async def test_a_list_that_cannot_be_written_begins_no_job(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.refuse("create", LISTS, 403, "no right")
+    await start()
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "1h"})
+    approve(cluster, await waits(cluster))
+
+    await eventually(lambda: cluster.reason() == "GuardNotActive")
+
+    assert "no right" in cluster.message()
+    assert cluster.jobs() == []
+
+
+async def test_two_attempts_at_once_have_a_list_each(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    werf.holds_deploys = True
+    await start()
+    for name in ("one", "two"):
+        bundle(name, approval=ALWAYS)
+        approve(cluster, await waits(cluster, name=name), name=name)
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    first, second = cluster.jobs()
+    assert set(lists(cluster)) == {one["metadata"]["name"] for one in (first, second)}
+
+    werf.finish(first)
+
+    await eventually(lambda: set(lists(cluster)) == {second["metadata"]["name"]}, "one goes")
+    await stays(cluster, second["metadata"]["name"])

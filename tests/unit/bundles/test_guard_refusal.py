@@ -1,0 +1,127 @@
+"""Refusals by the policy that holds a Job to its list, and whose fault each is."""
+
+from __future__ import annotations
+
+import pytest
+
+from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.keys import ReleaseKey
+from copyrator.bundles.deploy.outcome import Ending, refused_ending
+from copyrator.bundles.guard.refusal import Fault, find_refusals, judge_refusals
+from copyrator.bundles.plan.operations import Operation, read_operation
+
+POLICY = "shop.guard"
+RELEASE = ReleaseKey("app", "shop", "")
+WORDS = f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
+DEPLOY = (
+    'Error: release install: failed release "shop" (namespace: "app"): execute release install '
+    "plan: execute operation: create resource: server-side apply resource "
+)
+REPAIR = 'Error: build resource infos: fix managed fields for resource "ConfigMap/x": patch: '
+
+
+def operations(*lines: str) -> tuple[Operation, ...]:
+    return tuple(one for line in lines if (one := read_operation(line)))
+
+
+def error(key: str, first: str = DEPLOY, said: str = "not approved: ") -> str:
+    return f'{first}"x": secrets "x" is forbidden: {WORDS}{said}{key}'
+
+
+PLANNED = operations(
+    "create ::ConfigMap:x",
+    "update app:apps:Deployment:web",
+    "delete other::Service:old",
+    "create :rbac.authorization.k8s.io:ClusterRole:a:b c",
+)
+CASES = [
+    ("CREATE//Secret/app/evil", Fault.DIGEST),
+    ("DELETE//Secret/app/evil", Fault.DIGEST),
+    ("UPDATE//Secret/app/evil", Fault.DIGEST),
+    # Another name, kind, group or namespace than that of an approved object.
+    ("CREATE//ConfigMap/app/xx", Fault.DIGEST),
+    ("CREATE//ConfigMap/other/x", Fault.DIGEST),
+    ("CREATE/extensions/Deployment/app/web", Fault.DIGEST),
+    ("CREATE/rbac.authorization.k8s.io/ClusterRole//a-b c", Fault.DIGEST),
+    ("CREATE//Pod:exec/app/x", Fault.DIGEST),
+    ("CREATE//ConfigMap:status/app/x", Fault.DIGEST),
+    # Another verb on a planned object.
+    ("DELETE//ConfigMap/app/x", Fault.CHANGED),
+    ("DELETE/apps/Deployment/app/web", Fault.CHANGED),
+    ("CREATE//Service/other/old", Fault.CHANGED),
+    ("DELETE/rbac.authorization.k8s.io/ClusterRole//a:b c", Fault.CHANGED),
+    # werf's own.
+    ("UPDATE//ConfigMap/app/werf-synchronization", Fault.OURS),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.v3", Fault.OURS),
+    ("UPDATE//Secret/other/sh.helm.release.v1.shop.v3", Fault.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.vx", Fault.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.other.v3", Fault.DIGEST),
+    ("UPDATE//ConfigMap/other/werf-synchronization", Fault.DIGEST),
+]
+
+
+@pytest.mark.parametrize(("key", "fault"), CASES)
+def test_whose_fault_a_refusal_is(key: str, fault: Fault) -> None:
+    (refusal,) = found = find_refusals(error(key), POLICY)
+
+    assert judge_refusals(found, PLANNED, RELEASE) == (refusal, fault)
+
+
+def test_werfs_repair_of_an_edit_is_not_the_digests_fault() -> None:
+    found = find_refusals(error("UPDATE//ConfigMap/app/untouched", REPAIR), POLICY)
+    assert judge_refusals(found, PLANNED, RELEASE)[1] is Fault.CHANGED
+
+    found = find_refusals(error("DELETE//ConfigMap/app/untouched", REPAIR), POLICY)
+    assert judge_refusals(found, PLANNED, RELEASE)[1] is Fault.DIGEST
+
+
+def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is_planned() -> None:
+    said = "not approved as the deploying account: "
+    found = find_refusals(error("CREATE//ConfigMap/app/x", said=said), POLICY)
+
+    refusal, fault = judge_refusals(found, PLANNED, RELEASE)
+
+    assert fault is Fault.DIGEST
+    assert str(refusal) == "CREATE of ConfigMap x in app, which acts as the deploying account"
+
+
+def test_the_worst_of_several_counts() -> None:
+    keys = "DELETE//ConfigMap/app/x", "UPDATE//ConfigMap/app/werf-synchronization", CASES[0][0]
+    lines = "\n".join(f"* {error(key)}" for key in keys)
+
+    refusal, fault = judge_refusals(find_refusals(lines, POLICY), PLANNED, RELEASE)
+
+    assert (refusal.name, fault) == ("evil", Fault.DIGEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        error(CASES[0][0]).replace(POLICY, "another"),
+        error(CASES[0][0]).replace(f"binding '{POLICY}'", "binding 'another'"),
+        error(CASES[0][0]).replace("not approved: ", ""),
+        error("PATCH//Secret/app/x"),
+    ],
+)
+def test_refusals_of_others_are_none_of_it(text: str) -> None:
+    assert find_refusals(text, POLICY) == ()
+
+
+FAULTS = Fault.DIGEST, Fault.CHANGED, Fault.OURS
+FAILED = Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, "create: Secret/evil failed", 3, 1)
+
+
+def test_the_ending_names_the_object_and_whose_fault_it_is() -> None:
+    (refusal,) = find_refusals(error("CREATE/apps/Deployment/app/evil"), POLICY)
+
+    digest, changed, ours = (refused_ending(FAILED, refusal, one) for one in FAULTS)
+
+    said = "the API server refused the CREATE of Deployment.apps evil in app"
+    assert (digest.outcome, digest.reason) == (Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL)
+    assert digest.message.startswith(f"{said}, which wasn't approved")
+    assert (digest.revision, digest.exit_code) == (3, 1)
+    assert (changed.outcome, changed.reason) == (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert "planned anew" in changed.message
+    assert (ours.outcome, ours.reason) == (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert "fault of the operator" in ours.message
