@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.component.bundles.fake_cluster import RUNNING, BundleCluster, path_of
+from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.freezing import freeze
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.times import format_time
@@ -115,10 +116,13 @@ async def test_a_held_uninstall_that_failed_says_why_until_the_next_one(
     await eventually(lambda: "no such release storage" in cluster.message(), cluster.message())
     assert cluster.reason() == "UninstallFailed"
     (patch,) = patches(cluster, first)
-    assert patch["spec"] == {"activeDeadlineSeconds": None}
+    assert list(patch["spec"]) == ["activeDeadlineSeconds"]
+    kept = patch["spec"]["activeDeadlineSeconds"]
+    assert kept >= LONG_TTL
 
     await eventually(lambda: len(cluster.jobs("uninstall")) == 2)
-    assert patches(cluster, first)[1]["spec"]["activeDeadlineSeconds"] >= GRACE_OF_OTHERS
+    ending = patches(cluster, first)[1]["spec"]["activeDeadlineSeconds"]
+    assert GRACE_OF_OTHERS <= ending < kept - LONG_TTL / 2
     second = cluster.jobs("uninstall")[1]["metadata"]["name"]
     hold(cluster, second, 0, "")
     await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
@@ -137,9 +141,66 @@ async def test_a_queued_job_that_is_given_up_gets_no_pod_when_it_is_resumed(
     assert cluster.reason() == "Deploying"
 
     cluster.change("bundles", "shop", spec={"interval": "20s"})
+    await eventually(lambda: patches(cluster, job), cluster.message())
+    (patch,) = patches(cluster, job)
+    assert patch["spec"] == {"activeDeadlineSeconds": 1, "parallelism": 0, "suspend": False}
+    cluster.end_without_pod(job)
     await eventually(lambda: len(cluster.runs) == 2, cluster.message())
-    (patch, *_) = patches(cluster, job)
-    assert patch["spec"] == {"activeDeadlineSeconds": 1, "parallelism": 0}
+
+
+async def test_a_held_job_that_a_queue_takes_back_does_not_run_werf_again(
+    cluster: BundleCluster, running: str
+) -> None:
+    hold(cluster, running)
+    await eventually(lambda: patches(cluster, running))
+    cluster.drop(path_of("pods", f"{running}-pod"))
+    cluster.change("jobs", running, spec={"suspend": True})
+    await eventually(lambda: len(patches(cluster, running)) == 2)
+    spec = patches(cluster, running)[1]["spec"]
+    assert spec == {"activeDeadlineSeconds": 1, "parallelism": 0, "suspend": False}
+    assert cluster.reason() == "Deployed"
+
+
+async def test_a_success_counts_though_the_pod_is_deleted_before_it_was_read(
+    cluster: BundleCluster, running: str
+) -> None:
+    hold(cluster, running)
+    cluster.drop(path_of("pods", f"{running}-pod"))
+    await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
+    assert len(cluster.runs) == 1
+
+
+@pytest.mark.parametrize("status", [403, 409, 422])
+async def test_a_job_that_may_not_be_changed_keeps_no_bundle_from_its_next_deploy(
+    cluster: BundleCluster, running: str, status: int
+) -> None:
+    denied = 'admission webhook "policy.example.com" denied the request: Jobs may not be changed'
+    cluster.refuse("patch", f"/jobs/{running}", status, denied)
+    cluster.ends = succeed
+    cluster.end_job(running, 0, DEPLOYED)
+    await eventually(lambda: cluster.status().get("deployed"))
+    cluster.change("bundles", "shop", spec={"releasesHistoryMax": 3})
+    await eventually(lambda: len(cluster.runs) == 2, "another deploy", 20.0)
+
+
+async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    bundle()
+    await run()
+    await eventually(lambda: cluster.runs)
+    (job,) = cluster.runs
+    inits = [{"name": "vault-agent-init", "state": RUNNING}]
+    statuses = [{"name": "werf", "state": WAITING}]
+    cluster.change(
+        "pods",
+        f"{job}-pod",
+        status={"initContainerStatuses": inits, "containerStatuses": statuses},
+    )
+    freeze(cluster)
+    await eventually(lambda: patches(cluster, job), cluster.message(), 30.0)
+    assert patches(cluster, job)[0]["spec"]["activeDeadlineSeconds"] == 1
 
 
 async def test_a_queued_job_that_is_resumed_is_deploying_as_before(

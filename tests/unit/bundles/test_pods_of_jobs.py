@@ -1,11 +1,20 @@
 """What a Job's pod tells before the Job does: whether the operator's containers have ended."""
 
-from typing import Any
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from tests.job_records import JOB
 
 from copyrator.api.times import parse_time
-from copyrator.bundles.deploy.outcome import Blocked, find_blocked_pod, read_pod
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.jobs import GRACE_OF_OTHERS, JobClient, PodReader
+from copyrator.bundles.deploy.outcome import Blocked, JobRecord, find_blocked_pod, read_pod
+from copyrator.bundles.deploy.pod import LONG_TTL
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import NotFound
 
 ENDED = "2026-01-01T00:01:00Z"
 
@@ -76,6 +85,11 @@ def deleted(at: str) -> dict[str, Any]:
             True,
             id="it had ended before the deletion",
         ),
+        pytest.param(
+            pod(state("werf", 0), PROXY, **deleted("2026-01-01T00:01:29Z")),
+            True,
+            id="it succeeded all the same",
+        ),
         pytest.param({"metadata": {}}, False, id="a pod without anything"),
     ],
 )
@@ -118,3 +132,65 @@ def test_an_injected_init_container_that_ours_wait_for_is_named(
     else:
         assert isinstance(found, Blocked)
         assert f"waits for its init container {waits_for}," in found.message
+
+
+NOW = cast(datetime, parse_time(ENDED))
+HELD = replace(JOB, began=NOW - timedelta(seconds=60), ended=NOW, deadline=600)
+
+
+class Jobs:
+    """Records the changes of Jobs, which it refuses to know otherwise."""
+
+    def __init__(self) -> None:
+        self.changes: list[dict[str, Any]] = []
+
+    async def patch(self, _kind: Any, _ns: str, _name: str, body: dict[str, Any]) -> None:
+        self.changes.append(body["spec"])
+
+    async def read_log(self, *_: Any, **__: Any) -> str:
+        raise NotFound
+
+
+def client_at(now: datetime) -> tuple[JobClient, Jobs]:
+    jobs = Jobs()
+    return JobClient(cast(Context, SimpleNamespace(client=jobs, clock=lambda: now))), jobs
+
+
+@pytest.mark.parametrize(
+    ("job", "later", "deadline"),
+    [
+        pytest.param(HELD, 0, 60 + LONG_TTL, id="its own deadline would end it"),
+        pytest.param(replace(HELD, deadline=None), 0, 60 + LONG_TTL, id="it has no deadline"),
+        pytest.param(replace(HELD, deadline=60 + LONG_TTL), 3600, None, id="kept an hour ago"),
+        pytest.param(
+            replace(HELD, deadline=60 + LONG_TTL),
+            2 * 24 * 3600,
+            60 + 2 * 24 * 3600 + LONG_TTL,
+            id="kept two days ago",
+        ),
+        pytest.param(replace(HELD, ended=None, complete=True), 0, None, id="nothing runs on"),
+    ],
+)
+async def test_a_kept_job_ends_by_itself_when_nobody_keeps_it_any_more(
+    job: JobRecord, later: int, deadline: int | None
+) -> None:
+    client, jobs = client_at(NOW + timedelta(seconds=later))
+    await client.set_ttl(job, None)
+    assert jobs.changes == ([] if deadline is None else [{"activeDeadlineSeconds": deadline}])
+
+
+async def test_a_clock_that_is_behind_gives_no_deadline_that_the_api_server_refuses() -> None:
+    client, jobs = client_at(NOW - timedelta(hours=1))
+    await client.set_ttl(HELD, 5)
+    assert [one["activeDeadlineSeconds"] for one in jobs.changes] == [GRACE_OF_OTHERS]
+
+
+async def test_only_messages_of_the_operators_containers_stand_for_a_log() -> None:
+    """Vault's agent may name what it has fetched."""
+    reader, body = PodReader(cast(KubeClient, Jobs())), pod(state("vault", 1), state("werf", 1))
+    vault, werf = (one["state"]["terminated"] for one in body["status"]["containerStatuses"])
+    body["metadata"]["name"] = "shop"
+    vault["message"] = "token hvs.secret"
+    assert await reader.log_end([body]) == ""
+    werf["message"] = "Error: no"
+    assert await reader.log_end([body]) == "Error: no"

@@ -40,7 +40,7 @@ from copyrator.bundles.deploy.outcome import (
     ending_of,
     excuse_expired_login,
     excuse_lost_access,
-    has_started,
+    has_begun,
     planned_ending,
     refused_ending,
     secrets_of,
@@ -598,7 +598,7 @@ class AttemptRunner:
         """End a Job that is frozen before its pod has started; returns whether it ends."""
         if not self._freezes.of(spec, entry.attempted_namespace):
             return False
-        if has_started(await self._jobs.output.pods(job)):
+        if has_begun(await self._jobs.output.pods(job)):
             return False
         await self._jobs.give_up(job, BundleReason.FROZEN)
         return True

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.outcome import (
     read_job,
     read_pod,
 )
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LONG_TTL, JobKind
+from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
@@ -180,6 +180,8 @@ POD_SUFFIX: Final = 6
 GRACE_OF_OTHERS: Final = 30
 """Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
 which a kubelet ends native sidecars, so that the Job is complete."""
+_RENEWED: Final = 24 * 3600
+"""Seconds after which the deadline of a Job that is kept is moved again."""
 
 
 class JobClient:
@@ -192,8 +194,8 @@ class JobClient:
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
         self._registration: Registration | None = None
         self._pods: Registration | None = None
-        self._ended: dict[str, datetime] = {}
-        """By the Job's uid: when werf ended in its pod, where containers of others still run."""
+        self._ended: dict[tuple[str, str], PodRecord] = {}
+        """By namespace and the Job's uid: pods where werf ended and containers of others run."""
         self._health: asyncio.Task[None] | None = None
         self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
         """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
@@ -287,7 +289,7 @@ class JobClient:
                 known = read_job(await self._context.client.get(JOBS, key.namespace, name))
             except NotFound:
                 return None
-            known = known and known.with_end(self._ended.get(known.uid))
+            known = known and known.with_end(self._ended.get((known.namespace, known.uid)))
         return known if known is not None and known.bundle_uid == uid else None
 
     async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
@@ -310,22 +312,26 @@ class JobClient:
     ) -> None:
         """Set the TTL of a Job whose outcome is recorded; ``seconds`` None: it is kept.
 
-        Where containers of others keep its pod running, its deadline ends it ``grace`` seconds
-        later, and never while it is kept.
+        Where containers of others keep its pod running, its deadline ends it: ``grace`` seconds
+        later, or LONG_TTL after it was last kept. One that a queue has taken back would run werf
+        again when it is resumed, so it is given up.
         """
         if not job.done or job.deleting:
             return
-        is_held = job.ended is not None and not job.is_finished
+        if job.is_held and job.suspended:
+            await self.give_up(job)
+            return
+        now = self._context.clock()
+        passed = max(int((now - (job.began or job.created or now)).total_seconds()), 0)
         if seconds is None:
-            if is_held and job.deadline is not None:
-                spec: dict[str, Any] = {"activeDeadlineSeconds": None}
-                await self._change(job, replace(job, deadline=None), spec)
+            if job.is_held and (job.deadline or 0) - passed < LONG_TTL - _RENEWED:
+                kept = passed + LONG_TTL
+                spec: dict[str, Any] = {"activeDeadlineSeconds": kept}
+                await self._change(job, replace(job, deadline=kept), spec)
             return
         spec, annotations = {"ttlSecondsAfterFinished": seconds}, {}
-        if is_held and job.ended is not None and not job.is_let_go:
-            now = self._context.clock()
-            passed = (now - (job.began or job.created or now)).total_seconds()
-            spec["activeDeadlineSeconds"] = int(passed) + grace
+        if job.ended is not None and job.is_held and not (job.is_let_go or job.given_up):
+            spec["activeDeadlineSeconds"] = passed + grace
             annotations = {names.ANN_WERF_ENDED: format_time(job.ended)}
         elif job.ttl == seconds:
             return
@@ -344,7 +350,10 @@ class JobClient:
         patch = {"spec": spec, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
-        except (NotFound, Forbidden):  # without the permission finished Jobs are kept for longer
+        except ApiError as error:  # where it is refused, finished Jobs are kept for longer
+            if error.transient:
+                raise
+            log.debug("Job %s/%s can't be changed: %s", job.namespace, job.name, error)
             return
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
         if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
@@ -353,12 +362,15 @@ class JobClient:
     async def give_up(self, job: JobRecord, why: str = "true") -> None:
         """Have the Job controller end a Job; an annotation has the cause.
 
-        One that is suspended has no deadline until it is resumed; it gets no pod then either.
+        One that is suspended has no deadline until it is resumed, so that is done, too, without
+        any pods.
         """
         if job.given_up:
             return
         marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}
-        spec = {"activeDeadlineSeconds": 1, **({"parallelism": 0} if job.suspended else {})}
+        spec: dict[str, Any] = {"activeDeadlineSeconds": 1}
+        if job.suspended:
+            spec |= {"parallelism": 0, "suspend": False}
         patch = {"spec": spec, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
@@ -381,14 +393,15 @@ class JobClient:
         jobs = self._by_bundle.setdefault(key, {})
         if new is None:
             jobs.pop(record.name, None)
+            self._ended.pop((record.namespace, record.uid), None)
             if not jobs:
                 del self._by_bundle[key]
         else:
             known = jobs.get(new.name)
             if known is not None and known.uid == new.uid:
                 had_started = known.started and not new.suspended  # its pod is deleted then
-                new = replace(new, started=new.started or had_started).with_end(known.ended)
-            new = jobs[new.name] = new.with_end(self._ended.get(new.uid))
+                new = replace(new, started=new.started or had_started).with_end(known)
+            new = jobs[new.name] = new.with_end(self._ended.get((new.namespace, new.uid)))
         self._report_change(record, has_ended=new is None or new.done)
         self.job_changed(name)
 
@@ -402,7 +415,7 @@ class JobClient:
         if new is not None:
             self._record_end(new)
         elif old is not None:
-            self._ended.pop(old.job_uid, None)
+            self._ended.pop((old.namespace, old.job_uid), None)
         job = ObjectName(name.namespace, name.name[:-POD_SUFFIX])
         pods = self._open_pods.setdefault(job, set())
         if new is None or new.is_over:
@@ -417,11 +430,11 @@ class JobClient:
         """Record that werf has ended in a Job's pod: from now on the Job counts as ended."""
         if pod.ended is None:
             return
-        self._ended[pod.job_uid] = pod.ended
+        self._ended[pod.namespace, pod.job_uid] = pod
         jobs = self._by_bundle.get(BundleKey(pod.namespace, pod.bundle), {})
         for name, job in jobs.items():
             if job.uid == pod.job_uid and not job.done:
-                jobs[name] = job.with_end(pod.ended)
+                jobs[name] = job.with_end(pod)
                 self._report_change(job, has_ended=True)
 
     async def _check_health(self) -> None:
@@ -477,7 +490,7 @@ async def _list_stored(
 async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:
     """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
 
-    The Bundle is due again when a plan expires.
+    The Bundle is due again when a plan expires, and to keep a Job of which a sidecar runs on.
     """
     due: list[datetime | None] = []
     others = spec.job.ttl_seconds_after_finished
@@ -486,6 +499,8 @@ async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: B
             await jobs.set_ttl(job, others)
             continue
         due.append(plan_record.waits_until(entry.status, now))
+        if job.is_held:
+            due.append(now + timedelta(seconds=_RENEWED))
         is_preview = job.name == entry.status.preview.job
         grace = plan_record.PREVIEW_KEPT if is_preview else GRACE_OF_OTHERS
         await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now), grace=grace)
@@ -498,6 +513,8 @@ def _termination_message(pods: list[dict[str, Any]]) -> str:
         *(status.get("containerStatuses") or ()),
         *(status.get("initContainerStatuses") or ()),
     ):
+        if container.get("name") not in (DEPLOY_CONTAINER, LOGIN_CONTAINER):
+            continue
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("message") and not str(ended["message"]).startswith("{"):
             return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]

@@ -93,9 +93,18 @@ def _unready_init(pod: Mapping[str, Any]) -> str | None:
 
 def has_started(pods: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a container of the newest pod runs or has run: then its volumes exist."""
+    return any(map(_has_run, _statuses((pods[-1].get("status") or {}) if pods else {})))
+
+
+def has_begun(pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one of the operator's containers does: those of others may run before them."""
     statuses = _statuses((pods[-1].get("status") or {}) if pods else {})
-    states = [container.get("state") or {} for container in statuses]
-    return any("running" in state or "terminated" in state for state in states)
+    return any(one.get("name") in _OURS and _has_run(one) for one in statuses)
+
+
+def _has_run(container: Mapping[str, Any]) -> bool:
+    state = container.get("state") or {}
+    return "running" in state or "terminated" in state
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
+_OURS: Final = (DEPLOY_CONTAINER, LOGIN_CONTAINER)
 _DIGEST_LINE: Final = re.compile(
     r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
 )
@@ -281,6 +291,8 @@ class JobRecord:
     """Whether its login was written anew."""
     ended: datetime | None = None
     """When the operator's containers ended in a pod that containers of others keep running."""
+    succeeded: bool = False
+    """Whether werf's exit code was 0 there."""
     is_let_go: bool = False
     """Whether its deadline was shortened for that reason."""
 
@@ -290,16 +302,22 @@ class JobRecord:
         return self.complete or self.failed is not None
 
     @property
+    def is_held(self) -> bool:
+        """Whether containers of others keep it running."""
+        return self.ended is not None and not self.is_finished
+
+    @property
     def done(self) -> bool:
         """Whether it has its outcome: no container of the operator's runs, or will run."""
         is_dropped = self.given_up and self.suspended  # a deadline doesn't end a suspended Job
         return self.is_finished or self.ended is not None or is_dropped
 
-    def with_end(self, ended: datetime | None) -> JobRecord:
-        """The record of a Job in whose pod the operator's containers have ended; None: equal."""
-        if ended is None:
+    def with_end(self, pod: PodRecord | JobRecord | None) -> JobRecord:
+        """The record with the end in its pod, or in an earlier record of it."""
+        if pod is None or pod.ended is None:
             return self
-        return replace(self, ended=ended, finished=self.finished or ended)
+        finished = self.finished or pod.ended
+        return replace(self, ended=pod.ended, succeeded=pod.succeeded, finished=finished)
 
 
 def read_job(body: Mapping[str, Any]) -> JobRecord | None:
@@ -362,6 +380,8 @@ class PodRecord:
     """When the operator's containers ended, where others keep the pod running; else None."""
     is_over: bool = False
     """Whether none of its containers runs, or will run."""
+    succeeded: bool = False
+    """Whether werf's exit code was 0."""
     resource_version: str = ""
 
 
@@ -372,12 +392,14 @@ def read_pod(body: Mapping[str, Any]) -> PodRecord:
     ended = None
     if not is_over(body):  # else the Job tells
         ended = _end_of_ours(metadata, status)
+    werf = _terminated_state(status.get("containerStatuses"), DEPLOY_CONTAINER) or {}
     return PodRecord(
         namespace=metadata.get("namespace", ""),
         bundle=(metadata.get("labels") or {}).get(names.LABEL_BUNDLE, ""),
         job_uid=next((str(one.get("uid")) for one in owners if one.get("controller")), ""),
         ended=ended,
         is_over=is_over(body),
+        succeeded=ended is not None and werf.get("exitCode") == 0,
         resource_version=metadata.get("resourceVersion", ""),
     )
 
@@ -396,7 +418,7 @@ def _end_of_ours(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> date
             return None
     ended = parse_time(ours.get("finishedAt")) or parse_time(metadata.get("creationTimestamp"))
     deleted = parse_time(metadata.get("deletionTimestamp"))
-    if deleted is None or ended is None:
+    if deleted is None or ended is None or ours.get("exitCode") == 0:
         return ended
     grace = timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
     return ended if ended < deleted - grace else None
@@ -624,7 +646,7 @@ def _ending_without_werf(
     job: JobRecord, pods: Sequence[Mapping[str, Any]], login: Mapping[str, Any] | None
 ) -> Ending:
     """The ending of a Job whose werf container never ended, or whose end is unknown."""
-    if job.complete:
+    if job.complete or job.succeeded:
         return Ending(
             Outcome.SUCCEEDED, BundleReason.DEPLOYED, "succeeded; its pod no longer exists"
         )
@@ -712,7 +734,7 @@ def _failure_of_others(status: Mapping[str, Any]) -> str:
     """The injected container that failed before ours could run; empty where none did."""
     for container in _statuses(status):
         name = str(container.get("name"))
-        if name in (DEPLOY_CONTAINER, LOGIN_CONTAINER):
+        if name in _OURS:
             continue
         if code := (_terminated_state([container], name) or {}).get("exitCode"):
             return f"the container {name}, which isn't the operator's, ended with exit code {code}"

@@ -201,7 +201,8 @@ class Uninstaller:
             return await self._wait_for(entry, spec, last)
         if last is not None:
             pods = [] if last.given_up else await self._jobs.output.pods(last)
-            if exit_code(pods) == 0:  # containers of others run on, or have failed
+            # Containers of others run on, or have failed.
+            if last.succeeded or exit_code(pods) == 0:
                 return await self._finish(entry, jobs, last)
             failures = sum(not job.given_up for job in jobs)
             if not last.given_up and (
