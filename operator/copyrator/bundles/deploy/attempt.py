@@ -239,6 +239,8 @@ class AttemptRunner:
         found = await self._find_approved(entry, status)
         if found is None:
             return False
+        if status.attempted.plan_job == status.plan.job and status.plan.enforced:
+            return True  # if it can't be now, no Job is created
         return (await self._enforcement.of(spec, found.operations)).is_enforced
 
     async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
@@ -469,6 +471,8 @@ class AttemptRunner:
             operations=found.operations,
             revision=found.plan.revision,
             deployed_revision=status.deployed.revision,
+            hooks=found.plan.hooks,
+            as_account=found.plan.as_account,
             auto_rollback=spec.auto_rollback and order.rolls_back,
         )
         try:
