@@ -140,9 +140,17 @@ class BundleCluster(FakeCluster):
     def prepare(self) -> None:
         self.namespace(TEAM)
         self.put_object("serviceaccounts", "werf")
+        every = {
+            "apiGroups": ["*"],
+            "apiVersions": ["*"],
+            "resources": ["*/*"],
+            "operations": ["CREATE", "UPDATE", "DELETE", "CONNECT"],
+            "scope": "*",
+        }
         policy = {
             "failurePolicy": "Fail",
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": [every], "objectSelector": {}},
             "validations": [{"expression": "true"}],
         }
         selector = {"matchExpressions": [{"key": LABEL_GUARD, "operator": "Exists"}]}

@@ -37,6 +37,11 @@ def lists_of_others(cluster: BundleCluster) -> None:
     cluster.objects[GUARD_BINDING]["spec"]["paramRef"]["namespace"] = TEAM
 
 
+def no_lists(cluster: BundleCluster) -> None:
+    selector = cluster.objects[GUARD_BINDING]["spec"]["paramRef"]["selector"]
+    selector["matchExpressions"][0]["operator"] = "DoesNotExist"
+
+
 def not_there(path: str) -> Change:
     return lambda cluster: cluster.drop(path)
 
@@ -73,6 +78,8 @@ WHY: dict[str, tuple[Change, str]] = {
         "a ConfigMap",
     ),
     "no validations": (of(GUARD_POLICY, validations=[]), "no validations"),
+    "some requests": (of(GUARD_POLICY, matchConstraints={}), "leaves some requests out"),
+    "no lists": (no_lists, "paramRef.selector isn't by the label"),
     "another policy is bound": (of(GUARD_BINDING, policyName="other"), "policyName isn't guard"),
     "only audited": (of(GUARD_BINDING, validationActions=["Audit"]), "lacks Deny"),
     "some objects": (

@@ -7,9 +7,9 @@ asked for those (docs/facts/guard.md).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -34,7 +34,11 @@ _EXEMPT: Final = (
     "mutatingadmissionpolicybindings",
 )
 """What no policy is asked for."""
-_VERBS: Final = ("create", "update", "patch", "delete", "deletecollection")
+_NAMED: Final = ("update", "patch", "delete")
+_NAMELESS: Final = ("create", "deletecollection")
+_AT_ONCE: Final = 5
+"""Access reviews at the same time, of all Bundles."""
+_OPERATIONS: Final = {"CREATE", "UPDATE", "DELETE", "CONNECT"}
 _SECONDS: Final = 5.0
 """Timeout of one request in seconds."""
 _UNENFORCED_SECONDS: Final = 30.0
@@ -77,6 +81,7 @@ class EnforcementReviewer:
         self._client = client
         self._answers: dict[ServiceAccount | str, _Answer] = {}
         """By account, and by what else was asked; the oldest first."""
+        self._limit = asyncio.Semaphore(_AT_ONCE)
         self._others: frozenset[str] = frozenset()
         """API groups of other API servers."""
 
@@ -148,22 +153,37 @@ class EnforcementReviewer:
 
     async def _account_fault(self, account: ServiceAccount) -> str:
         """Why an account can't be held to a list: it may change the policies."""
+        asked = (self._review_fault(account, review) for review in self._reviews())
+        return next(filter(None, await asyncio.gather(*asked)), "")
+
+    def _reviews(self) -> Iterator[dict[str, str]]:
+        """What an account must not be allowed.
+
+        A role may have rights to the guard alone, by its name: a review without a name doesn't
+        find these, one with a name finds both.
+        """
+        name = self._context.settings.guard_policy or ""
+        for resource in _EXEMPT:
+            attributes = {"group": ADMISSION, "resource": resource}
+            yield from ({"verb": verb, **attributes} for verb in _NAMELESS)
+            yield from ({"verb": verb, "name": name, **attributes} for verb in _NAMED)
+
+    async def _review_fault(self, account: ServiceAccount, attributes: Mapping[str, str]) -> str:
         subject = Subject(account.user, account.groups)
-        for verb, resource in product(_VERBS, _EXEMPT):
-            attributes = {"verb": verb, "group": ADMISSION, "resource": resource}
-            try:
+        try:
+            async with self._limit:
                 granted = await is_allowed(self._client, attributes, subject, timeout=_SECONDS)
-            except Forbidden as error:
-                return (
-                    f"whether service account {account} may change admission policies can't be "
-                    f"asked: {error.message} (bundles.permissionReviews.enabled of the chart)"
-                )
-            if granted:
-                return (
-                    f"service account {account} may {verb} {resource}.{ADMISSION}, so it could "
-                    "remove the policy: give it a role without that"
-                )
-        return ""
+        except Forbidden as error:
+            return (
+                f"whether service account {account} may change admission policies can't be "
+                f"asked: {error.message} (bundles.permissionReviews.enabled of the chart)"
+            )
+        if not granted:
+            return ""
+        return (
+            f"service account {account} may {attributes['verb']} {attributes['resource']}."
+            f"{ADMISSION}, so it could remove the policy: give it a role without that"
+        )
 
 
 def policy_fault(spec: Mapping[str, Any]) -> str:
@@ -175,7 +195,23 @@ def policy_fault(spec: Mapping[str, Any]) -> str:
         return "failurePolicy isn't Fail"
     if spec.get("paramKind") != {"apiVersion": "v1", "kind": "ConfigMap"}:
         return "paramKind isn't a ConfigMap"
+    constraints = spec.get("matchConstraints") or {}
+    if not any(map(_is_all, constraints.get("resourceRules") or ())):
+        return "matchConstraints leaves some requests out"
+    if constraints.get("namespaceSelector") or constraints.get("objectSelector"):
+        return "matchConstraints leaves some objects out"
     return "" if spec.get("validations") else "it has no validations"
+
+
+def _is_all(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule is for every request."""
+    resources = (rule.get("apiGroups"), rule.get("apiVersions"), rule.get("resources"))
+    return (
+        resources == (["*"], ["*"], ["*/*"])
+        and set(rule.get("operations") or ()) >= _OPERATIONS
+        and rule.get("scope", "*") == "*"
+        and not rule.get("resourceNames")
+    )
 
 
 def binding_fault(spec: Mapping[str, Any], policy: str, home: str) -> str:
@@ -193,7 +229,8 @@ def binding_fault(spec: Mapping[str, Any], policy: str, home: str) -> str:
         return "validationActions lacks Deny"
     if reference.get("namespace") != home:
         return f"its lists aren't those of namespace {home}"
-    if LABEL_GUARD not in str(reference.get("selector")):
+    exists = {"key": LABEL_GUARD, "operator": "Exists"}
+    if reference.get("selector") != {"matchExpressions": [exists]}:
         return f"paramRef.selector isn't by the label {LABEL_GUARD}"
     return "matchResources leaves some objects out" if _narrows(spec) else ""
 
