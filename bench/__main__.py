@@ -14,7 +14,19 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import commands, copying, failures, fleet, growth, hostile, pages, plans, polling, report
+from bench import (
+    commands,
+    copying,
+    failures,
+    fleet,
+    growth,
+    guard,
+    hostile,
+    pages,
+    plans,
+    polling,
+    report,
+)
 from bench.process import BenchError
 from bench.rig import REST, Rig, verbs
 from bench.scenario import REGISTRY, Result, Scenario, chosen
@@ -23,7 +35,7 @@ from localcluster import Cluster, LocalClusterError
 from localcluster.cluster import discard
 from localcluster.paths import state_root
 
-MODULES = (copying, fleet, polling, growth, hostile, failures, plans, pages, commands)
+MODULES = (copying, fleet, polling, growth, hostile, failures, plans, guard, pages, commands)
 """Imported for the scenarios that they define."""
 
 

@@ -115,6 +115,7 @@ class Writers:
         goals = {one.name: one.done + times for one in self.all}
 
         def behind() -> dict[str, list[str]]:
+            self.assert_none_refused()
             return {one.name: one.failed[-1:] for one in self.all if one.done < goals[one.name]}
 
         until(lambda: not behind(), lambda: f"these write: {behind()}")
