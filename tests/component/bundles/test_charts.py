@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.approvals import ALWAYS, deployed, idle, refresh, waits
+from tests.component.bundles.approvals import ALWAYS, annotate, deployed, idle, refresh, waits
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -312,7 +312,10 @@ async def test_what_was_deployed_from_a_chart_that_isnt_plain_is_uninstalled(
     await before.stop()
 
     await run(require_approval=FLOOR)
-    await eventually(lambda: _gate(cluster, "plain").get("state") == "Refused")
+    annotate(cluster, requestedAt="now")
+    refused = {"version": "1.0.0", "reason": "ChartNotPlain"}
+    await eventually(lambda: cluster.status().get("available", {}).get("rejected") == [refused])
+    assert len(cluster.jobs()) == 1, "nor is it deployed again"
     delete(cluster)
 
     await gone(cluster)
