@@ -66,6 +66,7 @@ from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceRead
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import SealStore
@@ -423,7 +424,7 @@ class AttemptRunner:
         try:
             order = await self._order(entry, spec)
             if entry.status.attempted.guarded:
-                await self._write_list(entry, spec, order)
+                order = await self._write_list(entry, spec, order)
         except MissingReferenceError as error:
             return self._give_up(entry, spec, error.reason, str(error))
         except ApiError as error:
@@ -448,8 +449,12 @@ class AttemptRunner:
             entry = await self._writer.reset_force(entry)
         return Step(entry)
 
-    async def _write_list(self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder) -> None:
-        """Write what a guarded attempt's Job may write.
+    async def _write_list(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
+    ) -> DeployOrder:
+        """Write what a guarded attempt's Job may write; returns the order for it.
+
+        werf rolls back only where what that makes was approved with the deployed version.
 
         Raises:
             MissingReferenceError: it can't be written, or what was planned can't be enforced now.
@@ -464,6 +469,7 @@ class AttemptRunner:
         if not enforcement.is_enforced:
             text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        rollback_hooks = await self._find_rollback_hooks(entry) if spec.auto_rollback else None
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -473,7 +479,8 @@ class AttemptRunner:
             deployed_revision=status.deployed.revision,
             hooks=found.plan.hooks,
             as_account=found.plan.as_account,
-            auto_rollback=spec.auto_rollback and order.rolls_back,
+            auto_rollback=rollback_hooks is not None,
+            rollback_hooks=rollback_hooks or (),
         )
         try:
             await self._lists.write(entry, order.job, guarded)
@@ -484,6 +491,22 @@ class AttemptRunner:
                 raise
             text = f"the list of what the Job may write can't be written: {error.message}"
             raise MissingReferenceError(text, BundleReason.GUARD_NOT_ACTIVE) from None
+        return replace(order, rolls_back=rollback_hooks is not None)
+
+    async def _find_rollback_hooks(self, entry: BundleEntry) -> tuple[Operation, ...] | None:
+        """The hooks that a rollback to the deployed version makes, as approved for that.
+
+        None where they aren't known: it was deployed without a plan, or before they were listed.
+
+        Raises:
+            ApiError: they can't be read.
+        """
+        there = entry.status.deployed
+        if there.digest is None:
+            return ()  # nothing to roll back to
+        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
+        stored = await self._seals.recall_operations(entry, kept)
+        return stored.rollback_hooks if stored is not None else None
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
         """The order for an attempt's Job, which has the name that was recorded."""

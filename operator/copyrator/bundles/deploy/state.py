@@ -328,7 +328,11 @@ def _record_success(
     status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
 ) -> BundleStatus:
     # A correction deploys what is deployed, and its plan has no record of values.
-    plan_job = status.deployed.plan_job if attempted.correction else attempted.plan_job
+    plan_job, plan_seal = attempted.plan_job, None
+    if attempted.correction:
+        plan_job, plan_seal = status.deployed.plan_job, status.deployed.plan_seal
+    elif plan_job is not None and plan_job == status.plan.job:
+        plan_seal = status.plan.seal
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,
@@ -341,6 +345,7 @@ def _record_success(
         generation=attempted.generation,
         verified=attempted.digest in evidence.printed_digests,
         plan_job=plan_job,
+        plan_seal=plan_seal,
         time=stamp,
     )
     return replace(
