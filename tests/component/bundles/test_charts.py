@@ -12,7 +12,7 @@ from tests.component.bundles.approvals import ALWAYS, annotate, deployed, idle, 
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_deletion import delete, gone
+from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.test_previews import answered, ask
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
@@ -318,5 +318,4 @@ async def test_what_was_deployed_from_a_chart_that_isnt_plain_is_uninstalled(
     assert len(cluster.jobs()) == 1, "nor is it deployed again"
     delete(cluster)
 
-    await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == 1
+    await eventually(lambda: len(cluster.jobs("uninstall")) == 1)
