@@ -270,6 +270,8 @@ class Deployed(Record):
     """werf printed this digest itself; false for a baseline taken over from the original."""
     plan_job: str | None = None
     """The Job that made its plan: the next plan's values are compared with those of this one."""
+    plan_seal: str | None = None
+    """Hash of the Secret with that plan, which names the hooks of a rollback to it."""
     time: str | None = None
 
 

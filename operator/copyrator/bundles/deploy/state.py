@@ -328,7 +328,10 @@ def _record_success(
     status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
 ) -> BundleStatus:
     # A correction deploys what is deployed, and its plan has no record of values.
-    plan_job = status.deployed.plan_job if attempted.correction else attempted.plan_job
+    plan_job, plan_seal = status.deployed.plan_job, status.deployed.plan_seal
+    if not attempted.correction:
+        plan_job = attempted.plan_job
+        plan_seal = status.plan.seal if status.plan.job == plan_job is not None else None
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,
@@ -341,6 +344,7 @@ def _record_success(
         generation=attempted.generation,
         verified=attempted.digest in evidence.printed_digests,
         plan_job=plan_job,
+        plan_seal=plan_seal,
         time=stamp,
     )
     return replace(
