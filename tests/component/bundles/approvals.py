@@ -106,7 +106,10 @@ def refresh(cluster: BundleCluster, value: str = "now", name: str = "shop") -> N
 
 
 def secrets(cluster: BundleCluster, *, inputs: bool = False) -> set[str]:
-    """Names of the Secrets that the operator wrote: with records of values, or all others."""
+    """Names of the Secrets that the operator wrote: with records of values, or all others.
+
+    Not of the one with what a release has, which stays until the Bundle is gone.
+    """
     prefix = path_of("secrets") + "/"
     seals = {
         path.removeprefix(prefix): (body["metadata"].get("labels") or {}).get(
@@ -115,7 +118,8 @@ def secrets(cluster: BundleCluster, *, inputs: bool = False) -> set[str]:
         for path, body in cluster.objects.items()
         if path.startswith(prefix)
     }
-    return {name for name, kind in seals.items() if kind and (kind == "inputs") is inputs}
+    left = {name: kind for name, kind in seals.items() if kind not in (None, "release")}
+    return {name for name, kind in left.items() if (kind == "inputs") is inputs}
 
 
 def operations(*plans: dict[str, Any]) -> set[str]:

@@ -432,12 +432,15 @@ def _end_of(log: str, query: Mapping[str, str]) -> str:
 
 
 def _fits(selector: str, metadata: dict[str, Any]) -> bool:
-    """Whether labels fit ``a=b,c,d notin (e,f)``: only what the operator deletes by."""
+    """Whether labels fit ``a=b,c,d notin (e,f),g!=h``: only what the operator deletes by."""
     labels = metadata.get("labels") or {}
     for part in re.split(r",(?![^(]*\))", selector):
         key, _, values = part.partition(" notin ")
         if values:
             fits = labels.get(key) not in values.strip("()").split(",")
+        elif "!=" in part:
+            key, _, value = part.partition("!=")
+            fits = labels.get(key) != value
         elif "=" in part:
             key, _, value = part.partition("=")
             fits = labels.get(key) == value

@@ -33,7 +33,9 @@ def test_secrets_are_found_by_their_bundle_job_and_content() -> None:
 
 
 def test_those_of_other_jobs_are_what_nobody_needs() -> None:
-    all_of_shop = "operator.werf.dev/bundle=shop,operator.werf.dev/seal"
+    all_of_shop = (
+        "operator.werf.dev/bundle=shop,operator.werf.dev/seal,operator.werf.dev/seal!=release"
+    )
     assert seal.others("shop", ()) == all_of_shop
     assert seal.others("shop", ("b", "a", "b")) == (
         f"{all_of_shop},operator.werf.dev/sealed-for notin (a,b)"

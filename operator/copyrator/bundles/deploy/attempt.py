@@ -66,6 +66,7 @@ from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceRead
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
@@ -207,6 +208,7 @@ class AttemptRunner:
         self._references = references
         self._writer = writer
         self._redaction = redaction
+        self._inventories = InventoryStore(context, seals)
         self.ownership = ReleaseOwnership(context, jobs)
 
     async def begin(
@@ -559,9 +561,21 @@ class AttemptRunner:
         order = replace(order, sealed=sealed)
         if plan is None or attempted.plan_job is None:
             return order
+        await self._keep_objects(entry, spec, plan)
         operations = seal.operations_secret(attempted.plan_job)
         approved = ApprovedOperations(operations, plan.seal or "")
         return replace(order, approved=approved, image=plan.image)
+
+    async def _keep_objects(
+        self, entry: BundleEntry, spec: BundleSpec, plan: PlanStatus | DriftCheck
+    ) -> None:
+        """Keep what the plan's chart has for the uninstall, which may delete that."""
+        if not spec.approval.is_enabled:
+            return
+        kept = ApprovedPlan(job=plan.job, seal=plan.seal)
+        made = await self._seals.find_operations(entry, kept)
+        if made is not None:
+            await self._inventories.add(entry, plan.job or "", made)
 
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str

@@ -64,6 +64,11 @@ def inputs_secret(job: str) -> str:
     return f"{job}-inputs"
 
 
+def release_secret(bundle: str, slot: int) -> str:
+    """Name of a Secret with what the approved plans of a Bundle's release had."""
+    return f"{bundle}-release-objects-{slot}"
+
+
 def login_secret(job: str) -> str:
     """Name of the Secret with the registry's credential, where that of ``spec.auth`` has more."""
     return f"{job}-login"
@@ -88,6 +93,8 @@ class SealKind(StrEnum):
     """A plan: until another one replaces it."""
     INPUTS = "inputs"
     """Hashes of values and variables: likewise, and while its plan is the deployed one."""
+    RELEASE = "release"
+    """What the approved plans of the release had: until the Bundle is gone."""
 
 
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -132,6 +139,7 @@ def of_job(bundle: str, job: str) -> str:
 def others(bundle: str, jobs: Iterable[str]) -> str:
     """A selector of the Secrets of a Bundle that are for none of these Jobs."""
     selector = f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL}"
+    selector += f",{names.LABEL_SEAL}!={SealKind.RELEASE}"
     if kept := ",".join(sorted(set(map(_label_value, jobs)))):
         selector += f",{names.LABEL_SEALED_FOR} notin ({kept})"
     return selector

@@ -234,6 +234,22 @@ class SealStore:
         encoded = {key: _encode(text) for key, text in data.items()}
         await self._create(entry, name, labels, encoded)
 
+    async def store_release(self, entry: BundleEntry, slot: int, data: Mapping[str, str]) -> None:
+        """Store what the approved plans of the release had; then delete the other slot's.
+
+        Raises:
+            ApiError: it can't be written.
+        """
+        encoded = {key: _encode(text) for key, text in data.items()}
+        owner = owner_reference(entry.key.name, entry.uid)
+        namespace, bundle = entry.key.namespace, entry.key.name
+        labels = SealLabels(bundle, bundle, SealKind.RELEASE)
+        name = seal.release_secret(bundle, slot)
+        await self._replace(seal.secret(owner, namespace, name, labels, encoded))
+        with suppress(NotFound):
+            former = seal.release_secret(bundle, 1 - slot)
+            await self._context.client.delete(SECRETS, namespace, former)
+
     async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
         """Store the operations that a plan Job found; returns the seal that a deploy checks."""
         salt = self.derive(entry, job, "salt")

@@ -1,0 +1,172 @@
+"""What the approved plans of a release had, for its uninstall.
+
+An uninstall may delete what they named, and make only their hooks. That is never read from the
+stored release, which a chart may have drawn. It is kept in a Secret, owned by the Bundle, until the
+Bundle is gone; as whoever may write Secrets there could add objects, it has a signature by the
+operator's hash key. One of two names is free, so that the next one is there before the former one
+is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.plan import seal
+from copyrator.bundles.plan.operations import (
+    PLAN_BYTES,
+    Operation,
+    OperationType,
+    Plan,
+    RenderedObjects,
+    read_objects,
+    read_operation,
+)
+from copyrator.bundles.plan.sealed import SealStore
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.resources import SECRETS
+
+_MOST_PLANS: Final = 20
+"""Plans that are recorded by name while what was deployed before isn't known."""
+_RECORD: Final = "record"
+_SIGNATURE: Final = "signature"
+_PURPOSE: Final = "release objects"
+_NOTHING: Final = RenderedObjects()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseObjects:
+    """The union of the approved plans that were attempted since the release began."""
+
+    objects: RenderedObjects = _NOTHING
+    is_whole: bool = False
+    """Whether it has all plans of what is deployed, or was attempted after that."""
+    plans: tuple[str, ...] = ()
+    """Without that, the Jobs of the plans that it has: one of them may be deployed."""
+
+    def with_plan(self, job: str, objects: RenderedObjects, status: BundleStatus) -> ReleaseObjects:
+        """Also of a plan whose attempt begins.
+
+        Args:
+            job: that made the plan.
+            objects: of the plan.
+            status: of the Bundle, with the new attempt.
+        """
+        before = self.objects
+        union = RenderedObjects(
+            before.inventory | objects.inventory,
+            before.hooks | objects.hooks,
+            (),
+            tuple(sorted({*before.uninstall_hooks, *objects.uninstall_hooks}, key=str)),
+            before.as_account | objects.as_account,
+        )
+        is_first = not status.has_deployed and (status.attempted.attempt or 1) <= 1
+        if is_first or self.is_complete(status):
+            return ReleaseObjects(union, is_whole=True)
+        plans = tuple(one for one in self.plans if one != job)
+        return ReleaseObjects(union, plans=(*plans[1 - _MOST_PLANS :], job))
+
+    def is_complete(self, status: BundleStatus) -> bool:
+        """Whether it has what is deployed: not of what an older operator deployed."""
+        return self.is_whole or (
+            status.deployed.plan_job is not None and status.deployed.plan_job in self.plans
+        )
+
+    def to_text(self) -> str:
+        """The record, as ``read_release`` reads it."""
+        record = {"objects": self.objects.lines(), "whole": self.is_whole, "plans": self.plans}
+        return json.dumps(record)
+
+    @property
+    def deletions(self) -> tuple[Operation, ...]:
+        """What an uninstall may delete."""
+        found = (read_operation(f"{OperationType.DELETE} {one}") for one in self.objects.inventory)
+        return tuple(sorted((one for one in found if one is not None), key=str))
+
+    @property
+    def hooks_as_account(self) -> frozenset[Operation]:
+        """The hooks of an uninstall that run as the deploying account."""
+        hooks, ours = self.objects.uninstall_hooks, self.objects.as_account
+        return frozenset(one for one in hooks if one.object in ours)
+
+
+def read_release(text: str) -> ReleaseObjects | None:
+    """Parse ``ReleaseObjects.to_text``; only records with a valid signature are parsed."""
+    raw = json.loads(text)
+    objects = read_objects(raw["objects"])
+    if objects is None:
+        return None
+    return ReleaseObjects(objects, is_whole=raw["whole"], plans=tuple(raw["plans"]))
+
+
+class InventoryStore:
+    """The Secrets with the objects of all releases that are deployed by approved plans."""
+
+    def __init__(self, context: Context, seals: SealStore) -> None:
+        self._context = context
+        self._seals = seals
+
+    async def add(self, entry: BundleEntry, job: str, plan: Plan) -> None:
+        """Add the objects of a plan, before the Job of its attempt is created.
+
+        It writes only where something is added. What no longer fits into a Secret begins anew, and
+        is whole once this plan is deployed.
+
+        Raises:
+            ApiError: it can't be read or written.
+        """
+        if plan.objects is None:
+            return  # of an older operator: what it has isn't known
+        try:
+            slots = [await self._read(entry, slot) for slot in (0, 1)]
+        except Forbidden:
+            return  # with bundles.allowedSecrets: it would be lost
+        known = max(filter(None, slots), key=_size, default=None)
+        after = (known or ReleaseObjects()).with_plan(job, plan.objects, entry.status)
+        if after == known:
+            return
+        if len(text := after.to_text()) > PLAN_BYTES:
+            text = replace(after, objects=plan.objects, is_whole=False, plans=(job,)).to_text()
+        free = 0 if known is None or slots[0] is not known else 1
+        data = {_RECORD: text, _SIGNATURE: self._signature(entry, text)}
+        await self._seals.store_release(entry, free, data)
+
+    async def find(self, entry: BundleEntry) -> ReleaseObjects | None:
+        """The objects of the Bundle's release; None: not known, or its Secret was edited.
+
+        Raises:
+            ApiError: it can't be read now.
+        """
+        try:
+            found = [await self._read(entry, slot) for slot in (0, 1)]
+        except Forbidden:
+            return None
+        known = max(filter(None, found), key=_size, default=None)
+        return known if known is not None and known.is_complete(entry.status) else None
+
+    async def _read(self, entry: BundleEntry, slot: int) -> ReleaseObjects | None:
+        name = seal.release_secret(entry.key.name, slot)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            data = {key: base64.b64decode(one) for key, one in (body.get("data") or {}).items()}
+            text, signature = data[_RECORD].decode(), data[_SIGNATURE]
+        except (NotFound, KeyError, ValueError):
+            return None
+        if not hmac.compare_digest(signature, self._signature(entry, text).encode()):
+            return None
+        return read_release(text)
+
+    def _signature(self, entry: BundleEntry, text: str) -> str:
+        key = self._seals.derive(entry, "", _PURPOSE).encode()
+        return seal.keyed_hash(key, text.encode())
+
+
+def _size(one: ReleaseObjects) -> tuple[int, bool, int]:
+    """Of two records the larger one is the newer one: after a crash both are there."""
+    return len(one.objects.lines()), one.is_whole, len(one.plans)
