@@ -275,8 +275,15 @@ class BundleController:
         reviews = PermissionReviewer(context, reviewer)
         self._permissions = permissions = PermissionRecorder(context, reviews, seals)
         plan_queue = PlanQueue(context, jobs)
-        self._lists = lists = GuardLists(context, jobs)
-        enforcement = EnforcementReviewer(context, reviewer)
+        self._lists = lists = GuardLists(
+            client,
+            settings,
+            informers,
+            jobs,
+            jobs.output.has_open_pods,
+            kept=timing.guard_list_kept,
+        )
+        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.consent_fresh)
         attempts = AttemptRunner(
             context,
             jobs,
@@ -290,7 +297,6 @@ class BundleController:
             freezes=freezes,
             charts=charts,
         )
-        enforcement = EnforcementReviewer(context, reviewer)
         plans = PlanMachine(
             context,
             self._plan_jobs,

@@ -15,10 +15,10 @@ from tests.e2e.guard.conftest import RBAC, Guarded, ops
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.context import Context
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
+from copyrator.settings.config import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
 POLICIES = "validatingadmissionpolicies"
@@ -35,15 +35,10 @@ class Asked:
 
     async def why(self, team: str, *lines: str) -> str:
         """Why a Bundle of that namespace isn't enforced; empty: it is."""
-        settings = SimpleNamespace(
-            guard_policy=self._guarded.policy,
-            lease_namespace=self._guarded.home,
-            namespace=self._guarded.home,
-        )
-        timing = SimpleNamespace(consent_fresh=600.0)
-        context = SimpleNamespace(settings=settings, timing=timing, monotonic=monotonic)
+        home = self._guarded.home
+        settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
         spec = SimpleNamespace(kube_config=None, namespace=team, service_account="werf")
-        reviewer = EnforcementReviewer(cast(Context, context), self._client)
+        reviewer = EnforcementReviewer(self._client, settings, monotonic, 600.0)
         return (await reviewer.of(cast(BundleSpec, spec), ops(*lines))).reason
 
 

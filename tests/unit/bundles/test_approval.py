@@ -78,8 +78,8 @@ PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
                 LATER,
             ),
         ),
-        (with_plan(risky_operations=0, bound=True), "OnRisk", PASSED),
-        (with_plan(risky_operations=None, bound=True), "OnRisk", PASSED),
+        (with_plan(risky_operations=0, bound=True, enforced=True), "OnRisk", PASSED),
+        (with_plan(risky_operations=None, bound=True, enforced=True), "OnRisk", PASSED),
         (
             with_plan(risky_operations=0, bound=False),
             "OnRisk",

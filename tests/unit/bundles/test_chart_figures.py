@@ -72,13 +72,13 @@ CHARTS = {
     "metallb": Shape((), {"crds": "", "frr-k8s": HTTP}, SCHEMA),
     "node-feature-discovery": Shape(()),
 }
-IGNORED = ".DS_Store\n.git/\n*.swp\n*~\n.idea/\n/*.tgz\nCHANGELOG.md\nci/\n"
+IGNORED = ".DS_Store\n.git/\n*.swp\n*~\n.idea/\n/*.tgz\nCHANGES\nci/\n"
 
 
 def _packed(name: str, shape: Shape) -> bytes:
     files = _files(name, shape) | {".helmignore": IGNORED}
     for each, repository in (shape.subcharts or {}).items():
-        inner = _files(each, shape) | {"CHANGELOG.md": "a"}
+        inner = _files(each, shape) | {"CHANGES": "a"}
         if repository.startswith(("http", "oci")):
             files[f"charts/{each}-1.0.0.tgz"] = pack(inner, each)
         else:

@@ -187,9 +187,9 @@ PLAIN: dict[str, dict[str, str | bytes]] = {
     },
     "what helm create ignores": {
         ".helmignore": "# a\n.DS_Store\n.git/\n*.swp\n*~\n*.tmproj\n.vscode/\n/*.tgz\n"
-        "CHANGELOG.md\nci/\ntests/\n",
+        "CHANGES\nci/\ntests/\n",
         "charts/db/Chart.yaml": DB,
-        "charts/db/CHANGELOG.md": "a",
+        "charts/db/CHANGES": "a",
         "charts/db/tests/a": "a",
         "charts/a-1.tgz": pack({"Chart.yaml": "name: a"}, "a"),
     },

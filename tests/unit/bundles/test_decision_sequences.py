@@ -133,7 +133,7 @@ class World:
             for operations in ((CREATE, DELETE), (CREATE,)):
                 found = made(*operations, approved=kept, baseline=Plan(3, (DELETE,)))
                 after = plan_record.record_result(status, found, spec(self.mode), NOW)
-                plan = replace(after.plan, bound=True)
+                plan = replace(after.plan, bound=True, enforced=True)
                 after = replace(after, plan=plan)
                 # A rejection while it was made isn't of this one, where it came out as another.
                 others = {annotations.get(ANN_REJECTED_PLAN)} - {plan.id, plan.approved.id}

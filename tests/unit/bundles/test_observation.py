@@ -538,7 +538,7 @@ def test_a_runtime_may_report_an_id_and_the_digest_as_the_image() -> None:
     assert pinned_image(pods, "org/werf:2") is None
 
 
-@pytest.mark.parametrize("code", [None, 0, 1, 9, 13])
+@pytest.mark.parametrize("code", [None, 0, 1, 9, 14])
 def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
 

@@ -157,15 +157,15 @@ def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_app
 def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     mode: ApprovalMode,
 ) -> None:
-    status = with_plan(risky_operations=None, bound=True)
+    status = with_plan(risky_operations=None, bound=True, enforced=True)
     assert approval.passes(status.plan, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
     again = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
-    again = replace(again, outcome="Planned", id="id-2", bound=True)
+    again = replace(again, outcome="Planned", id="id-2", bound=True, enforced=True)
     assert not approval.passes(again, Approval(mode))
     other = replace(TARGET, digest="sha256:c")
     newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).plan
-    newer = replace(newer, outcome="Planned", id="id-2", bound=True)
+    newer = replace(newer, outcome="Planned", id="id-2", bound=True, enforced=True)
     assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")
     approved = plan_decision.record_decision(replace(rejected, plan=again), approving, NOW).plan
@@ -214,7 +214,7 @@ def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
 
 def test_what_was_rejected_waits_although_something_else_was_rejected_since() -> None:
     first = plan_decision.record_decision(
-        with_plan(bound=True), named(rejected_plan="id-1"), NOW
+        with_plan(bound=True, enforced=True), named(rejected_plan="id-1"), NOW
     ).plan
     other = replace(first, digest="sha256:other", id="id-2", decision=None, outcome="Planned")
     second = plan_decision.record_decision(

@@ -142,6 +142,7 @@ def test_a_plan_says_what_it_does() -> None:
             NO_DIGEST,
         ),
         seal="seal-2",
+        enforced=True,
     )
     assert plan.id is not None
 

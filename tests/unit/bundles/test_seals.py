@@ -13,6 +13,7 @@ import pytest
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import AlreadyExists, NotFound
@@ -42,7 +43,10 @@ class Client:
 
 
 def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
-    context: Any = SimpleNamespace(hasher=lambda: hashlib.blake2b(key=key), client=client)
+    memories = Memories(lambda: 0.0)  # as after a restart
+    context: Any = SimpleNamespace(
+        hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
+    )
     references: Any = None
     return SealStore(context, references)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.context import Context
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
+from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -72,13 +72,19 @@ class EnforcementReviewer:
     """What can be enforced of the plans of all Bundles.
 
     Args:
-        context: the controller's.
         client: sends the requests; nothing else waits for it.
+        settings: name the policy and the operator's namespace.
+        monotonic: the time in seconds.
+        fresh: seconds for which an answer is used.
     """
 
-    def __init__(self, context: Context, client: KubeClient) -> None:
-        self._context = context
+    def __init__(
+        self, client: KubeClient, settings: Settings, monotonic: Callable[[], float], fresh: float
+    ) -> None:
         self._client = client
+        self._settings = settings
+        self._monotonic = monotonic
+        self._fresh = fresh
         self._answers: dict[ServiceAccount | str, _Answer] = {}
         """By account, and by what else was asked; the oldest first."""
         self._limit = asyncio.Semaphore(_AT_ONCE)
@@ -91,7 +97,7 @@ class EnforcementReviewer:
         Raises:
             ApiError: it can't be asked now.
         """
-        policy = self._context.settings.guard_policy
+        policy = self._settings.guard_policy
         if policy is None:
             return Enforcement(f"the operator has no policy for it ({_SWITCH})")
         if spec.kube_config is not None:
@@ -107,9 +113,9 @@ class EnforcementReviewer:
     async def _known(
         self, question: ServiceAccount | str, ask: Callable[[], Awaitable[str]]
     ) -> str:
-        now, known = self._context.monotonic(), self._answers.get(question)
+        now, known = self._monotonic(), self._answers.get(question)
         if known is not None:
-            lasts = _UNENFORCED_SECONDS if known.reason else self._context.timing.consent_fresh
+            lasts = _UNENFORCED_SECONDS if known.reason else self._fresh
             if now - known.at < lasts:
                 return known.reason
         reason = await ask()
@@ -135,7 +141,7 @@ class EnforcementReviewer:
         return ""
 
     def _binding_fault(self, spec: Mapping[str, Any]) -> str:
-        settings = self._context.settings
+        settings = self._settings
         home = settings.lease_namespace or settings.namespace
         return binding_fault(spec, settings.guard_policy or "", home)
 
@@ -162,7 +168,7 @@ class EnforcementReviewer:
         A role may have rights to the guard alone, by its name: a review without a name doesn't
         find these, one with a name finds both.
         """
-        name = self._context.settings.guard_policy or ""
+        name = self._settings.guard_policy or ""
         for resource in _EXEMPT:
             attributes = {"group": ADMISSION, "resource": resource}
             yield from ({"verb": verb, **attributes} for verb in _NAMELESS)

@@ -13,20 +13,22 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.guard.listing import GuardedDeploy, GuardedUninstall, config_map
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.settings.config import Settings
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +72,55 @@ def _hash_content(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-class GuardLists:
-    """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none."""
+class GuardedJobs(Protocol):
+    """What is asked of Jobs and their pods."""
 
-    def __init__(self, context: Context, jobs: JobClient) -> None:
-        self._context = context
+    job_changed: Callable[[ObjectName | None], None]
+    """Called with a Job that changed, or one of its pods; None: all were listed."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether all Jobs are known."""
+        ...
+
+    @property
+    def pods_seen(self) -> bool:
+        """Whether their pods are watched."""
+        ...
+
+    def is_over(self, job: ObjectName) -> bool:
+        """Whether a Job has ended or is gone, with each of its pods that is watched."""
+        ...
+
+
+class GuardLists:
+    """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
+
+    Args:
+        client: writes and removes them.
+        settings: name the policy and the operator's namespace.
+        informers: watch them.
+        jobs: tell when a Job has ended.
+        has_open_pods: asks whether a pod of a Job runs, or will run, where pods can't be watched.
+        kept: seconds that a list outlives its Job's pods.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: Settings,
+        informers: InformerFactory,
+        jobs: GuardedJobs,
+        has_open_pods: Callable[[ObjectName], Awaitable[bool]],
+        *,
+        kept: float,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._informers = informers
         self._jobs = jobs
+        self._has_open_pods = has_open_pods
+        self._kept = kept
         self._watch: Registration | None = None
         self._names: dict[ObjectName, ObjectName] = {}
         """Of the lists, by their Jobs."""
@@ -85,12 +130,12 @@ class GuardLists:
 
     @property
     def _namespace(self) -> str:
-        settings = self._context.settings
+        settings = self._settings
         return settings.lease_namespace or settings.namespace
 
     def start(self) -> None:
         """Open the watch."""
-        if self._context.settings.guard_policy is None:
+        if self._settings.guard_policy is None:
             return
         spec = WatchSpec(
             resource=CONFIGMAPS,
@@ -100,7 +145,7 @@ class GuardLists:
             reserved=True,
         )
         self._jobs.job_changed = self._job_changed
-        self._watch = self._context.informers.acquire(spec, self._changed)
+        self._watch = self._informers.acquire(spec, self._changed)
 
     async def close(self) -> None:
         """End the watch, and what is about to be removed: the next operator removes it."""
@@ -110,7 +155,9 @@ class GuardLists:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        await cancel_all(self._removals)
+        for task in self._removals:
+            task.cancel()
+        await asyncio.gather(*self._removals, return_exceptions=True)
 
     async def write(
         self, entry: BundleEntry, job: str, guarded: GuardedDeploy | GuardedUninstall
@@ -121,7 +168,7 @@ class GuardLists:
             ApiError: it can't be written.
             ListTooLargeError: it doesn't fit into a ConfigMap.
         """
-        client, namespace = self._context.client, self._namespace
+        client, namespace = self._client, self._namespace
         body = config_map(job, entry.uid, guarded)
         body["metadata"]["namespace"] = namespace
         self._cancel(ObjectName(namespace, job))
@@ -138,7 +185,7 @@ class GuardLists:
 
     async def _read(self, job: str) -> StoredList | None:
         """The list as it is now; a ConfigMap without its label too."""
-        pages = self._context.client.list_pages(
+        pages = self._client.list_pages(
             CONFIGMAPS, self._namespace, field_selector=f"metadata.name={job}"
         )
         found = [one async for page in pages for one in page.items]
@@ -146,7 +193,7 @@ class GuardLists:
 
     async def _delete(self, job: str, uid: str) -> None:
         with suppress(NotFound):
-            await self._context.client.delete(CONFIGMAPS, self._namespace, job, uid=uid)
+            await self._client.delete(CONFIGMAPS, self._namespace, job, uid=uid)
 
     # --- removal ---------------------------------------------------------------------------------
 
@@ -174,9 +221,8 @@ class GuardLists:
             self._start_timer(name)
 
     def _start_timer(self, name: ObjectName) -> None:
-        kept = self._context.timing.guard_list_kept
         loop = asyncio.get_running_loop()
-        self._timers[name] = loop.call_later(kept, self._expire, name)
+        self._timers[name] = loop.call_later(self._kept, self._expire, name)
 
     def _cancel(self, name: ObjectName) -> None:
         if (timer := self._timers.pop(name, None)) is not None:
@@ -206,4 +252,4 @@ class GuardLists:
 
     async def _have_pods_ended(self, job: ObjectName) -> bool:
         """Whether each pod of a Job has; asked where pods can't be watched."""
-        return self._jobs.pods_seen or not await self._jobs.output.has_open_pods(job)
+        return self._jobs.pods_seen or not await self._has_open_pods(job)
