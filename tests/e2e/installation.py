@@ -250,6 +250,7 @@ def installed(
     *flags: str,
     values: dict[str, Any] | None = None,
     as_rendered: bool = False,
+    policy: bool = False,
 ) -> Iterator[Operator]:
     """An installation in a namespace of its own, not started yet; `values` are the chart's.
 
@@ -257,7 +258,7 @@ def installed(
     the operator is stopped, and nothing went wrong in it unseen.
     """
     namespace = f"op-{secrets.token_hex(3)}"
-    chart = rendered(cluster, namespace, values)
+    chart = rendered(cluster, namespace, values, policy=policy)
     kubeconfig = install(cluster, namespace, chart)
     user = f"system:serviceaccount:{namespace}:{chart.service_account}"
     given = variables(chart) if as_rendered else {}

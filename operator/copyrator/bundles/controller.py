@@ -341,6 +341,8 @@ class BundleController:
                 attempts.ownership,
                 references=references,
                 seals=seals,
+                lists=lists,
+                enforcement=enforcement,
                 redaction=redaction,
             ),
         )

@@ -139,6 +139,7 @@ class BundleCluster(FakeCluster):
 
     def prepare(self) -> None:
         self.namespace(TEAM)
+        self.namespace(HOME)
         self.put_object("serviceaccounts", "werf")
         every = {
             "apiGroups": ["*"],

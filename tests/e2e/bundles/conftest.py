@@ -225,8 +225,12 @@ def operating(
     log: Path,
     settings: dict[str, str] | None = None,
     values: dict[str, Any] | None = None,
+    *,
+    policy: bool = False,
 ) -> Iterator[Operator]:
     """An operator for the tests of a module, with variables and values of the chart.
+
+    With its admission policies and all variables of the chart's container if `policy`.
 
     The lasting one is stopped: both would serve every Bundle.
     """
@@ -238,7 +242,10 @@ def operating(
         "WERF_OPERATOR_TIMER_IDLE": "0",
         "WERF_OPERATOR_JOBS_TTL": "600",
     }
-    with installed(cluster, log, often | (settings or {}), values=values) as operator:
+    given = often | (settings or {})
+    with installed(
+        cluster, log, given, values=values, as_rendered=policy, policy=policy
+    ) as operator:
         operator.start()
         yield operator
 

@@ -40,7 +40,11 @@ from copyrator.bundles.deploy.outcome import (
 from copyrator.bundles.deploy.pod import LONG_TTL, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StatusWriter
@@ -68,6 +72,8 @@ class Uninstaller:
         *,
         references: ReferenceReader,
         seals: SealStore,
+        lists: GuardLists,
+        enforcement: EnforcementReviewer,
         redaction: Redactor,
     ) -> None:
         self._context = context
@@ -76,6 +82,9 @@ class Uninstaller:
         self._ownership = ownership
         self._references = references
         self._seals = seals
+        self._inventories = InventoryStore(context, seals)
+        self._lists = lists
+        self._enforcement = enforcement
         self._redaction = redaction
         self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
 
@@ -314,12 +323,50 @@ class Uninstaller:
         except MissingReferenceError as error:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
             return Step(entry, entry.status, verdict, due=(again,))
-        sealed, name = None, uninstall_job(spec.name, entry.uid, attempt)
+        try:
+            guard = await self._write_list(entry, target.spec, attempt)
+        except ListTooLargeError as error:
+            verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
+            return Step(entry, entry.status, verdict, due=(again,))
+        is_guarded = guard is not None
+        sealed, name = None, uninstall_job(spec.name, entry.uid, attempt, is_guarded=is_guarded)
         if target.kubeconfig is not None:
             sealed = self._seals.sealed_kubeconfig(entry, name, target.kubeconfig)
-        body = build_uninstall_job(target.spec, entry.uid, entry.generation, attempt, sealed)
+        body = build_uninstall_job(
+            target.spec, entry.uid, entry.generation, attempt, sealed, guard=guard
+        )
         create = partial(self._create_job, body, target)
         return Step(entry, entry.status, _running(name), effect=create, due=(again,))
+
+    async def _write_list(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> str | None:
+        """Write what the Job may delete, and which hooks it may make, by the approved plans.
+
+        Returns the policy that holds the Job to it; None where not all plans of the release are
+        known, as of Bundles without an approval, or where it can't be enforced.
+
+        Raises:
+            ApiError: it may have been written; the next reconcile tries again.
+            ListTooLargeError: it doesn't fit into a ConfigMap.
+        """
+        policy = self._context.settings.guard_policy
+        if policy is None or spec.kube_config is not None:
+            return None
+        found = await self._inventories.find(entry)
+        if found is None:
+            return None
+        if not (await self._enforcement.of(spec, found.deletions)).is_enforced:
+            return None
+        guarded = GuardedUninstall(
+            account=ServiceAccount.of(spec),
+            release=spec.release,
+            namespace=spec.project_namespace,
+            inventory=found.deletions,
+            hooks=found.objects.uninstall_hooks,
+            as_account=found.hooks_as_account,
+        )
+        job = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
+        await self._lists.write(entry, job, guarded)
+        return policy
 
     async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The access to the cluster that the release was deployed to.

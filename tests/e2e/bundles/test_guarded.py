@@ -1,0 +1,131 @@
+"""Deploys that the API server holds to what was approved, with the chart's own policy."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team, operating
+from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
+from tests.e2e.operator_process import until
+
+from copyrator.api.names import LABEL_GUARD
+from localcluster import Api, Cluster
+
+VALUES = {"bundles.approvalPolicy.enabled": False, "rules.admissionPolicy": False}
+"""Others of this cluster write Bundles' status and copies as administrators."""
+ON_RISK = {"mode": "OnRisk"}
+UNSEEN = """\
+{{- if lookup "v1" "ConfigMap" .Release.Namespace "werf-synchronization" }}
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-unseen
+{{- end }}
+"""
+"""werf makes its lock when it applies, and in no plan."""
+UNINSTALL_HOOK = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-goodbye
+  annotations:
+    helm.sh/hook: pre-delete
+data: {text: TEXT}
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    skip_before_1_30(cluster.api(), POLICIES_ARE_BETA)
+    log = tmp_path_factory.mktemp("guarded") / "operator.log"
+    with operating(cluster, log, values=VALUES, policy=True) as running:
+        yield running
+
+
+def lists(operator: Operator, api: Api) -> list[dict[str, Any]]:
+    path = f"/api/v1/namespaces/{operator.namespace}/configmaps"
+    found: list[dict[str, Any]] = api.get(path, labelSelector=LABEL_GUARD)["items"]
+    return found
+
+
+def plan(team: Team) -> dict[str, Any]:
+    found: dict[str, Any] = team.status("shop").get("plan", {})
+    return found
+
+
+def approve(team: Team) -> None:
+    until(lambda: plan(team).get("outcome") == "Planned", lambda: json.dumps(team.status("shop")))
+    team.annotate("shop", **{"approved-plan": plan(team)["id"], "approved-by": "ann"})
+
+
+def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
+    operator: Operator, api: Api, team: Team
+) -> None:
+    first = team.publish("1.0.0", "first", template=f"{TEMPLATE}{HOOK}{UNINSTALL_HOOK}")
+    team.bundle("shop", version="1.*", approval={"mode": "Always"})
+    approve(team)
+    status = team.wait_deployed("shop", first)
+
+    assert (status["plan"]["enforced"], status["attempted"]["guarded"]) == (True, True)
+    (there,) = lists(operator, api)
+    assert there["metadata"]["name"] == status["attempted"]["job"]
+    assert there["data"]["account"] == f"system:serviceaccount:{team.namespace}:werf"
+
+    second = team.publish("1.1.0", "second", template=f"{TEMPLATE}{HOOK}{UNINSTALL_HOOK}")
+    until(lambda: plan(team).get("version") == "1.1.0", lambda: json.dumps(plan(team)))
+    approve(team)
+    team.wait_deployed("shop", second)
+    assert (team.release("shop") or {})["text"] == "second"
+
+    until(lambda: lists(operator, api) == [], "no list outlives its Job", 60)
+    team.delete("bundles", "shop")
+    until(lambda: team.jobs("shop", "uninstall"), "it is uninstalled")
+    (job,) = team.jobs("shop", "uninstall")
+    assert [one["metadata"]["name"] for one in lists(operator, api)] == [job["metadata"]["name"]]
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is None
+    assert team.get("configmaps", "shop-goodbye") is not None, "its hook was made, and stays"
+
+
+def test_what_wasnt_approved_is_refused_and_quarantines_the_version(
+    operator: Operator, team: Team
+) -> None:
+    """The chart has an object that no plan shows, nor the deploy's own check."""
+    team.publish("1.0.0", "first", template=f"{TEMPLATE}{UNSEEN}")
+    team.bundle("shop", approval={"mode": "Always"})
+    approve(team)
+    until(
+        lambda: team.status("shop").get("attempted", {}).get("outcome") in ("Failed", "Succeeded"),
+        lambda: json.dumps(team.status("shop")),
+    )
+
+    attempted = team.status("shop")["attempted"]
+    assert (attempted["outcome"], attempted["reason"]) == ("Failed", "ExceedsApproval"), attempted
+    assert "CREATE of Secret shop-unseen" in attempted["message"]
+    assert "nextRetryAt" not in attempted, "it is quarantined"
+    assert team.get("secrets", "shop-unseen") is None
+
+
+def test_an_account_that_may_remove_the_policy_isnt_held_to_a_list(
+    operator: Operator, api: Api, team: Team
+) -> None:
+    name = f"admin-{secrets.token_hex(3)}"
+    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+    api.create(bindings, binding)
+    try:
+        digest = team.publish("1.0.0", "first")
+        team.bundle("shop", approval=ON_RISK)
+        until(lambda: plan(team).get("enforced") is False, lambda: json.dumps(team.status("shop")))
+        assert "so it could remove the policy" in plan(team)["unenforced"]
+        assert team.condition("shop", "UpdatePending").get("reason") != "Deployed"
+        approve(team)
+        assert "guarded" not in team.wait_deployed("shop", digest)["attempted"]
+    finally:
+        api.delete(f"{bindings}/{name}")
