@@ -150,3 +150,20 @@ def test_it_says_whether_pods_of_plans_are_restricted_to_what_they_need(
     (said,) = doctor("Network of plans")
     assert said.startswith("ok   Network of plans: ")
     assert said.endswith("; the network plug-in cilium enforces them")
+
+
+def test_it_says_whether_the_api_server_enforces_plans(
+    guarded: Guarded, team: str, editor: Person, doctor: Doctor
+):
+    editor.create(bundle(f"{team}/gated", "OnRisk"))
+    policy = f"copyrator.{guarded.home}.guard.operator.werf.dev"
+    assert doctor("Enforced plans") == [
+        f"ok   Enforced plans: {policy} refuses what isn't approved"
+    ]
+    path = f"{ADMISSION}/validatingadmissionpolicybindings/{policy}"
+    binding = guarded.api.get(path)
+    guarded.api.patch(path, {"spec": {"validationActions": ["Audit"]}})
+    (said,) = doctor("Enforced plans")
+    assert f"ValidatingAdmissionPolicyBinding {policy} isn't the chart's" in said
+    assert said.endswith("plans aren't enforced, so OnRisk asks for each; see docs/approval.md")
+    guarded.api.patch(path, {"spec": {"validationActions": binding["spec"]["validationActions"]}})

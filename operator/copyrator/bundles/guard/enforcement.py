@@ -103,7 +103,7 @@ class EnforcementReviewer:
         if spec.kube_config is not None:
             return Enforcement("the release is in another cluster, which has no such policy")
         account = ServiceAccount.of(spec)
-        reason = await self._known("policy", lambda: self._policy_fault(policy))
+        reason = await self._known("policy", lambda: find_fault(self._client, self._settings))
         reason = reason or await self._known("groups", self._find_groups)
         if not reason and (away := sorted({one.group for one in operations} & self._others)):
             reason = f"objects of {', '.join(away)} go to another API server, which asks no policy"
@@ -125,37 +125,14 @@ class EnforcementReviewer:
             del self._answers[next(iter(self._answers))]
         return reason
 
-    async def _policy_fault(self, name: str) -> str:
-        for path, kind, fault_of in (
-            (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
-            (BINDINGS, "ValidatingAdmissionPolicyBinding", self._binding_fault),
-        ):
-            try:
-                body = await self._get(f"{path}/{name}")
-            except NotFound:
-                return f"there is no {kind} {name} (v1, Kubernetes 1.30 and later; {_SWITCH})"
-            except Forbidden as error:
-                return f"{kind} {name} can't be read: {error.message}"
-            if fault := fault_of(body.get("spec") or {}):
-                return f"{kind} {name} isn't the chart's: {fault}"
-        return ""
-
-    def _binding_fault(self, spec: Mapping[str, Any]) -> str:
-        settings = self._settings
-        home = settings.lease_namespace or settings.namespace
-        return binding_fault(spec, settings.guard_policy or "", home)
-
     async def _find_groups(self) -> str:
         try:
-            found = await self._get(API_SERVICES)
+            found = await self._client.request("GET", API_SERVICES, timeout=_SECONDS)
         except Forbidden as error:
             return f"which API groups other servers have can't be read: {error.message}"
         specs = [one.get("spec") or {} for one in found.get("items") or ()]
         self._others = frozenset(str(one.get("group")) for one in specs if one.get("service"))
         return ""
-
-    async def _get(self, path: str) -> dict[str, Any]:
-        return dict(await self._client.request("GET", path, timeout=_SECONDS))
 
     async def _account_fault(self, account: ServiceAccount) -> str:
         """Why an account can't be held to a list: it may change the policies."""
@@ -190,6 +167,32 @@ class EnforcementReviewer:
             f"service account {account} may {attributes['verb']} {attributes['resource']}."
             f"{ADMISSION}, so it could remove the policy: give it a role without that"
         )
+
+
+async def find_fault(client: KubeClient, settings: Settings) -> str:
+    """What is wrong with the policy and its binding, as a sentence; empty: nothing.
+
+    Raises:
+        ApiError: they can't be read now.
+    """
+    name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
+    for path, kind, fault_of in (
+        (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
+        (
+            BINDINGS,
+            "ValidatingAdmissionPolicyBinding",
+            lambda spec: binding_fault(spec, name, home),
+        ),
+    ):
+        try:
+            body = await client.request("GET", f"{path}/{name}", timeout=_SECONDS)
+        except NotFound:
+            return f"there is no {kind} {name} (v1, Kubernetes 1.30 and later; {_SWITCH})"
+        except Forbidden as error:
+            return f"{kind} {name} can't be read: {error.message}"
+        if fault := fault_of(body.get("spec") or {}):
+            return f"{kind} {name} isn't the chart's: {fault}"
+    return ""
 
 
 def policy_fault(spec: Mapping[str, Any]) -> str:

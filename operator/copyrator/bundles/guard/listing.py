@@ -21,6 +21,9 @@ from copyrator.bundles.plan.rights import LOCK, ServiceAccount
 LIST_BYTES: Final = 1_040_000
 """Bytes of a list: a ConfigMap may have at most 1 MiB of data."""
 
+_LATER: Final = 20
+"""Revisions after the one that is known to be deployed that may be deployed."""
+
 NOT_APPROVED: Final = "not approved: "
 NOT_AS_ACCOUNT: Final = "not approved as the deploying account: "
 """How the policy's message begins, before ``VERB/GROUP/KIND[:SUBRESOURCE]/NAMESPACE/NAME``. A name
@@ -149,7 +152,9 @@ def deploy_list(deploy: GuardedDeploy) -> str:
     lines.allow_own("ConfigMap", LOCK, _Verbs.WRITE)
     revisions = {deploy.revision, deploy.revision + rolls_back}
     if deploy.deployed_revision is not None:
-        revisions.add(deploy.deployed_revision)
+        # A later one may be deployed, where a successful Job's outcome wasn't seen.
+        newest = range(max(deploy.deployed_revision, deploy.revision - _LATER), deploy.revision)
+        revisions.update((deploy.deployed_revision, *newest))
     for revision in revisions:
         lines.allow_own("Secret", _revision(deploy.release, revision), _Verbs.WRITE)
     # Beyond the history's limit, which may have been lowered, and there may be gaps.

@@ -58,6 +58,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         CLOUDS,
         approval_policy,
         clouds,
+        guard,
         marks_policy,
         objects,
         plans_are_asked,
@@ -86,6 +87,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(await marks_policy(client, installation))
         if plans:
             found.append(await approval_policy(client, installation))
+            found.append(await guard(client, installation))
             found.append(await permission_reviews(client, installation))
             found.append(await network(client, installation))
         if served:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import identity_of
+from copyrator.bundles.guard.enforcement import find_fault
 from copyrator.bundles.inputs.reader import files_of
 from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.trust.policy import (
@@ -184,6 +186,23 @@ async def approval_policy(client: KubeClient, installation: Installation) -> Che
         return Check(APPROVAL, None, f"{said} (helm upgrade)")
     said = f"with {names[0]} only users with the verb approve on bundles approve plans"
     return Check(APPROVAL, True, said)
+
+
+async def guard(client: KubeClient, installation: Installation) -> Check:
+    """The policy by which the API server refuses what isn't approved."""
+    what, settings = "Enforced plans", installation.settings
+    consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
+    if settings.guard_policy is None:
+        said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
+        return Check(what, None, f"{said}: {consequence}")
+    try:
+        at_home = replace(settings, lease_namespace=installation.namespace)
+        fault = await find_fault(client, at_home)
+    except errors.ApiError as error:
+        return Check(what, None, f"can't be checked: {error.message}")
+    if fault:
+        return Check(what, None, f"{fault}: {consequence}")
+    return Check(what, True, f"{settings.guard_policy} refuses what isn't approved")
 
 
 def _asks(body: Mapping[str, Any]) -> bool:
