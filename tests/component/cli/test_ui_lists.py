@@ -126,10 +126,11 @@ async def test_the_overview_is_of_a_namespace_or_kind(opened):
 
 
 async def test_a_freeze_is_said_with_who_why_where_and_until_when(opened):
+    now = datetime.now(UTC)  # the tests before it may take longer than the half hour
     opened.server.live.now.freezes = [
-        Freeze(namespace="infra", reason=HTML, who="ann", since=NOW - timedelta(hours=3)),
-        Freeze(reason="holidays", until=NOW + timedelta(hours=5, minutes=30)),
-        Freeze(namespace="old", reason="gone", until=NOW - timedelta(hours=1)),
+        Freeze(namespace="infra", reason=HTML, who="ann", since=now - timedelta(hours=3)),
+        Freeze(reason="holidays", until=now + timedelta(hours=5, minutes=30)),
+        Freeze(namespace="old", reason="gone", until=now - timedelta(hours=1)),
         Freeze(namespace="bad", fault="its annotation can't be read"),
     ]
     for route in ("/", "/bundles"):
