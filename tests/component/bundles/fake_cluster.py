@@ -38,7 +38,7 @@ GROUPS = {
 TEAM = "team"
 HOME = "copyrator"
 """The namespace of the operator's pod."""
-GUARD = "guard"
+GUARD = "copyrator.copyrator.guard.operator.werf.dev"
 """The name of the policy that holds Jobs to what was approved."""
 GUARD_POLICY = f"{POLICIES}/{GUARD}"
 GUARD_BINDING = f"{BINDINGS}/{GUARD}"

@@ -143,30 +143,30 @@ def with_a_clouds_login(stage: Stage, werf: Werf) -> None:
 
 
 JOURNEYS = {
-    "a first deploy": Journey(18, first, (OK,)),
+    "a first deploy": Journey(21, first, (OK,)),
     # Its login, its Job; the attempt, its login, its Job.
-    "a first deploy with a cloud's login": Journey(18, with_a_clouds_login, (OK,), (3, 5, 10, 12)),
+    "a first deploy with a cloud's login": Journey(21, with_a_clouds_login, (OK,), (3, 5, 10, 12)),
     # It is planned; it is reviewed.
-    "a first deploy that is reviewed": Journey(19, reviewed, (OK,), (10, 11)),
+    "a first deploy that is reviewed": Journey(22, reviewed, (OK,), (10, 11)),
     # The first attempt fails, its Job's TTL; the second plan, its Job, operations; the second
     # attempt, its Job, outcome.
     "a deploy that fails and is tried again": Journey(
-        31, bad_at_first, (OK, NOT), (13, 16, 18, 21, 23, 25, 27, 28)
+        35, bad_at_first, (OK, NOT), (16, 19, 21, 24, 26, 28, 31, 32)
     ),
     # The second plan waits; the second attempt, its Job.
-    "a retry that does more": Journey(32, worse_than_planned, (OK, NOT), (25, 26, 28)),
+    "a retry that does more": Journey(36, worse_than_planned, (OK, NOT), (28, 29, 32)),
     # The first plan fails, its Job's TTL, its Secrets; the second plan, its Job, the first one's
     # TTL, the second plan is made.
     "a plan that fails and is made again": Journey(
-        28, planned_at_the_second_try, (OK,), (8, 9, 10, 11, 16, 17, 20)
+        31, planned_at_the_second_try, (OK,), (8, 9, 10, 11, 16, 17, 20)
     ),
     # The attempt, its Job, outcome; the second plan, its Job, operations; the second attempt.
     "a plan whose render changes before its deploy": Journey(
-        36, rendered_differently, (OK,), (13, 16, 18, 20, 23, 25, 27, 29, 32), interrupted=1
+        40, rendered_differently, (OK,), (13, 19, 21, 23, 26, 28, 30, 32, 36), interrupted=1
     ),
     # It is planned, rejected, cleared, approved; the attempt.
     "a rejection and a fresh approval": Journey(
-        20, first, (OK,), (9, 10, 11, 12, 13), is_rejected=True
+        23, first, (OK,), (9, 10, 11, 12, 13), is_rejected=True
     ),
 }
 

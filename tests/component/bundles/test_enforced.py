@@ -15,7 +15,13 @@ from tests.component.bundles.approvals import (
     refresh,
     waits,
 )
-from tests.component.bundles.fake_cluster import GUARD_BINDING, GUARD_POLICY, TEAM, BundleCluster
+from tests.component.bundles.fake_cluster import (
+    GUARD,
+    GUARD_BINDING,
+    GUARD_POLICY,
+    TEAM,
+    BundleCluster,
+)
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 
@@ -70,8 +76,8 @@ def unasked(cluster: BundleCluster) -> None:
 
 
 WHY: dict[str, tuple[Change, str]] = {
-    "no policy": (not_there(GUARD_POLICY), "no ValidatingAdmissionPolicy guard"),
-    "no binding": (not_there(GUARD_BINDING), "no ValidatingAdmissionPolicyBinding guard"),
+    "no policy": (not_there(GUARD_POLICY), f"no ValidatingAdmissionPolicy {GUARD}"),
+    "no binding": (not_there(GUARD_BINDING), f"no ValidatingAdmissionPolicyBinding {GUARD}"),
     "errors are ignored": (of(GUARD_POLICY, failurePolicy="Ignore"), "failurePolicy isn't Fail"),
     "a CRD's lists": (
         of(GUARD_POLICY, paramKind={"apiVersion": "x/v1", "kind": "X"}),
@@ -80,7 +86,7 @@ WHY: dict[str, tuple[Change, str]] = {
     "no validations": (of(GUARD_POLICY, validations=[]), "no validations"),
     "some requests": (of(GUARD_POLICY, matchConstraints={}), "leaves some requests out"),
     "no lists": (no_lists, "paramRef.selector isn't by the label"),
-    "another policy is bound": (of(GUARD_BINDING, policyName="other"), "policyName isn't guard"),
+    "another policy is bound": (of(GUARD_BINDING, policyName="other"), f"policyName isn't {GUARD}"),
     "only audited": (of(GUARD_BINDING, validationActions=["Audit"]), "lacks Deny"),
     "some objects": (
         of(GUARD_BINDING, matchResources={"resourceRules": [{}]}),

@@ -15,7 +15,7 @@ from tests.component.bundles.approvals import (
     idle,
     waits,
 )
-from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.fake_cluster import GUARD, HOME, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
@@ -23,8 +23,7 @@ from tests.component.bundles.waiting import eventually
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.plan.script import PlanExit
 
-HOME = "copyrator"
-POLICY = "shop.guard"
+POLICY = GUARD
 KEPT = 0.3
 LISTS = f"/api/v1/namespaces/{HOME}/configmaps"
 DENIED = (
@@ -152,7 +151,7 @@ async def test_a_guard_costs_two_requests_of_an_attempt(
     cluster: BundleCluster, werf: Werf, run: Run, start: Run, bundle: Make
 ) -> None:
     counts = []
-    for name, begin in (("plain", run), ("guarded", start)):
+    for name, begin in (("plain", partial(run, guard_policy=None)), ("guarded", start)):
         operator = await begin(timing=replace(TIMING, guard_list_kept=KEPT))
         bundle(name, approval=ALWAYS)
         found = await waits(cluster, name=name)

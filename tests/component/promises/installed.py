@@ -34,9 +34,10 @@ def rendered(values: Mapping[str, Any], *, policy: bool = False) -> Rendered:
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a pod of the chart with these values: its variables, read as by the pod."""
-    container = rendered(values).container
+    container = rendered(values, policy=True).container
     assert container["args"] == ["run"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     with mock.patch.dict("os.environ", variables, clear=True):
         found = from_environment()
-    return {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}
+    known = {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}
+    return known | {"lease_namespace": NAMESPACE}
