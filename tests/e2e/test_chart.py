@@ -17,6 +17,7 @@ from tests.e2e.prometheus_operator import prometheus_operator_crds
 from tests.long import LONG
 
 import copyrator
+from copyrator.api.names import LABEL_JOB_KIND
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     POLICY_KEY,
@@ -96,6 +97,10 @@ MATRIX: dict[str, dict[str, Any]] = {
         "bundles.operatorIdentity.namespaces": ["platform", "infra-*"],
         "werf.namespaces": ["default"],
         "werf.serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"},
+    },
+    "network of Jobs": {
+        "bundles.networkPolicy.namespaces": ["default", "kube-public"],
+        "bundles.networkPolicy.egress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
     },
     "no plans": {"bundles.plans.enabled": False},
     "no reviews": {"bundles.permissionReviews.enabled": False},
@@ -201,7 +206,7 @@ TOGETHER: list[tuple[str, ...]] = [
         "everything on the pod",
     ),
     ("one rule of another namespace", "some namespaces", "signature policy", "network policy"),
-    ("werf in two namespaces", "webhook"),
+    ("werf in two namespaces", "webhook", "network of Jobs"),
     ("values that people look for",),
 ]
 """What of the matrix goes together: `make test-long` renders each alone, too."""
@@ -373,6 +378,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("extraVolumeMounts", [{"name": "x"}]),
     ("livenessProbe", {"httpGet": {"path": "/"}}),
     ("networkPolicy.egress", [{"from": []}]),
+    ("bundles.networkPolicy.egress", [{"from": []}]),
     ("webhook.ingress.host", "Not A Host"),
     ("runner", "kopf run"),
     ("replicas", -1),
@@ -832,6 +838,21 @@ def test_egress_is_restricted_where_rules_are_given(cluster):
     (policy,) = rendered_kind(cluster, "NetworkPolicy", SOUGHT)
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert policy["spec"]["egress"] == SOUGHT["networkPolicy.egress"]
+
+
+def test_jobs_reach_only_what_is_named_in_the_namespaces_that_are_named(cluster, api):
+    values = MATRIX["network of Jobs"]
+    found = rendered_kind(cluster, "NetworkPolicy", values)
+    assert [policy["metadata"]["namespace"] for policy in found] == ["default", "kube-public"]
+    for policy in found:
+        apply(api, [policy], dryRun="All")
+        spec = policy["spec"]
+        (chosen,) = spec["podSelector"]["matchExpressions"]
+        assert (chosen["key"], chosen["operator"]) == (LABEL_JOB_KIND, "Exists")
+        assert (spec["policyTypes"], "ingress" in spec) == (["Ingress", "Egress"], False)
+        assert spec["egress"] == values["bundles.networkPolicy.egress"]
+    with pytest.raises(Exception, match=r"requires bundles\.networkPolicy\.egress"):
+        chart(cluster, {"bundles.networkPolicy.namespaces": ["default"]})
 
 
 def test_egress_to_metadata_addresses_is_for_the_operators_own_identity_alone(cluster):

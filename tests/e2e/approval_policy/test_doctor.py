@@ -114,3 +114,39 @@ def test_it_says_whether_the_operator_may_review_accounts(
 
 def cluster_roles(chart: Rendered) -> list[dict[str, Any]]:
     return [one for one in chart.bound_roles if one["kind"] == "ClusterRole"]
+
+
+def test_it_says_whether_pods_of_plans_are_restricted_to_what_they_need(
+    guarded: Guarded, team: str, editor: Person, doctor: Doctor
+):
+    def restrict(*types: str) -> None:
+        spec = {"podSelector": {"matchLabels": {"operator.werf.dev/job": "plan"}}}
+        policy: dict[str, Any] = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+        policy["spec"] = {**spec, "policyTypes": types}
+        for namespace in guarded.made:  # other tests' Bundles are there, too
+            metadata = {"name": "plans", "namespace": namespace}
+            apply(guarded.api, [{**policy, "metadata": metadata}])
+
+    editor.create(bundle(f"{team}/gated", "OnRisk"))
+    for _ in range(2):
+        (said,) = doctor("Network of plans")
+        assert said.startswith("?    Network of plans: before an approval the pods of plans may")
+        assert f"{team}/gated" in said
+        restrict("Ingress")
+    restrict("Egress")
+    (said,) = doctor("Network of plans")
+    assert said.endswith(
+        "no network plug-in that enforces them was recognised: check that yours does"
+    )
+    labels = {"app": "cilium"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    plugin = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cilium", "namespace": team},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
+    apply(guarded.api, [plugin])
+    (said,) = doctor("Network of plans")
+    assert said.startswith("ok   Network of plans: ")
+    assert said.endswith("; the network plug-in cilium enforces them")

@@ -51,6 +51,12 @@ def test_never_more_than_twelve_requests_in_ten_minutes(fights, clock, react, re
         assert sum(begin <= when < begin + 600 for when in times) <= 12
 
 
+def test_a_create_that_was_refused_before_is_one_of_the_twelve(fights, clock):
+    fights.count(KEY, 1, foreign=False, complete=False)
+    times = [0.0, *fought(fights, clock, 599, requests=2)]
+    assert len(times) <= 12
+
+
 def test_the_write_that_created_a_copy_is_one_of_the_twelve(fights, clock):
     begin, times = clock.now, [0.0]
     clock.now += 2

@@ -53,6 +53,7 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import freeze
     from copyrator.cli.core import notify
+    from copyrator.cli.doctor.network import network
     from copyrator.cli.doctor.objects import (
         CLOUDS,
         approval_policy,
@@ -86,6 +87,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         if plans:
             found.append(await approval_policy(client, installation))
             found.append(await permission_reviews(client, installation))
+            found.append(await network(client, installation))
         if served:
             if (consent := await consent_reviews(client, installation)) is not None:
                 found.append(consent)

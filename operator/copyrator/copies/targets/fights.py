@@ -172,7 +172,8 @@ class FightTracker:
         if complete:
             self._lost.pop(key, None)
         now, known = self._now(), self._fights.pop(key, None)
-        fight = known or (self._first(key, requests, complete=complete) if foreign else None)
+        counts = foreign or not complete  # a refused create may be what others did
+        fight = known or (self._first(key, requests, complete=complete) if counts else None)
         if fight is None:
             return
         if known is None and age is not None and age < self._timing.fight_end:
