@@ -73,7 +73,7 @@ async def test_a_plan_renders_twice_its_deploy_once_and_a_preview_once(
     cluster: BundleCluster, run: Run, bundle: Make, scripts: Scripts
 ) -> None:
     bundle(approval=ALWAYS)
-    await run()
+    await run(guard_policy=None)
     approve(cluster, await waits(cluster))
     await deployed(cluster)
     ask(cluster, "1.0.0")

@@ -111,7 +111,9 @@ async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     (job,) = cluster.jobs("plan")
     assert variable(job) == []
     assert "WERF_VALUES" not in str(container(job)["env"])
-    path = next(one for one in container(job)["command"] if one.endswith("/werf"))
+    path = next(
+        one for one in container(job)["command"] if one.startswith("/") and one.endswith("/werf")
+    )
     assert werf.mounted(job, path) == b"c0ffee"
     assert "/tmp/secret-key" in container(job)["command"]
     werf.holds_plans = False
@@ -127,7 +129,9 @@ async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     approve(cluster, second)
     await eventually(lambda: cluster.jobs(), "the deploy")  # noqa: PLW0108 - it is looked at anew
     (job,) = cluster.jobs()
-    path = next(one for one in container(job)["command"] if one.endswith("/werf"))
+    path = next(
+        one for one in container(job)["command"] if one.startswith("/") and one.endswith("/werf")
+    )
     assert werf.mounted(job, path) == b"decade"
     werf.finish(job)
     await deployed(cluster)
