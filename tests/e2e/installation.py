@@ -84,9 +84,41 @@ def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = No
     chart = chart or rendered(cluster, namespace, None)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     api = cluster.api()
+    if any(one["kind"] == "ValidatingAdmissionPolicyBinding" for one in chart.rights):
+        _keep_parameters(api)
     apply(api, [home, *chart.rights])
     _apply_crds(api, chart.crds)
     return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
+
+
+def _keep_parameters(api: Api) -> None:
+    """Let ConfigMaps be some policy's parameters as long as the API server lives.
+
+    Else they freeze for the next installation once those of the last one are gone
+    (kubernetes#130887).
+    """
+    name, version = "parameters.copyrator.test", "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": ["copyrator.test"], "apiVersions": ["v1"], "resources": ["none"]}
+    policy = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": [{**rule, "operations": ["CREATE"]}]},
+        "validations": [{"expression": "true"}],
+    }
+    reference = {"name": "none", "namespace": "default", "parameterNotFoundAction": "Allow"}
+    binding = {"policyName": name, "validationActions": ["Deny"], "paramRef": reference}
+    specs = {"": policy, "Binding": binding}
+    apply(
+        api,
+        [
+            {
+                "apiVersion": version,
+                "kind": f"ValidatingAdmissionPolicy{kind}",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+            for kind, spec in specs.items()
+        ],
+    )
 
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

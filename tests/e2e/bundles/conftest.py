@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 2
 NOWHERE = {"nodeSelector": {"no": "where"}}
 """spec.job of a deploy that begins, and that no node runs."""
+GUARDED = {"bundles.approvalPolicy.enabled": False, "rules.admissionPolicy": False}
+"""Values of the chart: of its policies the guard alone, as tests write Bundles' status."""
 UNPULLABLE = "missing.invalid/werf"
 """An image that is allowed, and that nobody can pull."""
 
@@ -281,7 +283,9 @@ def operator(
     if not _lasting:
         log = tmp_path_factory.mktemp("operator") / "operator.log"
         allowed = {"COPYRATOR_ALLOWED_IMAGES": f"registry.werf.io/werf/werf,{UNPULLABLE}"}
-        _lasting.append(_end.enter_context(operating(cluster, log, allowed)))
+        is_served = int(cluster.api().get("/version")["minor"]) >= 30
+        guarded = operating(cluster, log, allowed, values=GUARDED, policy=is_served)
+        _lasting.append(_end.enter_context(guarded))
     (lasting,) = _lasting
     if lasting.process is None or lasting.process.code is not None:
         lasting.start()  # stopped for a file with one of its own
