@@ -7,7 +7,7 @@ import pytest
 from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.deploy.outcome import Ending, refused_ending
-from copyrator.bundles.guard.refusal import Fault, find_refusals, judge_refusals
+from copyrator.bundles.guard.refusal import Blame, find_refusals, judge_refusals
 from copyrator.bundles.plan.operations import Operation, read_operation
 
 POLICY = "shop.guard"
@@ -35,33 +35,33 @@ PLANNED = operations(
     "create :rbac.authorization.k8s.io:ClusterRole:a:b c",
 )
 CASES = [
-    ("CREATE//Secret/app/evil", Fault.DIGEST),
-    ("DELETE//Secret/app/evil", Fault.DIGEST),
-    ("UPDATE//Secret/app/evil", Fault.DIGEST),
+    ("CREATE//Secret/app/evil", Blame.DIGEST),
+    ("DELETE//Secret/app/evil", Blame.DIGEST),
+    ("UPDATE//Secret/app/evil", Blame.DIGEST),
     # Another name, kind, group or namespace than that of an approved object.
-    ("CREATE//ConfigMap/app/xx", Fault.DIGEST),
-    ("CREATE//ConfigMap/other/x", Fault.DIGEST),
-    ("CREATE/extensions/Deployment/app/web", Fault.DIGEST),
-    ("CREATE/rbac.authorization.k8s.io/ClusterRole//a-b c", Fault.DIGEST),
-    ("CREATE//Pod:exec/app/x", Fault.DIGEST),
-    ("CREATE//ConfigMap:status/app/x", Fault.DIGEST),
+    ("CREATE//ConfigMap/app/xx", Blame.DIGEST),
+    ("CREATE//ConfigMap/other/x", Blame.DIGEST),
+    ("CREATE/extensions/Deployment/app/web", Blame.DIGEST),
+    ("CREATE/rbac.authorization.k8s.io/ClusterRole//a-b c", Blame.DIGEST),
+    ("CREATE//Pod:exec/app/x", Blame.DIGEST),
+    ("CREATE//ConfigMap:status/app/x", Blame.DIGEST),
     # Another verb on a planned object.
-    ("DELETE//ConfigMap/app/x", Fault.CHANGED),
-    ("DELETE/apps/Deployment/app/web", Fault.CHANGED),
-    ("CREATE//Service/other/old", Fault.CHANGED),
-    ("DELETE/rbac.authorization.k8s.io/ClusterRole//a:b c", Fault.CHANGED),
+    ("DELETE//ConfigMap/app/x", Blame.CHANGED),
+    ("DELETE/apps/Deployment/app/web", Blame.CHANGED),
+    ("CREATE//Service/other/old", Blame.CHANGED),
+    ("DELETE/rbac.authorization.k8s.io/ClusterRole//a:b c", Blame.CHANGED),
     # werf's own.
-    ("UPDATE//ConfigMap/app/werf-synchronization", Fault.OURS),
-    ("UPDATE//Secret/app/sh.helm.release.v1.shop.v3", Fault.OURS),
-    ("UPDATE//Secret/other/sh.helm.release.v1.shop.v3", Fault.DIGEST),
-    ("UPDATE//Secret/app/sh.helm.release.v1.shop.vx", Fault.DIGEST),
-    ("UPDATE//Secret/app/sh.helm.release.v1.other.v3", Fault.DIGEST),
-    ("UPDATE//ConfigMap/other/werf-synchronization", Fault.DIGEST),
+    ("UPDATE//ConfigMap/app/werf-synchronization", Blame.OURS),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.v3", Blame.OURS),
+    ("UPDATE//Secret/other/sh.helm.release.v1.shop.v3", Blame.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.vx", Blame.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.other.v3", Blame.DIGEST),
+    ("UPDATE//ConfigMap/other/werf-synchronization", Blame.DIGEST),
 ]
 
 
 @pytest.mark.parametrize(("key", "fault"), CASES)
-def test_whose_fault_a_refusal_is(key: str, fault: Fault) -> None:
+def test_whose_fault_a_refusal_is(key: str, fault: Blame) -> None:
     (refusal,) = found = find_refusals(error(key), POLICY)
 
     assert judge_refusals(found, PLANNED, RELEASE) == (refusal, fault)
@@ -69,10 +69,10 @@ def test_whose_fault_a_refusal_is(key: str, fault: Fault) -> None:
 
 def test_werfs_repair_of_an_edit_is_not_the_digests_fault() -> None:
     found = find_refusals(error("UPDATE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Fault.CHANGED
+    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.CHANGED
 
     found = find_refusals(error("DELETE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Fault.DIGEST
+    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.DIGEST
 
 
 def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is_planned() -> None:
@@ -81,7 +81,7 @@ def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is
 
     refusal, fault = judge_refusals(found, PLANNED, RELEASE)
 
-    assert fault is Fault.DIGEST
+    assert fault is Blame.DIGEST
     assert str(refusal) == "CREATE of ConfigMap x in app, which acts as the deploying account"
 
 
@@ -91,7 +91,7 @@ def test_the_worst_of_several_counts() -> None:
 
     refusal, fault = judge_refusals(find_refusals(lines, POLICY), PLANNED, RELEASE)
 
-    assert (refusal.name, fault) == ("evil", Fault.DIGEST)
+    assert (refusal.name, fault) == ("evil", Blame.DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_refusals_of_others_are_none_of_it(text: str) -> None:
     assert find_refusals(text, POLICY) == ()
 
 
-FAULTS = Fault.DIGEST, Fault.CHANGED, Fault.OURS
+FAULTS = Blame.DIGEST, Blame.CHANGED, Blame.OURS
 FAILED = Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, "create: Secret/evil failed", 3, 1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
-from copyrator.bundles.plan.inventory import ReleaseObjects, read_release
+from copyrator.bundles.plan.inventory import ReleaseInventory, read_release
 from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
 
 HOOK = Operation(OperationType.CREATE, "", "batch", "Job", "clean")
@@ -28,7 +28,7 @@ def deployed(plan: str | None) -> BundleStatus:
 
 
 def test_it_is_the_union_of_all_plans_since_the_release_began() -> None:
-    found = ReleaseObjects().with_plan("p1", ONE, FIRST)
+    found = ReleaseInventory().with_plan("p1", ONE, FIRST)
     found = found.with_plan("p2", TWO, deployed("p1"))
 
     assert found.is_complete(deployed("p1"))
@@ -44,7 +44,7 @@ def test_it_is_the_union_of_all_plans_since_the_release_began() -> None:
 
 
 def test_the_same_again_changes_nothing_so_that_nothing_is_written() -> None:
-    found = ReleaseObjects().with_plan("p1", ONE, FIRST)
+    found = ReleaseInventory().with_plan("p1", ONE, FIRST)
 
     assert found.with_plan("p2", ONE, deployed("p1")) == found
 
@@ -53,7 +53,7 @@ def test_the_same_again_changes_nothing_so_that_nothing_is_written() -> None:
 def test_what_an_older_operator_deployed_is_not_known_until_a_known_plan_is_deployed(
     former: str | None,
 ) -> None:
-    found = ReleaseObjects().with_plan("p1", ONE, deployed(former))
+    found = ReleaseInventory().with_plan("p1", ONE, deployed(former))
 
     assert not found.is_complete(deployed(former))
     assert found.is_complete(deployed("p1"))
@@ -65,11 +65,11 @@ def test_what_an_older_operator_deployed_is_not_known_until_a_known_plan_is_depl
 def test_a_release_that_an_attempt_without_a_known_plan_began_is_not_whole() -> None:
     failed = replace(FIRST, attempted=Attempted(attempt=2))
 
-    assert not ReleaseObjects().with_plan("p2", ONE, failed).is_complete(failed)
+    assert not ReleaseInventory().with_plan("p2", ONE, failed).is_complete(failed)
 
 
 def test_the_plans_that_are_named_are_bounded() -> None:
-    found = ReleaseObjects()
+    found = ReleaseInventory()
     for number in range(50):
         found = found.with_plan(f"p{number}", ONE, deployed("other"))
 

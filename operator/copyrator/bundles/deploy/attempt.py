@@ -208,7 +208,7 @@ class AttemptRunner:
         self._references = references
         self._writer = writer
         self._redaction = redaction
-        self._inventories = InventoryStore(context, seals)
+        self._inventories = InventoryStore(context.client, seals)
         self.ownership = ReleaseOwnership(context, jobs)
 
     async def begin(

@@ -37,7 +37,7 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     strip_colours,
 )
-from copyrator.bundles.guard.refusal import Fault, Refusal
+from copyrator.bundles.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
@@ -551,15 +551,15 @@ _PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
 }
 
 
-def refused_ending(ending: Ending, refusal: Refusal, fault: Fault) -> Ending:
+def refused_ending(ending: Ending, refusal: DeniedWrite, fault: Blame) -> Ending:
     """The ending of a guarded deploy of which the API server refused a write."""
     text = f"the API server refused the {refusal}"
-    if fault is Fault.DIGEST:
+    if fault is Blame.DIGEST:
         outcome, reason = Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL
         text += ", which wasn't approved; what was applied before that was approved"
     else:
         outcome, reason = Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED
-        if fault is Fault.CHANGED:
+        if fault is Blame.CHANGED:
             text += ": somebody has changed the object since it was planned. It is planned anew"
         else:
             text += (

@@ -82,7 +82,7 @@ class Uninstaller:
         self._ownership = ownership
         self._references = references
         self._seals = seals
-        self._inventories = InventoryStore(context, seals)
+        self._inventories = InventoryStore(context.client, seals)
         self._lists = lists
         self._enforcement = enforcement
         self._redaction = redaction

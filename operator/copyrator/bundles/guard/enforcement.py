@@ -62,7 +62,7 @@ class Enforcement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Finding:
     reason: str
     at: float
     """Monotonic seconds."""
@@ -85,7 +85,7 @@ class EnforcementReviewer:
         self._settings = settings
         self._monotonic = monotonic
         self._fresh = fresh
-        self._answers: dict[ServiceAccount | str, _Answer] = {}
+        self._answers: dict[ServiceAccount | str, _Finding] = {}
         """By account, and by what else was asked; the oldest first."""
         self._limit = asyncio.Semaphore(_AT_ONCE)
         self._others: frozenset[str] = frozenset()
@@ -120,7 +120,7 @@ class EnforcementReviewer:
                 return known.reason
         reason = await ask()
         self._answers.pop(question, None)
-        self._answers[question] = _Answer(reason, now)
+        self._answers[question] = _Finding(reason, now)
         if len(self._answers) > _ACCOUNTS:
             del self._answers[next(iter(self._answers))]
         return reason

@@ -30,7 +30,7 @@ _DENIED: Final = (
 _RELEASE: Final = "sh.helm.release.v1."
 
 
-class Fault(Enum):
+class Blame(Enum):
     """Why a Job tried to write what isn't on its list; the worst first."""
 
     DIGEST = "the chart does what wasn't approved"
@@ -39,7 +39,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeniedWrite:
     """A write that was refused."""
 
     verb: str
@@ -64,7 +64,7 @@ class Refusal:
         return f"{self.verb} of {kind} {name}{where}{role}"
 
 
-def find_refusals(error: str, policy: str) -> tuple[Refusal, ...]:
+def find_refusals(error: str, policy: str) -> tuple[DeniedWrite, ...]:
     """The refusals by this policy in werf's error.
 
     Args:
@@ -76,9 +76,9 @@ def find_refusals(error: str, policy: str) -> tuple[Refusal, ...]:
     return tuple(map(_read, re.finditer(denied, error, re.MULTILINE)))
 
 
-def _read(found: re.Match[str]) -> Refusal:
+def _read(found: re.Match[str]) -> DeniedWrite:
     before, as_account, verb, group, kind, subresource, namespace, name = found.groups()
-    return Refusal(
+    return DeniedWrite(
         verb=verb,
         group=group,
         kind=kind,
@@ -91,19 +91,19 @@ def _read(found: re.Match[str]) -> Refusal:
 
 
 def judge_refusals(
-    refusals: Iterable[Refusal], approved: Collection[Operation], release: ReleaseKey
-) -> tuple[Refusal, Fault]:
+    refusals: Iterable[DeniedWrite], approved: Collection[Operation], release: ReleaseKey
+) -> tuple[DeniedWrite, Blame]:
     """The refusal that tells most of a deploy that had some, and whose fault it is.
 
     ``approved`` are the operations of its plan.
     """
     judged = [(one, _judge(one, approved, release)) for one in refusals]
-    return min(judged, key=lambda pair: list(Fault).index(pair[1]))
+    return min(judged, key=lambda pair: list(Blame).index(pair[1]))
 
 
-def _judge(refusal: Refusal, approved: Collection[Operation], release: ReleaseKey) -> Fault:
+def _judge(refusal: DeniedWrite, approved: Collection[Operation], release: ReleaseKey) -> Blame:
     if refusal.as_account or refusal.subresource:
-        return Fault.DIGEST
+        return Blame.DIGEST
     own = ("", release.namespace)
     place = "" if refusal.namespace in own else refusal.namespace
     of_object = refusal.group, refusal.kind, refusal.name
@@ -114,9 +114,9 @@ def _judge(refusal: Refusal, approved: Collection[Operation], release: ReleaseKe
         and ("" if one.namespace in own else one.namespace) == place
     ]
     if same or (refusal.is_repair and refusal.verb == "UPDATE"):
-        return Fault.CHANGED
+        return Blame.CHANGED
     is_core = not refusal.group and not place
     secret = rf"{re.escape(_RELEASE + release.name)}\.v[0-9]+"
     is_lock = refusal.kind == "ConfigMap" and refusal.name == LOCK
     is_stored = refusal.kind == "Secret" and re.fullmatch(secret, refusal.name) is not None
-    return Fault.OURS if is_core and (is_lock or is_stored) else Fault.DIGEST
+    return Blame.OURS if is_core and (is_lock or is_stored) else Blame.DIGEST

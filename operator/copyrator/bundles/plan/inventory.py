@@ -12,12 +12,12 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.operations import (
     PLAN_BYTES,
@@ -28,9 +28,11 @@ from copyrator.bundles.plan.operations import (
     read_objects,
     read_operation,
 )
-from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 _MOST_PLANS: Final = 20
 """Plans that are recorded by name while what was deployed before isn't known."""
@@ -41,7 +43,7 @@ _NOTHING: Final = RenderedObjects()
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseObjects:
+class ReleaseInventory:
     """The union of the approved plans that were attempted since the release began."""
 
     objects: RenderedObjects = _NOTHING
@@ -50,7 +52,9 @@ class ReleaseObjects:
     plans: tuple[str, ...] = ()
     """Without that, the Jobs of the plans that it has: one of them may be deployed."""
 
-    def with_plan(self, job: str, objects: RenderedObjects, status: BundleStatus) -> ReleaseObjects:
+    def with_plan(
+        self, job: str, objects: RenderedObjects, status: BundleStatus
+    ) -> ReleaseInventory:
         """Also of a plan whose attempt begins.
 
         Args:
@@ -68,9 +72,9 @@ class ReleaseObjects:
         )
         is_first = not status.has_deployed and (status.attempted.attempt or 1) <= 1
         if is_first or self.is_complete(status):
-            return ReleaseObjects(union, is_whole=True)
+            return ReleaseInventory(union, is_whole=True)
         plans = tuple(one for one in self.plans if one != job)
-        return ReleaseObjects(union, plans=(*plans[1 - _MOST_PLANS :], job))
+        return ReleaseInventory(union, plans=(*plans[1 - _MOST_PLANS :], job))
 
     def is_complete(self, status: BundleStatus) -> bool:
         """Whether it has what is deployed: not of what an older operator deployed."""
@@ -96,20 +100,32 @@ class ReleaseObjects:
         return frozenset(one for one in hooks if one.object in ours)
 
 
-def read_release(text: str) -> ReleaseObjects | None:
-    """Parse ``ReleaseObjects.to_text``; only records with a valid signature are parsed."""
+def read_release(text: str) -> ReleaseInventory | None:
+    """Parse ``ReleaseInventory.to_text``; only records with a valid signature are parsed."""
     raw = json.loads(text)
     objects = read_objects(raw["objects"])
     if objects is None:
         return None
-    return ReleaseObjects(objects, is_whole=raw["whole"], plans=tuple(raw["plans"]))
+    return ReleaseInventory(objects, is_whole=raw["whole"], plans=tuple(raw["plans"]))
+
+
+class Seals(Protocol):
+    """What writes Secrets and derives keys."""
+
+    def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
+        """32 hexadecimal digits that can't be known without the operator's hash key."""
+        ...
+
+    async def store_release(self, entry: BundleEntry, slot: int, data: Mapping[str, str]) -> None:
+        """Store what the approved plans of the release had; then delete the other slot's."""
+        ...
 
 
 class InventoryStore:
     """The Secrets with the objects of all releases that are deployed by approved plans."""
 
-    def __init__(self, context: Context, seals: SealStore) -> None:
-        self._context = context
+    def __init__(self, client: KubeClient, seals: Seals) -> None:
+        self._client = client
         self._seals = seals
 
     async def add(self, entry: BundleEntry, job: str, plan: Plan) -> None:
@@ -128,7 +144,7 @@ class InventoryStore:
         except Forbidden:
             return  # with bundles.allowedSecrets: it would be lost
         known = max(filter(None, slots), key=_size, default=None)
-        after = (known or ReleaseObjects()).with_plan(job, plan.objects, entry.status)
+        after = (known or ReleaseInventory()).with_plan(job, plan.objects, entry.status)
         if after == known:
             return
         if len(text := after.to_text()) > PLAN_BYTES:
@@ -137,7 +153,7 @@ class InventoryStore:
         data = {_RECORD: text, _SIGNATURE: self._signature(entry, text)}
         await self._seals.store_release(entry, free, data)
 
-    async def find(self, entry: BundleEntry) -> ReleaseObjects | None:
+    async def find(self, entry: BundleEntry) -> ReleaseInventory | None:
         """The objects of the Bundle's release; None: not known, or its Secret was edited.
 
         Raises:
@@ -150,10 +166,10 @@ class InventoryStore:
         known = max(filter(None, found), key=_size, default=None)
         return known if known is not None and known.is_complete(entry.status) else None
 
-    async def _read(self, entry: BundleEntry, slot: int) -> ReleaseObjects | None:
+    async def _read(self, entry: BundleEntry, slot: int) -> ReleaseInventory | None:
         name = seal.release_secret(entry.key.name, slot)
         try:
-            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            body = await self._client.get(SECRETS, entry.key.namespace, name)
             data = {key: base64.b64decode(one) for key, one in (body.get("data") or {}).items()}
             text, signature = data[_RECORD].decode(), data[_SIGNATURE]
         except (NotFound, KeyError, ValueError):
@@ -167,6 +183,6 @@ class InventoryStore:
         return seal.keyed_hash(key, text.encode())
 
 
-def _size(one: ReleaseObjects) -> tuple[int, bool, int]:
+def _size(one: ReleaseInventory) -> tuple[int, bool, int]:
     """Of two records the larger one is the newer one: after a crash both are there."""
     return len(one.objects.lines()), one.is_whole, len(one.plans)

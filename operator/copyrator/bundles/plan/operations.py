@@ -352,7 +352,7 @@ def risky(
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedOperation:
+class StagedOperation:
     """An operation of a plan, and when and as whom it is done."""
 
     operation: Operation
@@ -365,17 +365,17 @@ class PlannedOperation:
         return f"{AS_ACCOUNT if self.as_account else ''}{self.when}{self.operation}"
 
 
-def read_planned(text: str) -> PlannedOperation | None:
+def read_planned(text: str) -> StagedOperation | None:
     """Parse the text of a planned operation; None where it isn't one."""
     rest = text.removeprefix(AS_ACCOUNT)
     when = next((one for one in (AT_ROLLBACK, AT_UNINSTALL) if rest.startswith(one)), "")
     operation = read_operation(rest.removeprefix(when))
-    return PlannedOperation(operation, when, rest != text) if operation is not None else None
+    return StagedOperation(operation, when, rest != text) if operation is not None else None
 
 
 def all_planned(
     operations: Iterable[Operation], objects: RenderedObjects | None
-) -> list[PlannedOperation]:
+) -> list[StagedOperation]:
     """A plan's operations, then those at rollback and at uninstall.
 
     Args:
@@ -385,13 +385,13 @@ def all_planned(
     objects = objects or RenderedObjects()
     every = (*(("", one) for one in operations), *objects.operations())
     return [
-        PlannedOperation(one, when, one.object in objects.as_account and one.type in WRITES)
+        StagedOperation(one, when, one.object in objects.as_account and one.type in WRITES)
         for when, one in every
     ]
 
 
 def list_risky(
-    planned: Collection[PlannedOperation], baseline: Collection[Operation] = ()
+    planned: Collection[StagedOperation], baseline: Collection[Operation] = ()
 ) -> tuple[str, ...]:
     """Those that are risky, as texts; what runs as the deploying account always is.
 
