@@ -67,7 +67,7 @@ def approve(team: Team, found: dict[str, Any], by: str = "ann") -> None:
     team.annotate("shop", **{"approved-plan": found["id"], "approved-by": by})
 
 
-OPERATIONS = "operator.werf.dev/seal,operator.werf.dev/seal!=inputs"
+OPERATIONS = "operator.werf.dev/seal,operator.werf.dev/seal notin (inputs,release)"
 
 
 def secrets(team: Team) -> list[str]:
