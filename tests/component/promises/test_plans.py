@@ -211,19 +211,3 @@ async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
     assert asked_for_results(cluster, since) == []
     refused.clear()
     await eventually(lambda: release.checks > checks)
-
-
-async def test_a_bundle_that_asks_for_no_plan_has_none_and_nothing_is_asked_of_one(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle()
-    operator = await run(timer_interval=1.0)
-    await deployed(cluster)
-    since, count = len(cluster.seen), len(operator.reconciled)
-    cluster.change("bundles", "shop", metadata={"labels": {"a": "b"}})
-    await eventually(lambda: len(operator.reconciled) > count + 1)
-    await idle(operator)
-
-    assert [one for kind in ("plan", "drift") for one in cluster.jobs(kind)] == []
-    assert asked_for_results(cluster, since) == []
-    assert not {"plan", "preview"} & {*cluster.status()}
