@@ -266,7 +266,8 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
 ) -> None:
     """The process died between the list and the Job."""
     werf.holds_deploys = True
-    operator = await start()
+    patient = replace(TIMING, guard_list_kept=60.0, job_handover=0.5)
+    operator = await start(timing=patient)
     cluster.dies_at = None
     job = await begun(cluster, bundle)
     name = job["metadata"]["name"]
@@ -280,7 +281,7 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
     attempted = {**cluster.status()["attempted"]}
     cluster.objects[path_of("bundles", "shop")]["status"]["attempted"] = attempted
 
-    operator = await start()
+    operator = await start(timing=patient)
     memory = operator.controller._context.memories
     memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
     await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")

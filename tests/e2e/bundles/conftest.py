@@ -215,6 +215,17 @@ class Team:
         until(lambda: self.get(plural, name) is None, f"{plural} {name} is gone", seconds)
 
 
+def approve(team: Team, name: str = "shop") -> None:
+    """Approve a Bundle's plan, once it is made."""
+
+    def plan() -> dict[str, Any]:
+        found: dict[str, Any] = team.status(name).get("plan", {})
+        return found
+
+    until(lambda: plan().get("outcome") == "Planned", lambda: json.dumps(team.status(name)))
+    team.annotate(name, **{"approved-plan": plan()["id"], "approved-by": "ann"})
+
+
 _lasting: list[Operator] = []
 """The operator for all files of this folder that a worker runs one after the other; at most one."""
 _end = contextlib.ExitStack()

@@ -147,7 +147,7 @@ def test_install_prints_the_policies_of_the_chart_for_its_namespace(stage, clust
     found = [body for body in bodies if body["kind"] in policies]
     rendered = render(cluster.helm, namespace="ops", policy=True).rights
     named = {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in rendered}
-    assert len(found) == 4
+    assert len(found) == 8
     for body in found:
         assert named[body["kind"], body["metadata"]["name"]] == body["spec"]
     assert "system:serviceaccount:ops:copyrator" in printed

@@ -11,7 +11,7 @@ import pytest
 from tests.clouds.amazon import HOST, STS, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Answer, Asked, Stage
-from tests.e2e.bundles.conftest import Team
+from tests.e2e.bundles.conftest import Team, approve
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
@@ -314,6 +314,7 @@ def test_plans_have_logins_of_their_own(shop: Team, amazon: Amazon) -> None:
     before = amazon.counts()
     drift = {"mode": "Detect", "interval": "15m"}
     provided(shop, approval={"mode": "OnRisk"}, drift=drift)
+    approve(shop)
     shop.wait_deployed("shop", digest)
     until(
         lambda: shop.condition("shop", "Drifted").get("status") == "False",

@@ -6,7 +6,7 @@ import pytest
 from tests.clouds.amazon import HOST, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
-from tests.e2e.bundles.conftest import Team
+from tests.e2e.bundles.conftest import Team, approve
 from tests.e2e.bundles.test_target_cluster import KUBE_CONFIG, Target
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.clouds.test_aws import bundle, shop, take
@@ -107,6 +107,7 @@ def test_a_release_in_another_cluster_is_pulled_by_the_accounts_identity_here(
         team.create("secrets", "other", data=target.data(team.namespace))
         digest = team.publish("1.0.0", "first")
         shop(team, amazon, "shop", kubeConfig=KUBE_CONFIG, approval={"mode": "OnRisk"})
+        approve(team)
         team.wait_deployed("shop", digest)
         assert target.text(team.namespace) == "first"
         team.delete("bundles", "shop")
