@@ -166,7 +166,7 @@ def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
 
     assert code == PlanExit.FAILED
     assert "has an object that can't be read: " in find_error(log)
-    assert 'Role:say "hi": [x]' in find_error(log)
+    assert 'Role:say \\"hi\\": [x]' in find_error(log)
 
 
 @pytest.mark.usefixtures("depending")
