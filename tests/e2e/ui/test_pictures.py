@@ -183,7 +183,7 @@ def stage(cluster, tmp_path_factory):
         stage.apply(
             staging,
             bundle(registry, "storefront", version="2.x", promoteFrom=soaked),
-            bundle(registry, "checkout", version="1.8.0", approval={"mode": "OnRisk"}),
+            bundle(registry, "checkout", version="1.8.0"),
             bundle(registry, "reports", version="3.x"),
         )
         for name in ("storefront-staging", "storefront", "checkout"):
@@ -191,7 +191,8 @@ def stage(cluster, tmp_path_factory):
         edit(stage, "storefront", promoteFrom=soaked | {"soak": "4h"})
         push(CHART, registry, "shop/storefront", "2.4.0")
         push(charts["1.9.0"], registry, "shop/checkout", "1.9.0")
-        edit(stage, "checkout", version="1.x", env={"WERF_SET_REGION": "region=eu-west"})
+        asked = {"approval": {"mode": "OnRisk"}, "env": {"WERF_SET_REGION": "region=eu-west"}}
+        edit(stage, "checkout", version="1.x", **asked)
         for name, reason in (("checkout", "AwaitingApproval"), ("storefront", "NotPromoted")):
             until(
                 lambda name=name, reason=reason: reason in conditions(stage, name),
