@@ -577,7 +577,7 @@ async def test_a_certificate_is_refused_for(connect: Way, flaw: str, make_site: 
 
 @pytest.mark.skipif(strictness.IS_STRICT, reason="this Python is strict by itself")
 @pytest.mark.timeout(1200)
-def test_all_this_holds_on_a_python_that_is_strict_by_itself() -> None:
+def test_all_this_holds_on_a_python_that_is_strict_by_itself(tmp_path: Path) -> None:
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = sorted(versions.glob("3.1[34].*/bin/python"))
     if not found:
@@ -588,7 +588,8 @@ def test_all_this_holds_on_a_python_that_is_strict_by_itself() -> None:
     made = subprocess.run([run, "true"], env=environment, capture_output=True, check=False)
     if made.returncode:
         pytest.skip(f"{found[-1]} gets no environment: {made.stderr.decode()[-300:]}")
-    command = [run, "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    place = str(tmp_path / "pytest")
+    command = [run, "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", place, __file__]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=1000
     )
