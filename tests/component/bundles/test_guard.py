@@ -260,6 +260,25 @@ async def test_what_others_left_is_tidied_at_the_start(
     await eventually(lambda: set(lists(cluster)) == {"other"}, "both go")
 
 
+async def test_who_hides_the_plan_for_a_moment_evades_no_list(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """As whoever may write Secrets there: it could be made anew before the pod starts."""
+    bundle(approval=ALWAYS)
+    operator = await start()
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    cluster.drop(path_of("secrets", f"{found['job']}-operations"))
+
+    approve(cluster, found)
+
+    await eventually(lambda: cluster.status().get("attempted"), "the attempt")
+    await eventually(lambda: cluster.status()["attempted"].get("outcome") != "Running", "its end")
+    attempted = cluster.status()["attempted"]
+    assert (attempted["reason"], attempted["guarded"]) == ("PlanChanged", True)
+    assert cluster.jobs() == []
+
+
 @pytest.mark.parametrize("is_same", [True, False])
 async def test_a_list_that_is_there_already_is_what_is_approved_now(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, is_same: bool

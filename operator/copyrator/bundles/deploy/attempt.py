@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -236,28 +236,35 @@ class AttemptRunner:
     async def _can_be_guarded(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> bool:
-        """Whether the API server can hold the Job of a new attempt to its plan."""
-        if self._context.settings.guard_policy is None:
+        """Whether the API server is to hold the Job of a new attempt to its plan.
+
+        Of an enforced plan always: where that isn't possible now, no Job is created, so that nobody
+        evades the list by hiding the plan's Secret for a moment.
+        """
+        plan = drift_record.find_plan(status, status.attempted.plan_job)
+        if self._context.settings.guard_policy is None or plan is None:
             return False
+        if isinstance(plan, PlanStatus) and plan.enforced:
+            return True
         found = await self._find_approved(entry, status)
         if found is None:
-            return False
-        if status.attempted.plan_job == status.plan.job and status.plan.enforced:
-            return True  # if it can't be now, no Job is created
+            return isinstance(plan, DriftCheck)
         return (await self._enforcement.of(spec, found.operations)).is_enforced
 
     async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
         """What was planned for the recorded attempt; None where nothing was, or it was changed.
 
+        None also where it may not be read (bundles.allowedSecrets of the chart).
+
         Raises:
-            ApiError: it can't be read.
+            ApiError: it can't be read now.
         """
         plan = drift_record.find_plan(status, status.attempted.plan_job)
         if plan is None:
             return None
-        stored = await self._seals.recall_operations(
-            entry, ApprovedPlan(job=plan.job, seal=plan.seal)
-        )
+        kept, stored = ApprovedPlan(job=plan.job, seal=plan.seal), None
+        with suppress(Forbidden):
+            stored = await self._seals.recall_operations(entry, kept)
         if stored is None:
             return None
         is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
@@ -465,7 +472,7 @@ class AttemptRunner:
         status = entry.status
         found = await self._find_approved(entry, status)
         if found is None:
-            text = "what was planned was deleted or changed"
+            text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         enforcement = await self._enforcement.of(spec, found.operations)
         if not enforcement.is_enforced:
@@ -561,27 +568,23 @@ class AttemptRunner:
         order = replace(order, sealed=sealed)
         if plan is None or attempted.plan_job is None:
             return order
-        await self._keep_objects(entry, spec, plan)
+        await self._keep_objects(entry, spec, attempted.plan_job)
         operations = seal.operations_secret(attempted.plan_job)
         approved = ApprovedOperations(operations, plan.seal or "")
         return replace(order, approved=approved, image=plan.image)
-
-    async def _keep_objects(
-        self, entry: BundleEntry, spec: BundleSpec, plan: PlanStatus | DriftCheck
-    ) -> None:
-        """Keep what the plan's chart has for the uninstall, which may delete that."""
-        if not spec.approval.is_enabled:
-            return
-        kept = ApprovedPlan(job=plan.job, seal=plan.seal)
-        made = await self._seals.find_operations(entry, kept)
-        if made is not None:
-            await self._inventories.add(entry, plan.job or "", made)
 
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
     ) -> Step:
         self._context.memories[entry.key].deploy.creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
+
+    async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
+        """Keep what the plan's chart has for the uninstall, which may delete that."""
+        if not spec.approval.is_enabled:
+            return
+        if (made := await self._find_approved(entry, entry.status)) is not None:
+            await self._inventories.add(entry, plan_job, made.plan)
 
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         """Report why the Job is blocked; clear it on progress.

@@ -140,18 +140,16 @@ class InventoryStore:
         if plan.objects is None:
             return  # of an older operator: what it has isn't known
         try:
-            slots = [await self._read(entry, slot) for slot in (0, 1)]
+            known, slot = await self._newest(entry)
         except Forbidden:
             return  # with bundles.allowedSecrets: it would be lost
-        known = max(filter(None, slots), key=_size, default=None)
         after = (known or ReleaseInventory()).with_plan(job, plan.objects, entry.status)
         if after == known:
             return
         if len(text := after.to_text()) > PLAN_BYTES:
             text = replace(after, objects=plan.objects, is_whole=False, plans=(job,)).to_text()
-        free = 0 if known is None or slots[0] is not known else 1
         data = {_RECORD: text, _SIGNATURE: self._signature(entry, text)}
-        await self._seals.store_release(entry, free, data)
+        await self._seals.store_release(entry, 1 - slot, data)
 
     async def find(self, entry: BundleEntry) -> ReleaseInventory | None:
         """The objects of the Bundle's release; None: not known, or its Secret was edited.
@@ -160,11 +158,16 @@ class InventoryStore:
             ApiError: it can't be read now.
         """
         try:
-            found = [await self._read(entry, slot) for slot in (0, 1)]
+            known, _ = await self._newest(entry)
         except Forbidden:
             return None
-        known = max(filter(None, found), key=_size, default=None)
         return known if known is not None and known.is_complete(entry.status) else None
+
+    async def _newest(self, entry: BundleEntry) -> tuple[ReleaseInventory | None, int]:
+        """The newest record and its slot; without one the first slot is free."""
+        slots = [(await self._read(entry, slot), slot) for slot in (0, 1)]
+        found = [(one, slot) for one, slot in slots if one is not None]
+        return max(found, key=lambda pair: _size(pair[0]), default=(None, 1))
 
     async def _read(self, entry: BundleEntry, slot: int) -> ReleaseInventory | None:
         name = seal.release_secret(entry.key.name, slot)

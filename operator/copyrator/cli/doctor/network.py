@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle import parse_bundle
@@ -37,14 +37,21 @@ async def network(client: KubeClient, installation: Installation) -> Check:
     """Of the Bundles whose plans are approved: they run before anybody has seen them."""
     try:
         bundles = await listed_in(client, BUNDLES, installation.settings.scopes)
+        defaults = defaults_of(installation.settings)
+        specs = [
+            spec
+            for body in bundles
+            if isinstance(spec := parse_bundle(body, defaults), BundleSpec)
+            and spec.approval.is_enabled
+        ]
+        policies = {
+            namespace: await listed(client, NETWORKPOLICIES, namespace)
+            for namespace in {spec.namespace for spec in specs}
+        }
         open_ = [
             f"{spec.namespace}/{spec.name}"
-            for body in bundles
-            if isinstance(
-                spec := parse_bundle(body, defaults_of(installation.settings)), BundleSpec
-            )
-            and spec.approval.is_enabled
-            and not await _is_restricted(client, spec)
+            for spec in specs
+            if not _is_restricted(spec, policies[spec.namespace])
         ]
         plugins = [body["metadata"]["name"] for body in await listed(client, DAEMONSETS, None)]
     except errors.ApiError as error:
@@ -63,10 +70,9 @@ async def network(client: KubeClient, installation: Installation) -> Check:
     return Check(_WHAT, None, f"{said}; {unseen}")
 
 
-async def _is_restricted(client: KubeClient, spec: BundleSpec) -> bool:
-    found = await listed(client, NETWORKPOLICIES, spec.namespace)
+def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> bool:
     labels = {**spec.job.pod_labels, LABEL_BUNDLE: spec.name, LABEL_JOB_KIND: JobKind.PLAN.value}
-    return any(_restricts(policy["spec"], labels) for policy in found)
+    return any(_restricts(policy["spec"], labels) for policy in policies)
 
 
 def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
