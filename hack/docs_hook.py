@@ -12,7 +12,7 @@ from mkdocs.structure.files import File
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OUT = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<path>[^)#]+)(?P<anchor>#[^)]*)?\)")
-_NAME = re.compile(r"<td[^>]*><code>[^<]+</code>")
+_NAME = re.compile(r"<td[^>]*>[\w, ]*<code>[^<]+</code>")
 _PLACE = "repository"
 
 
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
 
 
 def on_page_content(html: str, **_more: Any) -> str:
-    """Let names at the beginning of a table's rows be broken after dots and slashes."""
+    """Let names at the beginning of cells, also after verbs, be broken after dots and slashes."""
     return _NAME.sub(lambda name: re.sub(r"(?<=[a-z\]])([./])(?=\w)", r"\1<wbr>", name[0]), html)
 
 
