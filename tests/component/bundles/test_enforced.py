@@ -101,7 +101,15 @@ WHY: dict[str, tuple[Change, str]] = {
         may("deletecollection", "mutatingadmissionpolicies"),
         "may deletecollection mutatingadmissionpolicies",
     ),
-    "nobody may ask": (unasked, "may change admission policies can't be asked"),
+    "an account that acts as others": (
+        may("impersonate", "users"),
+        f"service account {TEAM}/werf may impersonate users, so it could write as somebody without",
+    ),
+    "an account that acts as any account": (
+        may("impersonate", "serviceaccounts"),
+        "may impersonate serviceaccounts, so",
+    ),
+    "nobody may ask": (unasked, "may change admission policies or impersonate others can't be"),
     "another API server": (aggregated, "objects of example.com go to another API server"),
 }
 

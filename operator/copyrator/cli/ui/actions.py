@@ -71,6 +71,7 @@ OPENED_LINES: Final = 40
 
 _SIGNS: Final = {"+": "added", "-": "removed", "": "same"}
 
+
 @dataclass(frozen=True, slots=True)
 class DiffView:
     """What is shown of a diff."""
