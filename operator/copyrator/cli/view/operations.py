@@ -1,4 +1,4 @@
-"""A plan's operations as commands, pages and programs show them: each is worded here alone. Pure."""
+"""A plan's operations as commands, pages and programs show them; each is worded here. Pure."""
 
 from __future__ import annotations
 
