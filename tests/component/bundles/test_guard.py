@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
+    PATIENT,
     approve,
     deployed,
     idle,
@@ -401,3 +403,51 @@ async def test_two_attempts_at_once_have_a_list_each(
 
     await eventually(lambda: set(lists(cluster)) == {second["metadata"]["name"]}, "one goes")
     await stays(cluster, second["metadata"]["name"])
+
+
+LARGE = [f"create ::ConfigMap:{hashlib.sha256(str(i).encode()).hexdigest()}" for i in range(600)]
+
+
+@pytest.mark.parametrize("todo", [LARGE[:1], LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "same process"])
+async def test_a_plan_whose_secret_may_not_be_read_is_deployed(
+    cluster: BundleCluster,
+    werf: Werf,
+    start: Run,
+    bundle: Make,
+    todo: list[str],
+    restarts: bool,
+) -> None:
+    """``bundles.allowedSecrets``. Of plans the operator remembers small ones, until it restarts."""
+    werf.todo = lambda _: sorted(todo)
+    for ending in ("operations", "inputs", "release-objects-0", "release-objects-1"):
+        cluster.refuse("get", f"-{ending}", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS)
+    found = await waits(cluster, enforced=True)
+    if restarts:
+        await operator.stop()
+        await start()
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["attempted"]["guarded"]) == (1, True)
+    assert len(cluster.jobs("plan")) == 1
+
+
+async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS, retry=PATIENT)
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    cluster.logs[f"{found['job']}-pod"] += "and more\n"
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
+    assert "PlanChanged" in str(cluster.statuses["shop"])

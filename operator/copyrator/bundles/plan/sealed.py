@@ -270,6 +270,11 @@ class SealStore:
         while len(kept) > _REMEMBERED:
             del kept[next(iter(kept))]
 
+    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan, plan: Plan) -> bool:
+        """Whether it is the plan that was stored."""
+        salt = self.derive(entry, kept.job or "", "salt")
+        return seal.seal_of(salt, plan.text.encode()) == kept.seal
+
     async def find_operations(
         self, entry: BundleEntry, kept: ApprovedPlan | Baseline
     ) -> Plan | None:
