@@ -451,3 +451,52 @@ async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
     status = await deployed(cluster)
     assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
     assert "PlanChanged" in str(cluster.statuses["shop"])
+
+
+def rolls_back(job: dict[str, Any]) -> bool:
+    """Whether werf is told to."""
+    return "--auto-rollback" in str(job["spec"]["template"]["spec"]["containers"])
+
+
+async def edited(cluster: BundleCluster, number: int, **spec: Any) -> dict[str, Any]:
+    """The plan of an edited Bundle, deployed; with its Job."""
+    cluster.change("bundles", "shop", spec=spec)
+    found = await waits(cluster, enforced=True, number=number)
+    jobs = len(cluster.jobs())
+    approve(cluster, found)
+    await eventually(lambda: len(cluster.jobs()) > jobs, "its Job")
+    await eventually(lambda: cluster.reason() == "Deployed", "deployed")
+    return {**found, "rolls back": rolls_back(cluster.jobs()[-1])}
+
+
+async def test_autorollback_is_withheld_where_the_deployed_versions_hooks_are_not_known(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    await start()
+    bundle(autoRollback=True)
+    await deployed(cluster)
+    assert rolls_back(cluster.jobs()[0])
+
+    found = await edited(cluster, 1, approval=ALWAYS, env={"WERF_ENV": "b"})
+
+    why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
+    assert (found["rollbackWithheld"], found["rolls back"]) == (why, False)
+    found = await edited(cluster, 2, env={"WERF_ENV": "c"})
+    assert (found.get("rollbackWithheld"), found["rolls back"]) == (None, True)
+
+
+async def test_autorollback_is_withheld_where_the_deployed_plan_may_not_be_read(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    operator = await start()
+    bundle(approval=ALWAYS, autoRollback=True)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await operator.stop()
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    await start()
+
+    found = await edited(cluster, 2, env={"WERF_ENV": "b"})
+
+    assert "as its plan can't be read: secrets is forbidden" in found["rollbackWithheld"]
+    assert not found["rolls back"]

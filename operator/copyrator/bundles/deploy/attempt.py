@@ -69,10 +69,10 @@ from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.inventory import InventoryStore
-from copyrator.bundles.plan.operations import Operation, Plan
+from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
@@ -504,7 +504,9 @@ class AttemptRunner:
         if not enforcement.is_enforced:
             text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        rollback_hooks = await self._find_rollback_hooks(entry) if spec.auto_rollback else None
+        rollback = RollbackHooks(unknown="not asked for")
+        if spec.auto_rollback:
+            rollback = await self._seals.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -514,8 +516,8 @@ class AttemptRunner:
             deployed_revision=status.deployed.revision,
             hooks=found.plan.hooks,
             as_account=found.plan.as_account,
-            auto_rollback=rollback_hooks is not None,
-            rollback_hooks=rollback_hooks or (),
+            auto_rollback=not rollback.unknown,
+            rollback_hooks=rollback.operations,
         )
         try:
             await self._lists.write(entry, order.job, guarded)
@@ -526,22 +528,7 @@ class AttemptRunner:
                 raise
             text = f"the list of what the Job may write can't be written: {error.message}"
             raise MissingReferenceError(text, BundleReason.GUARD_NOT_ACTIVE) from None
-        return replace(order, rolls_back=rollback_hooks is not None)
-
-    async def _find_rollback_hooks(self, entry: BundleEntry) -> tuple[Operation, ...] | None:
-        """The hooks that a rollback to the deployed version makes, as approved for that.
-
-        None where they aren't known: it was deployed without a plan, or before they were listed.
-
-        Raises:
-            ApiError: they can't be read.
-        """
-        there = entry.status.deployed
-        if there.digest is None:
-            return ()  # nothing to roll back to
-        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
-        stored = await self._seals.recall_operations(entry, kept)
-        return stored.rollback_hooks if stored is not None else None
+        return replace(order, rolls_back=not rollback.unknown)
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
         """The order for an attempt's Job, which has the name that was recorded."""
