@@ -13,7 +13,9 @@ from itertools import count
 
 from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
-from copyrator.bundles.guard.listing import GuardedDeploy, config_map
+from copyrator.api.keys import ObjectName
+from copyrator.bundles.guard.listing import GuardedDeploy, config_map, key_of, list_of
+from copyrator.bundles.guard.lists import PAGE_BYTES
 from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.bundles.plan.rights import ServiceAccount
 from demo.chart import render
@@ -126,14 +128,17 @@ class _Clients:
             revision=2,
             deployed_revision=1,
         )
-        for job in jobs:
-            self._operator.create(LISTS, config_map(job, "0", deploy))
+        fitting = PAGE_BYTES // len(list_of(deploy))
+        pages = [jobs[at : at + fitting] for at in range(0, number, fitting)]
+        for page in pages:
+            keys = {key_of(ObjectName(SPACE, job)): list_of(deploy) for job in page}
+            self._operator.create(LISTS, config_map(page[0], keys))
         until(lambda: _is_refused(guarded), "the last list is in force")
         try:
             yield
         finally:
-            for job in jobs:
-                self._operator.delete(f"{LISTS}/{job}")
+            for page in pages:
+                self._operator.delete(f"{LISTS}/{page[0]}")
             until(lambda: not _is_refused(guarded), "the last list is gone")
 
 

@@ -492,7 +492,7 @@ class AttemptRunner:
             rollback_hooks=rollback_hooks or (),
         )
         try:
-            await self._lists.write(entry, order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:

@@ -365,7 +365,7 @@ class Uninstaller:
             as_account=found.hooks_as_account,
         )
         job = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
-        await self._lists.write(entry, job, guarded)
+        await self._lists.write(job, guarded)
         return policy
 
     async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
