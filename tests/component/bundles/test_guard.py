@@ -426,9 +426,9 @@ async def test_a_list_that_does_not_fit_beside_the_others_has_a_config_map_of_it
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
     """The API server limits what all values of one have together."""
-    labels = {"operator.werf.dev/guard": "lists"}
+    metadata = {"name": PAGE, "namespace": HOME, "labels": {"operator.werf.dev/guard": "lists"}}
     full = {f"{TEAM}.gone": "x" * 1_048_500}
-    cluster.write(f"{LISTS}/{PAGE}", {"metadata": {"name": PAGE, "labels": labels}, "data": full})
+    cluster.write(f"{LISTS}/{PAGE}", {"metadata": metadata, "data": full})
     werf.holds_deploys = True
     await start(timing=replace(TIMING, guard_list_kept=60.0))
 
