@@ -190,7 +190,7 @@ class GuardLists:
     async def _known(self) -> dict[str, Page]:
         """The ConfigMaps with lists that take more, by name; asked for where they aren't seen."""
         if self._watch is not None and self._watch.synced:
-            found = {name.name: page for name, page in self._watch.store.items()}
+            found = self._pages
         else:
             pages = self._client.list_pages(
                 CONFIGMAPS, self._namespace, label_selector=names.LABEL_GUARD
@@ -245,8 +245,10 @@ class GuardLists:
             self._start_timer(key)
 
     @property
-    def _pages(self) -> Mapping[ObjectName, Page]:
-        return {} if self._watch is None else self._watch.store
+    def _pages(self) -> dict[str, Page]:
+        """The ConfigMaps with lists that are known, by name."""
+        store = {} if self._watch is None else self._watch.store
+        return {name.name: page for name, page in store.items() if page is not None}
 
     def _has(self, key: str) -> bool:
         return any(key in page.keys and not page.deleting for page in self._pages.values())
@@ -273,9 +275,9 @@ class GuardLists:
                 return  # it was written anew, or has a Job again
             try:
                 if self._jobs.synced and await self._have_pods_ended(job):
-                    for name, page in list(self._pages.items()):
+                    for name, page in self._pages.items():
                         if key in page.keys:
-                            await self._remove_from(name.name, page, key)
+                            await self._remove_from(name, page, key)
                     return
             except ApiError as error:
                 log.warning("the list of the Job %s can't be removed yet: %s", job, error)
