@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -45,7 +45,7 @@ _NO_LIST: Final = "."
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StoredLists:
     """What is kept of a ConfigMap with lists: it may have a megabyte."""
 
     uid: str
@@ -57,12 +57,12 @@ class Page:
     deleting: bool
 
 
-def read_page(body: Mapping[str, Any]) -> Page | None:
+def read_page(body: Mapping[str, Any]) -> StoredLists | None:
     """Decode a ConfigMap for the watch; None where it has no lists, so nothing else is removed."""
     metadata, data = body["metadata"], body.get("data") or {}
     if names.LABEL_GUARD not in (metadata.get("labels") or {}):
         return None
-    return Page(
+    return StoredLists(
         uid=str(metadata.get("uid", "")),
         resource_version=str(metadata.get("resourceVersion", "")),
         keys=frozenset(data) or frozenset((_NO_LIST,)),
@@ -77,18 +77,16 @@ class GuardedJobs(Protocol):
     job_changed: Callable[[ObjectName | None], None]
     """Called with a Job that changed, or one of its pods; None: all were listed."""
 
-    @property
-    def synced(self) -> bool:
-        """Whether all Jobs are known."""
-        ...
-
-    @property
-    def pods_seen(self) -> bool:
-        """Whether their pods are watched."""
-        ...
-
     def is_over(self, job: ObjectName) -> bool:
-        """Whether a Job has ended or is gone, with each of its pods that is watched."""
+        """Whether a Job is known to have ended or be gone, with its pods that are watched."""
+        ...
+
+    async def has_ended(self, job: ObjectName) -> bool:
+        """Whether it is over, with each of its pods, which are asked for where none are watched.
+
+        Raises:
+            ApiError: they can't be listed.
+        """
         ...
 
 
@@ -100,7 +98,6 @@ class GuardLists:
         settings: name the policy and the operator's namespace.
         informers: watch them.
         jobs: tell when a Job has ended.
-        has_open_pods: asks whether a pod of a Job runs, or will run, where pods can't be watched.
         kept: seconds that a list outlives its Job's pods.
     """
 
@@ -110,7 +107,6 @@ class GuardLists:
         settings: Settings,
         informers: InformerFactory,
         jobs: GuardedJobs,
-        has_open_pods: Callable[[ObjectName], Awaitable[bool]],
         *,
         kept: float,
     ) -> None:
@@ -118,7 +114,6 @@ class GuardLists:
         self._settings = settings
         self._informers = informers
         self._jobs = jobs
-        self._has_open_pods = has_open_pods
         self._kept = kept
         self._watch: Registration | None = None
         self._writing = asyncio.Lock()
@@ -187,7 +182,7 @@ class GuardLists:
             if name not in pages and await self._create(name, key, text):
                 return
 
-    async def _known(self) -> dict[str, Page]:
+    async def _known(self) -> dict[str, StoredLists]:
         """The ConfigMaps with lists that take more, by name; asked for where they aren't seen."""
         if self._watch is not None and self._watch.synced:
             found = self._pages
@@ -227,7 +222,7 @@ class GuardLists:
 
     # --- removal ---------------------------------------------------------------------------------
 
-    def _changed(self, _name: ObjectName, old: Page | None, new: Page | None) -> None:
+    def _changed(self, _name: ObjectName, old: StoredLists | None, new: StoredLists | None) -> None:
         for key in (old.keys if old else frozenset()) | (new.keys if new else frozenset()):
             self._judge(key)
 
@@ -245,7 +240,7 @@ class GuardLists:
             self._start_timer(key)
 
     @property
-    def _pages(self) -> dict[str, Page]:
+    def _pages(self) -> dict[str, StoredLists]:
         """The ConfigMaps with lists that are known, by name."""
         store = {} if self._watch is None else self._watch.store
         return {name.name: page for name, page in store.items() if page is not None}
@@ -271,10 +266,10 @@ class GuardLists:
         """Remove a list; what fails, or isn't known, is tried again after the same time."""
         job = job_of(key)
         async with self._writing:
-            if key in self._timers or (self._jobs.synced and not self._jobs.is_over(job)):
-                return  # it was written anew, or has a Job again
+            if key in self._timers or not self._jobs.is_over(job):
+                return  # it was written anew, has a Job again, or isn't known: the watch will tell
             try:
-                if self._jobs.synced and await self._have_pods_ended(job):
+                if await self._jobs.has_ended(job):
                     for name, page in self._pages.items():
                         if key in page.keys:
                             await self._remove_from(name, page, key)
@@ -284,7 +279,7 @@ class GuardLists:
             if key not in self._timers and self._has(key):
                 self._start_timer(key)
 
-    async def _remove_from(self, name: str, page: Page, key: str) -> None:
+    async def _remove_from(self, name: str, page: StoredLists, key: str) -> None:
         """Delete a ConfigMap with its last list, unless another one was added meanwhile."""
         if page.keys == {key}:
             try:
@@ -302,7 +297,3 @@ class GuardLists:
             else:
                 return
         await self._take_out(name, key)
-
-    async def _have_pods_ended(self, job: ObjectName) -> bool:
-        """Whether each pod of a Job has; asked where pods can't be watched."""
-        return self._jobs.pods_seen or not await self._has_open_pods(job)
