@@ -79,6 +79,8 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("values.schema.json", '{"$ref": "file:///a", "$ref": "#"}', 1, "key $ref names another"),
     ("values.schema.json", '{"$schema": "http://a/b"}', 1, "key $schema names another document"),
     ("values.schema.json", '{"$id": "http://a/b#c", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"$id": "http://a/b?", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"id": "file:///a", "$ref": "#/d"}', 1, "key id names another"),
     ("values.schema.json", "[" * 100_000, 1, "the file isn't JSON, or nested too deeply"),
     (SUB + "values.schema.json", '{"$ref": "http://a"}', 1, "key $ref names another document"),
     (".helmignore", "*.md\ncharts/db\n", 2, "this pattern hides a chart in charts/, or metadata"),
@@ -87,6 +89,12 @@ REFUSED: list[tuple[str, str, int, str]] = [
     (".helmignore", "charts/*/values.yaml\n", 1, "this pattern hides a chart"),
     (".helmignore", "/Chart.lock\n", 1, "this pattern hides a chart"),
     (".helmignore", "!templates\n", 1, "this pattern hides a chart"),
+    (".helmignore", "d[\\]b]\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/charts[^a]db\n", 1, "this pattern hides a chart"),
+    (".helmignore", "//charts\n", 1, "this pattern hides a chart"),
+    (".helmignore", "*\\b\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/*/d?\n", 1, "this pattern hides a chart"),
+    (".helmignore", "\ufeffcharts\n", 1, "this pattern hides a chart"),
     (".helmignore", "a\n" * 300, 1, "the file has more than 200 patterns: remove some"),
 ]  # fmt: skip
 
