@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -24,15 +24,17 @@ def mutating(
     patch: Callable[[dict[str, Any]], Patch],
     *,
     selector: dict[str, Any] | None = None,
+    operations: Sequence[str] = ("CREATE",),
 ) -> Iterator[None]:
     """Change what is created in a namespace, until the end.
 
     Args:
         cluster: where.
         namespace: a namespace's name.
-        resource: `pods`, or `jobs.batch`.
-        patch: returns the JSON patch for an object.
+        resource: `pods`, `jobs.batch`, or another one of the core API.
+        patch: returns the JSON patch for an object, before which it isn't written.
         selector: of the objects that are changed, as a webhook's objectSelector.
+        operations: CREATE, and others too.
     """
 
     asked = threading.Event()
@@ -65,7 +67,7 @@ def mutating(
         hook = {
             "name": "injector.example.com",
             "clientConfig": {"url": f"{url}/", "caBundle": ca},
-            "rules": [{**rule, "operations": ["CREATE"]}],
+            "rules": [{**rule, "operations": [*operations]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "objectSelector": selector or {},
             "sideEffects": "None",

@@ -264,7 +264,7 @@ class AttemptRunner:
             return None
         kept, stored = ApprovedPlan(job=plan.job, seal=plan.seal), None
         with suppress(Forbidden):
-            stored = await self._seals.recall_operations(entry, kept)
+            stored = await self._seals.plans.recall(entry, kept)
         if stored is None:
             return None
         is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
@@ -364,10 +364,12 @@ class AttemptRunner:
             return None
         found = await self._find_approved(entry, entry.status)
         approved = found.operations if found is not None else ()
+        objects = found.plan.objects if found is not None else None
+        untouched = objects.untouched() if objects is not None else ()
         release = spec.release_key._replace(
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )
-        return refused_ending(ending, *judge_refusals(refusals, approved, release))
+        return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
 
     async def _redacted(
         self,
@@ -492,7 +494,7 @@ class AttemptRunner:
             rollback_hooks=rollback_hooks or (),
         )
         try:
-            await self._lists.write(entry, order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -514,7 +516,7 @@ class AttemptRunner:
         if there.digest is None:
             return ()  # nothing to roll back to
         kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
-        stored = await self._seals.recall_operations(entry, kept)
+        stored = await self._seals.plans.recall(entry, kept)
         return stored.rollback_hooks if stored is not None else None
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:

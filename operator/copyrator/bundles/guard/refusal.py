@@ -91,25 +91,34 @@ def _read(found: re.Match[str]) -> DeniedWrite:
 
 
 def judge_refusals(
-    refusals: Iterable[DeniedWrite], approved: Collection[Operation], release: ReleaseKey
+    refusals: Iterable[DeniedWrite],
+    approved: Collection[Operation],
+    release: ReleaseKey,
+    untouched: Collection[Operation] = (),
 ) -> tuple[DeniedWrite, Blame]:
     """The refusal that tells most of a deploy that had some, and whose fault it is.
 
-    ``approved`` are the operations of its plan.
+    ``approved`` are the operations of its plan, ``untouched`` the objects that it left alone.
     """
-    judged = [(one, _judge(one, approved, release)) for one in refusals]
+    judged = [(one, _judge(one, approved, release, untouched)) for one in refusals]
     return min(judged, key=lambda pair: list(Blame).index(pair[1]))
 
 
-def _judge(refusal: DeniedWrite, approved: Collection[Operation], release: ReleaseKey) -> Blame:
+def _judge(
+    refusal: DeniedWrite,
+    approved: Collection[Operation],
+    release: ReleaseKey,
+    untouched: Collection[Operation],
+) -> Blame:
     if refusal.as_account or refusal.subresource:
         return Blame.DIGEST
     own = ("", release.namespace)
     place = "" if refusal.namespace in own else refusal.namespace
     of_object = refusal.group, refusal.kind, refusal.name
+    is_written = refusal.verb in ("CREATE", "UPDATE")
     same = [
         one
-        for one in approved
+        for one in (*approved, *(untouched if is_written else ()))
         if (one.group, one.kind, one.name) == of_object
         and ("" if one.namespace in own else one.namespace) == place
     ]
