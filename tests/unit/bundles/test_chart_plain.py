@@ -221,7 +221,7 @@ def test_at_most_twenty_reasons_are_kept_and_texts_of_the_chart_are_cut() -> Non
 def test_large_values_are_refused_before_they_are_parsed() -> None:
     found = _unplain({"values.yaml": "a: b\n" * 2**20})
 
-    assert found == ("its values and their schemas have more than 4 MiB",)
+    assert found == ("values.yaml:1: with it values and schemas have more than 4 MiB: shorten it",)
 
 
 @given(st.binary(max_size=120), st.sampled_from(["Chart.lock", "values.yaml", ".helmignore"]))

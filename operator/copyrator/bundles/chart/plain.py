@@ -106,7 +106,9 @@ def find_unplain(chart: Chart) -> Iterator[str]:
             content = one.files.get(name, b"")
             size += len(content)
             if size > VALUES_BYTES:
-                yield f"its values and their schemas have more than {VALUES_BYTES // 2**20} MiB"
+                limit = f"{VALUES_BYTES // 2**20} MiB"
+                what = f"with it values and schemas have more than {limit}: shorten it"
+                yield f"{one.path_of(name)}:1: {what}"
                 return
             if content:
                 found = _schema(content) if name == _SCHEMA else _values(content)
