@@ -82,8 +82,6 @@ def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
     team.wait_deployed("shop", second)
     assert (team.release("shop") or {})["text"] == "second"
 
-    ours = {name_of(job) for job in team.jobs("shop")}
-    until(lambda: not ours & names(operator, api), "no list outlives its Job", 60)
     team.delete("bundles", "shop")
     until(lambda: team.jobs("shop", "uninstall"), "it is uninstalled")
     (job,) = team.jobs("shop", "uninstall")
