@@ -193,11 +193,11 @@ def test_what_dies_before_a_list_or_before_its_job_makes_the_attempt_anew(scene:
 
     with dying(scene, scene.operator.namespace, "configmaps", LABEL_GUARD):
         approve(team, "one")
-    assert scene.lists == before
+    assert scene.lists <= before
     with dying(scene, team.namespace, "jobs.batch", LABEL_JOB_KIND):
         approve(team, "two")
     left = scene.attempted("two")["job"]
-    assert scene.lists == before | {left}
+    assert scene.lists - before == {left}
 
     for name in ("one", "two"):
         scene.wait_at_gate(name)
@@ -273,8 +273,9 @@ def test_another_leader_takes_over_the_jobs_with_their_lists(scene: Scene) -> No
 def test_a_list_goes_once_no_pod_of_its_job_can_write(scene: Scene) -> None:
     """What a crash left goes too. The token of a deleted pod works for another ten seconds."""
     team, lost, two = scene.team, *(scene.attempted(name)["job"] for name in ("lost", "two"))
-    until(lambda: scene.lists == {lost, two}, lambda: f"{scene.lists} is {lost} and {two}")
-    assert scene.is_held("lost"), "it stands, though its Job is gone for longer"
+    until(lambda: scene.lists <= {lost, two}, lambda: f"of {scene.lists} stay {lost} and {two}")
+    assert lost in scene.lists, "its Job is gone for longer than the others"
+    assert scene.is_held("lost")
 
     team.delete("pods", scene.pod("lost")["metadata"]["name"], gracePeriodSeconds=0)
     held, evil = 0, config("evil", scene.outside)
@@ -283,5 +284,5 @@ def test_a_list_goes_once_no_pod_of_its_job_can_write(scene: Scene) -> None:
         held += 1
         time.sleep(0.1)
     assert held
-    assert scene.lists == {lost, two}
+    assert lost in scene.lists
     team.api.delete(f"{NODES}/{scene.node}")
