@@ -347,7 +347,8 @@ async def test_a_refusal_is_the_attempts_reason(
         assert "nextRetryAt" not in attempted
 
         await eventually(lambda: "Quarantined" in recorder.said, "an Event")
-        assert f"{verb} of {kind} {name}" in recorder.said["Quarantined"]
+        said = recorder.said["Quarantined"]
+        assert f"failed: the API server refused the {verb} of {kind} {name}" in said
     else:
         assert attempted["outcome"] == "Interrupted"
         assert "nextRetryAt" in attempted
