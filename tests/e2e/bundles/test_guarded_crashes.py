@@ -66,7 +66,7 @@ class Scene:
 
     @property
     def lists(self) -> set[str]:
-        return {key.partition('.')[2] for key in lists(self.operator, self.team.api)}
+        return {key.partition(".")[2] for key in lists(self.operator, self.team.api)}
 
     def attempted(self, bundle: str) -> dict[str, Any]:
         found: dict[str, Any] = self.team.status(bundle).get("attempted") or {}
