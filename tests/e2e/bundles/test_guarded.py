@@ -77,18 +77,15 @@ def is_served(api: Api) -> None:
     skip_before_1_30(api, POLICIES_ARE_BETA)
 
 
-def lists(operator: Operator, api: Api) -> list[dict[str, Any]]:
+def lists(operator: Operator, api: Api) -> dict[str, str]:
+    """The lists that are there, by NAMESPACE.JOB."""
     path = f"/api/v1/namespaces/{operator.namespace}/configmaps"
-    found: list[dict[str, Any]] = api.get(path, labelSelector=LABEL_GUARD)["items"]
-    return found
+    found = api.get(path, labelSelector=LABEL_GUARD)["items"]
+    return {key: text for one in found for key, text in one.get("data", {}).items()}
 
 
-def name_of(body: dict[str, Any]) -> str:
-    return str(body["metadata"]["name"])
-
-
-def names(operator: Operator, api: Api) -> set[str]:
-    return set(map(name_of, lists(operator, api)))
+def key_of(job: dict[str, Any]) -> str:
+    return f"{job['metadata']['namespace']}.{job['metadata']['name']}"
 
 
 def plan(team: Team) -> dict[str, Any]:
@@ -110,8 +107,8 @@ def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
     status = team.wait_deployed("shop", first)
 
     assert (status["plan"]["enforced"], status["attempted"]["guarded"]) == (True, True)
-    (there,) = [one for one in lists(operator, api) if name_of(one) == status["attempted"]["job"]]
-    assert there["data"]["account"] == f"system:serviceaccount:{team.namespace}:werf"
+    there = lists(operator, api)[f"{team.namespace}.{status['attempted']['job']}"]
+    assert there.startswith(f"system:serviceaccount:{team.namespace}:werf\n")
 
     second = team.publish("1.1.0", "second", template=f"{TEMPLATE}{HOOK}{UNINSTALL_HOOK}")
     until(lambda: plan(team).get("version") == "1.1.0", lambda: json.dumps(plan(team)))
@@ -122,7 +119,7 @@ def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
     team.delete("bundles", "shop")
     until(lambda: team.jobs("shop", "uninstall"), "it is uninstalled")
     (job,) = team.jobs("shop", "uninstall")
-    assert name_of(job) in names(operator, api)
+    assert key_of(job) in lists(operator, api)
     team.wait_gone("bundles", "shop")
     assert team.release("shop") is None
     assert team.get("configmaps", "shop-goodbye") is not None, "its hook was made, and stays"

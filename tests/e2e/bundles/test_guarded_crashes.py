@@ -24,7 +24,7 @@ from tests.e2e.bundles.conftest import (
     make_team,
     operating,
 )
-from tests.e2e.bundles.test_guarded import names
+from tests.e2e.bundles.test_guarded import lists
 from tests.e2e.bundles.test_guarded_life import ALWAYS, GATE
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.guard.conftest import config, token_client
@@ -66,7 +66,7 @@ class Scene:
 
     @property
     def lists(self) -> set[str]:
-        return names(self.operator, self.team.api)
+        return {key.partition('.')[2] for key in lists(self.operator, self.team.api)}
 
     def attempted(self, bundle: str) -> dict[str, Any]:
         found: dict[str, Any] = self.team.status(bundle).get("attempted") or {}

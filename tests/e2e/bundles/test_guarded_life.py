@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team, approve, is_gone
-from tests.e2e.bundles.test_guarded import lists, name_of, plan
+from tests.e2e.bundles.test_guarded import key_of, lists, plan
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.mutating_webhook import mutating
 from tests.e2e.operator_process import until
@@ -188,7 +188,7 @@ def test_a_chart_with_all_that_charts_have_lives_under_the_guard(
         team.delete("bundles", "shop")
         until(lambda: team.jobs("shop", "uninstall"), "it is uninstalled")
         (job,) = team.jobs("shop", "uninstall")
-        assert name_of(job) in {name_of(one) for one in lists(operator, api)}
+        assert key_of(job) in lists(operator, api)
         team.wait_gone("bundles", "shop")
     assert home.release("shop") is None
     assert is_gone(api, thing)
@@ -385,6 +385,6 @@ def test_the_longest_name_is_guarded(operator: Operator, team: Team) -> None:
     team.delete("bundles", name)
     until(lambda: team.jobs(name, "uninstall"), "it is uninstalled")
     (job,) = team.jobs(name, "uninstall")
-    assert len(name_of(job)) <= 57
+    assert len(job["metadata"]["name"]) <= 57
     team.wait_gone("bundles", name)
     assert team.get("configmaps", f"{name}-app") is None

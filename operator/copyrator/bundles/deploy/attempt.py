@@ -264,7 +264,7 @@ class AttemptRunner:
             return None
         kept, stored = ApprovedPlan(job=plan.job, seal=plan.seal), None
         with suppress(Forbidden):
-            stored = await self._seals.recall_operations(entry, kept)
+            stored = await self._seals.plans.recall(entry, kept)
         if stored is None:
             return None
         is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
@@ -494,7 +494,7 @@ class AttemptRunner:
             rollback_hooks=rollback_hooks or (),
         )
         try:
-            await self._lists.write(entry, order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -516,7 +516,7 @@ class AttemptRunner:
         if there.digest is None:
             return ()  # nothing to roll back to
         kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
-        stored = await self._seals.recall_operations(entry, kept)
+        stored = await self._seals.plans.recall(entry, kept)
         return stored.rollback_hooks if stored is not None else None
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:

@@ -80,6 +80,7 @@ class SealStore:
     def __init__(self, context: Context, references: ReferenceReader) -> None:
         self._context = context
         self._references = references
+        self.plans = PlanStore(context, self)
 
     def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
         """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
@@ -250,70 +251,6 @@ class SealStore:
             former = seal.release_secret(bundle, 1 - slot)
             await self._context.client.delete(SECRETS, namespace, former)
 
-    async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
-        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
-        salt = self.derive(entry, job, "salt")
-        data = {seal.SALT: _encode(salt), seal.OPERATIONS: _encode(text)}
-        labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
-        await self._create(entry, seal.operations_secret(job), labels, data)
-        self._remember(entry, job, text)
-        return seal.seal_of(salt, text.encode())
-
-    def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
-        """Keep a plan that is small, so that its deploy reads no Secret."""
-        kept, compressed = (
-            self._context.memories[entry.key].operations,
-            zlib.compress(text.encode()),
-        )
-        if len(compressed) <= _REMEMBERED_BYTES:
-            kept[job] = compressed
-        while len(kept) > _REMEMBERED:
-            del kept[next(iter(kept))]
-
-    async def find_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan; None where there is none, it was changed, or it can't be read."""
-        try:
-            return await self.read_operations(entry, kept)
-        except Forbidden:
-            return None
-
-    async def read_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan; None where there is none, or it was changed.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        if kept.job is None:
-            return None
-        name = seal.operations_secret(kept.job)
-        try:
-            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
-            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
-        except (NotFound, ValueError):
-            return None
-        if seal.seal_of(self.derive(entry, kept.job, "salt"), content) != kept.seal:
-            return None
-        return read_plan(content.decode())
-
-    async def recall_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan as ``read_operations``, without a request where this process stored it.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        known = self._context.memories[entry.key].operations.get(kept.job or "")
-        if known is None:
-            return await self.read_operations(entry, kept)
-        content = zlib.decompress(known)
-        is_same = seal.seal_of(self.derive(entry, kept.job or "", "salt"), content) == kept.seal
-        return read_plan(content.decode()) if is_same else None
-
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
         if job:
@@ -374,6 +311,73 @@ class SealStore:
             await self._context.client.create(SECRETS, key.namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
             log.debug("%s: Secret %s exists already", key, name)
+
+
+class PlanStore:
+    """The operations that plans found, in Secrets."""
+
+    def __init__(self, context: Context, seals: SealStore) -> None:
+        self._context = context
+        self._seals = seals
+
+    async def store(self, entry: BundleEntry, job: str, text: str) -> str:
+        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
+        salt, name = self._seals.derive(entry, job, "salt"), seal.operations_secret(job)
+        data = {seal.SALT: salt, seal.OPERATIONS: text}
+        await self._seals.store(entry, name, job, SealKind.OPERATIONS, data)
+        self._remember(entry, job, text)
+        return seal.seal_of(salt, text.encode())
+
+    def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
+        """Keep a plan that is small, so that its deploy reads no Secret."""
+        kept, compressed = (
+            self._context.memories[entry.key].operations,
+            zlib.compress(text.encode()),
+        )
+        if len(compressed) <= _REMEMBERED_BYTES:
+            kept[job] = compressed
+        while len(kept) > _REMEMBERED:
+            del kept[next(iter(kept))]
+
+    async def find(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan; None where there is none, it was changed, or it can't be read."""
+        try:
+            return await self.read(entry, kept)
+        except Forbidden:
+            return None
+
+    async def read(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan; None where there is none, or it was changed.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        if kept.job is None:
+            return None
+        name = seal.operations_secret(kept.job)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
+        except (NotFound, ValueError):
+            return None
+        if seal.seal_of(self._seals.derive(entry, kept.job, "salt"), content) != kept.seal:
+            return None
+        return read_plan(content.decode())
+
+    async def recall(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan as ``read`` finds it, without a request where this process stored it.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        known = self._context.memories[entry.key].operations.get(kept.job or "")
+        if known is None:
+            return await self.read(entry, kept)
+        content = zlib.decompress(known)
+        is_same = (
+            seal.seal_of(self._seals.derive(entry, kept.job or "", "salt"), content) == kept.seal
+        )
+        return read_plan(content.decode()) if is_same else None
 
 
 def _encode(text: str) -> str:

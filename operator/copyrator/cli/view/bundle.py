@@ -257,12 +257,8 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
 
 
 def _of_body(column: Column) -> Column:
-    value, order = column.value, column.order
-    return replace(
-        column,
-        value=lambda view: value(view.body),
-        order=order and (lambda view: order(view.body)),
-    )
+    value = column.value
+    return replace(column, value=lambda view: value(view.body))
 
 
 def _raw(view: BundleView) -> Body:
