@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
+    PATIENT,
     approve,
     deployed,
     idle,
@@ -437,3 +439,100 @@ async def test_a_list_that_does_not_fit_beside_the_others_has_a_config_map_of_it
 
     assert f"{TEAM}.{job['metadata']['name']}" in config_maps(cluster)[f"{GUARD}.2"]["data"]
     assert config_maps(cluster)[PAGE]["data"] == full
+
+
+LARGE = [f"create ::ConfigMap:{hashlib.sha256(str(i).encode()).hexdigest()}" for i in range(600)]
+
+
+@pytest.mark.parametrize("todo", [LARGE[:1], LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "same process"])
+async def test_a_plan_whose_secret_may_not_be_read_is_deployed(
+    cluster: BundleCluster,
+    werf: Werf,
+    start: Run,
+    bundle: Make,
+    todo: list[str],
+    restarts: bool,
+) -> None:
+    """``bundles.allowedSecrets``. Of plans the operator remembers small ones, until it restarts."""
+    werf.todo = lambda _: sorted(todo)
+    for ending in ("operations", "inputs", "release-objects-0", "release-objects-1"):
+        cluster.refuse("get", f"-{ending}", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS)
+    found = await waits(cluster, enforced=True)
+    if restarts:
+        await operator.stop()
+        await start()
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["attempted"]["guarded"]) == (1, True)
+    assert len(cluster.jobs("plan")) == 1
+
+
+async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS, retry=PATIENT)
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    cluster.logs[f"{found['job']}-pod"] += "and more\n"
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
+    assert "PlanChanged" in str(cluster.statuses["shop"])
+
+
+def rolls_back(job: dict[str, Any]) -> bool:
+    """Whether werf is told to."""
+    return "--auto-rollback" in str(job["spec"]["template"]["spec"]["containers"])
+
+
+async def edited(cluster: BundleCluster, number: int, **spec: Any) -> dict[str, Any]:
+    """The plan of an edited Bundle, deployed; with its Job."""
+    cluster.change("bundles", "shop", spec=spec)
+    found = await waits(cluster, enforced=True, number=number)
+    jobs = len(cluster.jobs())
+    approve(cluster, found)
+    await eventually(lambda: len(cluster.jobs()) > jobs, "its Job")
+    await eventually(lambda: cluster.reason() == "Deployed", "deployed")
+    return {**found, "rolls back": rolls_back(cluster.jobs()[-1])}
+
+
+async def test_autorollback_is_withheld_where_the_deployed_versions_hooks_are_not_known(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    await start()
+    bundle(autoRollback=True)
+    await deployed(cluster)
+    assert rolls_back(cluster.jobs()[0])
+
+    found = await edited(cluster, 1, approval=ALWAYS, env={"WERF_ENV": "b"})
+
+    why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
+    assert (found["rollbackWithheld"], found["rolls back"]) == (why, False)
+    found = await edited(cluster, 2, env={"WERF_ENV": "c"})
+    assert (found.get("rollbackWithheld"), found["rolls back"]) == (None, True)
+
+
+async def test_autorollback_is_withheld_where_the_deployed_plan_may_not_be_read(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    operator = await start()
+    bundle(approval=ALWAYS, autoRollback=True)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await operator.stop()
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    await start()
+
+    found = await edited(cluster, 2, env={"WERF_ENV": "b"})
+
+    assert "as its plan can't be read: secrets is forbidden" in found["rollbackWithheld"]
+    assert not found["rolls back"]

@@ -35,6 +35,7 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG
 from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
@@ -83,6 +84,8 @@ log = logging.getLogger(__name__)
 
 _PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
 _LOG_TIMEOUT: Final = 10.0
+_LINE_BYTES: Final = 512
+"""Bytes of a log's last line that are read."""
 HEALTH_SECONDS: Final = 2.0
 """Seconds between two checks whether the watch of Jobs is forbidden."""
 _PODS_AT_ONCE: Final = 2
@@ -149,13 +152,18 @@ class PodReader:
                 break
         return strip_colours(text or _termination_message(pods))
 
-    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
-        """The last lines of a pod's log.
+    async def printed_plan(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
+        """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
 
         Raises:
             ApiError: it can't be read.
         """
-        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
+        last = await self._read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
+        lines = block_lines(last, nonce)
+        if isinstance(lines, BlockFault):
+            return lines
+        log_end = await self._read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
+        return read_block(log_end, nonce)
 
     async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
         if not pods:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -52,7 +51,7 @@ from copyrator.bundles.deploy.werf_error import (
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
-from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
+from copyrator.bundles.plan.operations import BlockFault, Plan
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import (
@@ -78,8 +77,6 @@ TENANTS_PLAN_READS: Final = 8  # limit: fairness between namespaces
 
 log = logging.getLogger(__name__)
 
-_LINE_BYTES: Final = 512
-"""Bytes of a log's last line that are read."""
 _DEADLINE: Final = "DeadlineExceeded"
 _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
@@ -218,7 +215,7 @@ class PlanReader:
         timeout = self._timing.plan_log_timeout
         try:
             async with asyncio.timeout(timeout):
-                plan = await self._block(pods[-1], nonce)
+                plan = await self._jobs.output.printed_plan(pods[-1], nonce)
         except TimeoutError:
             return self._late(job, f"there was no answer within {timeout:g} s")
         except ApiError as error:
@@ -237,14 +234,6 @@ class PlanReader:
         if now >= end:
             return PlanFault(text)
         return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
-
-    async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
-        """The plan in a pod's log, whose last line has the number of lines to read."""
-        last = await self._jobs.output.log_tail(pod, 1, _LINE_BYTES)
-        lines = block_lines(last, nonce)
-        if isinstance(lines, BlockFault):
-            return lines
-        return read_block(await self._jobs.output.log_tail(pod, lines, MAX_TEXT), nonce)
 
     async def _cause(
         self, key: BundleKey, job: JobRecord, pods: list[dict[str, Any]], log: str

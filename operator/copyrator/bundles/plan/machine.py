@@ -510,6 +510,9 @@ class PlanMachine:
         )
         enforcement = await self._enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
+        if spec.auto_rollback and enforcement.is_enforced:
+            withheld = (await self._seals.plans.find_rollback_hooks(entry)).unknown
+            result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self._context.clock())
         changed, unknown = await self._inputs.find_changes(entry, status)
         status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)

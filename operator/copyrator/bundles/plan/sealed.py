@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.operations import Plan, read_plan
+from copyrator.bundles.plan.operations import Operation, Plan, read_plan
 from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
 from copyrator.bundles.plan.seal import (
     FileHash,
@@ -68,6 +68,15 @@ _REMEMBERED: Final = 2
 """Plans of a Bundle that are kept in memory: of the deploy, and of the check for drift."""
 _REMEMBERED_BYTES: Final = 16 * 1024
 """Bytes of one that is kept, compressed: some thousand operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackHooks:
+    """The hooks that a rollback to what is deployed makes, as approved for that."""
+
+    operations: tuple[Operation, ...] = ()
+    unknown: str = ""
+    """Why they aren't known, as a sentence without a full stop; empty: they are."""
 
 
 class SealStore:
@@ -339,6 +348,11 @@ class PlanStore:
         while len(kept) > _REMEMBERED:
             del kept[next(iter(kept))]
 
+    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan, plan: Plan) -> bool:
+        """Whether it is the plan that was stored."""
+        salt = self._seals.derive(entry, kept.job or "", "salt")
+        return seal.seal_of(salt, plan.text.encode()) == kept.seal
+
     async def find(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
         """The stored plan; None where there is none, it was changed, or it can't be read."""
         try:
@@ -378,6 +392,30 @@ class PlanStore:
             seal.seal_of(self._seals.derive(entry, kept.job or "", "salt"), content) == kept.seal
         )
         return read_plan(content.decode()) if is_same else None
+
+    async def find_rollback_hooks(self, entry: BundleEntry) -> RollbackHooks:
+        """The hooks of a rollback to the deployed version.
+
+        Raises:
+            ApiError: its plan can't be read now.
+        """
+        there = entry.status.deployed
+        if there.digest is None:
+            return RollbackHooks()  # nothing to roll back to
+        hooks = f"the hooks for a rollback to {there.version} aren't known"
+        if there.plan_job is None:
+            return RollbackHooks(unknown=f"{hooks}, as it was deployed without a plan")
+        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
+        try:
+            stored = await self.recall(entry, kept)
+        except Forbidden as error:
+            return RollbackHooks(unknown=f"{hooks}, as its plan can't be read: {error.message}")
+        if stored is None:
+            return RollbackHooks(unknown=f"{hooks}, as its plan was deleted or changed")
+        if stored.rollback_hooks is None:
+            text = "as its plan was made by an operator that didn't list them"
+            return RollbackHooks(unknown=f"{hooks}, {text}")
+        return RollbackHooks(stored.rollback_hooks)
 
 
 def _encode(text: str) -> str:

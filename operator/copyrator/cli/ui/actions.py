@@ -47,6 +47,7 @@ from copyrator.cli.view.bundle import (
     enforcement,
     is_expired,
     permission_summary,
+    rollback,
 )
 from copyrator.cli.view.lists import page_of, pages_of
 from copyrator.cli.view.operations import describe_effect
@@ -241,6 +242,8 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Operations", enforcement(plan))
     if plan.bound:
         yield Detail("Contents", contents(plan))
+    if shown := rollback(plan):
+        yield Detail("Rollback", shown)
     if not missing_of(view.status) and (permissions := permission_summary(view.status)):
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)

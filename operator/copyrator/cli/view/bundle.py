@@ -485,6 +485,13 @@ def enforcement(plan: PlanSummary) -> str:
     return f"not enforced: {said(plan.unenforced, 1000)}"
 
 
+def rollback(plan: PlanStatus) -> str:
+    """Why a failed deploy of it isn't rolled back though it is asked for; empty: it is."""
+    if not plan.rollback_withheld:
+        return ""
+    return f"spec.autoRollback has no effect: {said(plan.rollback_withheld, 1000)}"
+
+
 def _plan_words(view: BundleView) -> str:
     """``enforced,unbound``; ``-`` where there is no plan, or it wasn't judged."""
     plan = view.status.plan
@@ -527,6 +534,8 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
         yield Detail("Operations", shown)
     if is_planned and (shown := contents(plan)):
         yield Detail("Contents", shown)
+    if is_planned and (shown := rollback(plan)):
+        yield Detail("Rollback", shown)
     yield Detail("State", plan_state(view))
     yield Detail("Version", describe_version(plan.version, plan.digest))
     if plan.newer:

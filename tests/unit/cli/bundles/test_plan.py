@@ -26,8 +26,11 @@ from copyrator.cli.bundles.plan import (
     show,
 )
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.core.installation import Installation
 from copyrator.cli.ui.actions import decision_values
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.why_bundle import explain_bundle
+from copyrator.settings.config import Settings
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -409,3 +412,16 @@ def test_of_an_object_that_the_deploy_and_a_rollback_write_the_diff_is_of_the_de
     found = planned_changes(PlanView(view(plan=HOOKED), replace(STAGED, diff=diff)))
     lines = {(one.when, one.diff.lines if one.diff else None) for one in found.operations}
     assert lines == {("", ("+ x",)), ("at rollback", None), ("at uninstall", None)}
+
+
+def test_why_autorollback_is_withheld_is_said(capsys):
+    why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
+    found = PlanView(view(plan=PLAN | {"rollbackWithheld": why}), STAGED)
+    told = f"spec.autoRollback has no effect: {why}"
+    show(found)
+    assert f"Rollback:      {told}\n" in capsys.readouterr().out
+    assert told in str(decision_values(found)["facts"])
+    whole = replace(found.view, installation=Installation(settings=Settings(), namespace="x"))
+    assert f"  Rollback: {told}." in list(explain_bundle(whole))
+    show(PlanView(view(plan=PLAN), STAGED))
+    assert "autoRollback" not in capsys.readouterr().out
