@@ -52,6 +52,18 @@ def test_each_row_says_what_bounds_it_what_is_seen_and_which_test_shows_it() -> 
         assert TEST.search(row[3]), row
 
 
+def test_each_attack_on_an_approval_says_what_stops_it_and_which_test_shows_it() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    section = text.partition("## What evades no approval\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    assert 30 <= len(lines) <= 40
+    for line in lines:
+        attack, stopped, tests = (cell.strip() for cell in line.strip("|").split(" | "))
+        assert attack, line
+        assert stopped, line
+        assert all(map(TEST.fullmatch, tests.split(", "))), line
+
+
 @pytest.mark.parametrize("name", ["security.md", "trust.md"])
 def test_each_section_has_promises_that_name_their_tests(name: str) -> None:
     text = (ROOT / "docs" / name).read_text()

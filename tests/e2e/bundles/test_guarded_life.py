@@ -72,6 +72,27 @@ spec:
         - {name: main, image: none, command: ["true"], envFrom: [{configMapRef: {name: open}}]}
 """
 """A deploy waits for it once everything else is written, until there is a ConfigMap `open`."""
+CHECK = """\
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-check
+  annotations:
+    helm.sh/hook: post-install,post-upgrade
+    helm.sh/hook-delete-policy: hook-failed
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: none
+          command: [sh, -c, 'test "$key"']
+          envFrom: [{configMapRef: {name: open, optional: true}}]
+"""
+"""A hook that fails until there is a ConfigMap `open` with a key."""
 
 
 @pytest.fixture(autouse=True)
@@ -189,19 +210,19 @@ def past(team: Team) -> list[tuple[str, str]]:
 
 
 def test_what_failed_half_way_is_tried_again_by_the_same_approval(team: Team) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/services": "0"}}}
-    team.api.create(team.path("resourcequotas"), quota)
-    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{SERVICE}")
-    team.bundle("shop", approval=ALWAYS, retry={"limit": 9, "backoff": "3s"})
+    """Its hook's delete policy is for a failure, which no plan names."""
+    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{CHECK}")
+    team.bundle("shop", approval=ALWAYS, retry={"limit": 9, "backoff": "2s"})
     approve(team)
-    until(lambda: len(past(team)) > 0, lambda: json.dumps(team.status("shop")))
+    until(lambda: past(team), lambda: json.dumps(team.status("shop")))
+    assert past(team) == [("Failed", "DeployFailed")], attempted(team)
     assert team.release("shop"), "the first half was done"
-    team.delete("resourcequotas", "none")
+    assert team.get("jobs", "shop-check") is None
+    team.create("configmaps", "open", data={"key": "x"})
 
-    status = team.wait_deployed("shop", digest)
-    assert status["attempted"]["guarded"]
+    assert team.wait_deployed("shop", digest)["attempted"]["guarded"]
     assert set(past(team)[1:]) == {("Failed", "DeployFailed")}
-    assert team.get("services", "shop-app")
+    assert team.get("jobs", "shop-check")
 
 
 def test_what_others_edit_is_put_right_under_the_guard(team: Team) -> None:
