@@ -31,6 +31,7 @@ from copyrator.settings.limits import SIGNATURE_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
 from images.product import CLOUDS, KEYLESS
+from localcluster.errors import CommandFailedError
 
 SIGNERS: dict[str, Any] = {
     "signaturePolicy.required": True,
@@ -306,6 +307,162 @@ def test_it_renders_as_a_dependency_with_condition_tags_global_values_and_nulls(
     assert env["COPYRATOR_ALLOWED_IMAGES"] == "registry.werf.io/werf/werf"
     assert env["COPYRATOR_KINDS"] == "ConfigMap,Secret"
     assert deployments("--set", "copyrator.enabled=false") == []
+
+
+def umbrella(cluster, folder, values: dict[str, Any], over: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a chart with this one as a dependency and values of its own renders, with `over`."""
+    (folder / "Chart.yaml").write_text(UMBRELLA)
+    (folder / "values.yaml").write_text(json.dumps({"copyrator": values}))
+    (folder / "over.json").write_text(json.dumps({"copyrator": over}))
+    shutil.copytree(CHART, folder / "charts" / "copyrator")
+    return documents(cluster.helm("template", "p", str(folder), "-f", str(folder / "over.json")))
+
+
+def test_null_deletes_what_the_chart_around_it_set(cluster, tmp_path):
+    free = {"commonLabels": {"team": "a", "kept": "b"}, "nodeSelector": {"pool": "ops"}}
+    pods = {"podLabels": {"team": "a"}, "podAnnotations": {"team": "a"}}
+    deep = {"resources": {"limits": {"cpu": "1"}}, "bundles": {"podLabels": {"team": "a"}}}
+    over = {name: dict.fromkeys(one) for name, one in (pods | free).items()}
+    over["commonLabels"] = {"team": None}
+    over |= {"resources": {"limits": {"cpu": None}}, "bundles": {"podLabels": {"team": None}}}
+
+    found = umbrella(cluster, tmp_path, {**free, **pods, **deep}, over)
+
+    (deployment,) = (one for one in found if one["kind"] == "Deployment")
+    pod, labels = deployment["spec"]["template"], deployment["metadata"]["labels"]
+    assert labels["kept"] == "b"
+    assert "team" not in labels | pod["metadata"]["labels"]
+    assert "annotations" not in pod["metadata"]
+    assert "nodeSelector" not in pod["spec"]
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "512Mi"}
+    (marks,) = (one for one in container["env"] if one["name"] == "COPYRATOR_JOB_POD_LABELS")
+    assert marks["value"] == "sidecar.istio.io/inject=false"
+
+
+def test_a_protection_that_the_chart_around_it_set_isnt_deleted_by_null(cluster, tmp_path):
+    values = {"bundles": {"requireApproval": {"prod": "Always"}}}
+    over = {"bundles": {"requireApproval": {"prod": None}}}
+    with pytest.raises(CommandFailedError, match="requireApproval/prod"):
+        umbrella(cluster, tmp_path, values, over)
+
+
+EVERYTHING: dict[str, Any] = {
+    "webhook": {"enabled": True, "ingress": {"enabled": True, "host": "hooks.example.com"}},
+    "metrics": {
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
+    "networkPolicy": {"enabled": True},
+    "signaturePolicy": {"entries": signers()},
+    "notifications": {"secrets": ["chat"]},
+    "attest": {"environments": {"prod": ["prod"]}},
+}
+
+
+def written(cluster, folder, values: dict[str, Any], *options: str) -> str:
+    """What helm renders with a file of values, where numbers are others than with --set."""
+    (folder / "values.json").write_text(json.dumps(values))
+    file = ("-f", str(folder / "values.json"), "--kube-version", "1.34.0")
+    return str(cluster.helm("template", "release", str(CHART), *file, *options))
+
+
+@pytest.mark.parametrize("name", ["123", "1e3", "true", "null"])
+def test_names_are_texts_whatever_they_are(cluster, tmp_path, name):
+    """A namespace, a Secret or an account may be called 123."""
+    egress = [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]
+    names = {
+        "nameOverride": name,
+        "fullnameOverride": name,
+        "serviceAccount": {"name": name},
+        "watchNamespaces": [name],
+        "priorityClassName": name,
+        "ca": {"configMapName": name, "key": name},
+        "bundles": {"networkPolicy": {"namespaces": [name], "egress": egress}},
+        "werf": {"namespaces": [name]},
+        "commonLabels": {"team": name},
+    }
+    secret = {"secretName": name, "secretKey": name}
+    ingress = {**EVERYTHING["webhook"]["ingress"], "className": name, "tlsSecretName": name}
+    webhook = {**EVERYTHING["webhook"], **secret, "ingress": ingress}
+
+    values = {**EVERYTHING, **names, "webhook": webhook}
+    text = json.dumps(values).replace(f'"{name}"', '"a-name"')
+
+    found, plain = (
+        documents(written(cluster, tmp_path, one, "--namespace", namespace))
+        for one, namespace in ((values, name), (json.loads(text), "a-name"))
+    )
+
+    assert shape(found) == shape(plain)
+
+
+def shape(value: Any) -> Any:
+    """The types of all values."""
+    if isinstance(value, dict):
+        return {name: shape(one) for name, one in value.items()}
+    return [shape(one) for one in value] if isinstance(value, list) else type(value)
+
+
+def test_large_numbers_of_a_file_are_written_out(cluster, tmp_path):
+    names = ("jobsTTL", "timerInterval", "timerIdle")
+    rules = ("certificateWarning", "rolloutHealthPause")
+    values = {"bundles": dict.fromkeys(names, 2592000), "rules": dict.fromkeys(rules, 2592000)}
+    printed = written(cluster, tmp_path, values)
+    assert "e+06" not in printed
+    assert printed.count('value: "2592000"') == len(names) + len(rules)
+
+
+class OnceLoader(yaml.SafeLoader):
+    """As Flux and Kustomize read YAML: no key twice."""
+
+    def construct_mapping(self, node, deep=False):
+        names = [key.value for key, _ in node.value]
+        assert len(names) == len({*names}), names
+        return super().construct_mapping(node, deep)
+
+
+def test_no_label_is_there_twice_and_the_selectors_stay(cluster, tmp_path):
+    standard = ("name", "instance", "version", "managed-by", "component")
+    ours = {f"app.kubernetes.io/{name}": "other" for name in standard}
+    labels = {**ours, "helm.sh/chart": "other", "release": "a", "team": "a"}
+    aggregation = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "false" for role in ROLES}
+    metrics = {
+        name: {"enabled": True, "labels": {"release": "b", "team": "b"}}
+        for name in EVERYTHING["metrics"]
+    }
+    values = {
+        **EVERYTHING,
+        "commonLabels": {**labels, **aggregation},
+        "podLabels": {**labels, "team": "c"},
+        "metrics": metrics,
+        "webhook": {**EVERYTHING["webhook"], "secretName": "hooks"},
+    }
+    printed = written(cluster, tmp_path, values)
+    found = list(filter(None, yaml.load_all(printed, OnceLoader)))
+
+    (deployment,) = (one for one in found if one["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= pod.items()
+    assert pod["team"] == "c"
+    assert pod["app.kubernetes.io/managed-by"] == "other"
+    (monitor,) = (one for one in found if one["kind"] == "ServiceMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "b"
+    selected = monitor["spec"]["selector"]["matchLabels"].items()
+    services = [one for one in found if one["kind"] == "Service"]
+    assert [one["metadata"]["name"] for one in services if selected <= labels_of(one).items()] == [
+        "release-copyrator-metrics"
+    ]
+    (view,) = (one for one in found if one["metadata"]["name"].endswith("-view"))
+    assert labels_of(view)["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+
+
+ROLES = ("view", "edit", "admin")
+
+
+def labels_of(found: dict[str, Any]) -> dict[str, str]:
+    return found["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("release", ["y", "1", "null"] if LONG else ["null"])

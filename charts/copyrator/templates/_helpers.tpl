@@ -4,6 +4,19 @@ read them, and no protection is switched off by being deleted. Each template inc
 */}}
 {{- define "copyrator.defaults" -}}
 {{- include "copyrator.complete" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
+{{- include "copyrator.prune" (omit .Values "global") -}}
+{{- end -}}
+
+{{/* What is still null was deleted by who set it, such as a value of a chart that has this one as a dependency. */}}
+{{- define "copyrator.prune" -}}
+{{- $values := . -}}
+{{- range $name, $value := . -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $values $name -}}
+{{- else if kindIs "map" $value -}}
+{{- include "copyrator.prune" $value -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* In defaults a map of free form is under "*": it is never completed, only taken whole. */}}
@@ -111,18 +124,21 @@ read them, and no protection is switched off by being deleted. Each template inc
 {{- end -}}
 
 {{- define "copyrator.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "copyrator.name" . }}
+app.kubernetes.io/name: {{ include "copyrator.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "copyrator.labels" -}}
-{{ include "copyrator.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "copyrator.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* No label twice: Flux and Kustomize refuse that. The selector's can't be replaced. */}}
+{{- define "copyrator.labelsWith" -}}
+{{- $top := first . -}}
+{{- $standard := dict "app.kubernetes.io/version" $top.Chart.AppVersion "app.kubernetes.io/managed-by" $top.Release.Service -}}
+{{- $_ := set $standard "helm.sh/chart" (printf "%s-%s" $top.Chart.Name $top.Chart.Version | replace "+" "_") -}}
+{{- $selector := include "copyrator.selectorLabels" $top | fromYaml -}}
+{{- toYaml (merge $selector (last . | default dict) ($top.Values.commonLabels | default dict) $standard) -}}
 {{- end -}}
 
 {{- define "copyrator.image" -}}

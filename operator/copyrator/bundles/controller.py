@@ -277,12 +277,7 @@ class BundleController:
         self._permissions = permissions = PermissionRecorder(context, reviews, seals)
         plan_queue = PlanQueue(context, jobs)
         self._lists = lists = GuardLists(
-            client,
-            settings,
-            informers,
-            jobs,
-            jobs.output.has_open_pods,
-            kept=timing.guard_list_kept,
+            client, settings, informers, jobs, kept=timing.guard_list_kept
         )
         enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.consent_fresh)
         attempts = AttemptRunner(

@@ -63,9 +63,9 @@ async def load_connection(
     async def loader() -> Endpoint:
         # One with hundreds of clusters takes 100 ms, in which the event loop would stand still.
         found = await asyncio.to_thread(_read, paths, context)
-        return await _load_kubeconfig(found, paths, context)
+        return await _load_kubeconfig(found, paths)
 
-    endpoint = await _load_kubeconfig(_read(paths, context), paths, context)
+    endpoint = await _load_kubeconfig(_read(paths, context), paths)
     origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
     return Connection(endpoint, origin=origin, loader=loader, clock=clock)
 
@@ -121,7 +121,7 @@ async def _load_in_cluster() -> Endpoint:
     )
 
 
-async def _load_kubeconfig(found: _Kubeconfig, paths: str, context: str | None) -> Endpoint:
+async def _load_kubeconfig(found: _Kubeconfig, paths: str) -> Endpoint:
     try:
         endpoint = _cluster_endpoint(found.cluster)
         if named := next((one for one in _IMPERSONATION if found.user.body.get(one)), None):
@@ -132,8 +132,9 @@ async def _load_kubeconfig(found: _Kubeconfig, paths: str, context: str | None) 
         plugins = [found.user.body.get(field) for field in ("exec", "auth-provider")]
         if not all(isinstance(plugin or {}, dict) for plugin in plugins):
             raise ValueError("exec or auth-provider of its user isn't a map")
-        if any(plugins):
-            return await _plugin_endpoint(paths, context, endpoint, found.user.body)
+        static = found.user.text("token") or found.user.text("tokenFile")
+        if any(plugins) and not static:  # as client-go: a token comes before them
+            return await _plugin_endpoint(paths, endpoint, found.user)
         return _complete(_with_static_user(endpoint, found.user))
     except (OSError, ValueError) as error:  # also ssl.SSLError
         raise _unusable(paths, error) from error
@@ -147,38 +148,77 @@ def _unusable(paths: str, error: Exception) -> KubeconfigError:
     return KubeconfigError(f"the kubeconfig {paths} can't be used: {text}")
 
 
-async def _plugin_endpoint(
-    paths: str, context: str | None, endpoint: Endpoint, user: Mapping[str, Any]
-) -> Endpoint:
+async def _plugin_endpoint(paths: str, endpoint: Endpoint, user: _Entry) -> Endpoint:
     """The endpoint with what the plug-in of its user returns, which the library runs."""
     from kubernetes.aio.client import Configuration  # noqa: PLC0415 - see above
-    from kubernetes.aio.config import ConfigException, load_kube_config  # noqa: PLC0415
+    from kubernetes.aio.config import (  # noqa: PLC0415
+        ConfigException,
+        load_kube_config_from_dict,
+    )
 
     from copyrator.connections import aiohttp  # noqa: PLC0415 - in an operator it is there
 
     found: Any = Configuration()
+    plugin = _plugin(user)
     try:
-        _verify_issuer(user)
-        loader = await load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=paths, context=context, client_configuration=found, persist_config=False
+        _verify_issuer(plugin)
+        loader = await load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+            _document(plugin), client_configuration=found
         )
     except (ConfigException, aiohttp.ClientError, KeyError, TypeError, AttributeError) as error:
         raise _unusable(paths, error) from error  # also where the library expects another type
-    token = found.api_key.get("BearerToken")
+    scheme, _, token = (found.api_key.get("BearerToken") or "").strip().partition(" ")
     endpoint = replace(
         endpoint,
-        authorization=token.strip() if token else None,
-        cert_file=found.cert_file or None,
-        key_file=found.key_file or None,
-        valid_for=_validity(user, loader),
+        authorization=f"{scheme} {token}" if token else None,
+        cert_file=found.cert_file or user.file("client-certificate"),
+        key_file=found.key_file or user.file("client-key"),
+        valid_for=_validity(loader),
     )
-    if user.get("exec") and not endpoint.authorization and not endpoint.cert_file:
-        command = user["exec"].get("command")
+    if not endpoint.authorization and not endpoint.cert_file:
+        what = f"exec plug-in {plugin['exec'].get('command')!r}" if "exec" in plugin else _PROVIDER
         raise KubeconfigError(
-            f"the kubeconfig {paths}: its exec plug-in {command!r} returned no credentials; "
+            f"the kubeconfig {paths}: its {what} returned no credentials; "
             "run it manually to see the error"
         )
     return _complete(endpoint)
+
+
+_PROVIDER = "auth-provider"
+
+
+def _plugin(user: _Entry) -> dict[str, Any]:
+    """The plug-in of a user as client-go reads it: a command with a path begins at the file.
+
+    Raises:
+        ValueError: the library runs no such plug-in.
+    """
+    if plugin := dict(user.body.get("exec") or {}):
+        command = plugin.get("command")
+        if isinstance(command, str) and "/" in command:
+            plugin["command"] = os.path.normpath(user.directory.absolute() / command)
+        return {"exec": plugin}
+    provider = dict(user.body[_PROVIDER])
+    if provider.get("name") not in ("gcp", "oidc"):
+        raise ValueError(
+            f"the auth-provider {provider.get('name')!r} of its user isn't supported; write the "
+            "kubeconfig anew with the current tool of your cloud, which writes exec"
+        )
+    config = provider.get("config") or {}
+    if isinstance(config, dict):
+        given = {name: value for name, value in config.items() if value not in (None, "")}
+        config = {"client-secret": "", **given}
+    return {_PROVIDER: {**provider, "config": config}}
+
+
+def _document(user: Mapping[str, Any]) -> dict[str, Any]:
+    """A kubeconfig with one user; what the library reads of the cluster isn't used."""
+    return {
+        "current-context": "",
+        "contexts": [{"name": "", "context": {"cluster": "", "user": "u"}}],
+        "clusters": [{"name": "", "cluster": {}}],
+        "users": [{"name": "u", "user": user}],
+    }
 
 
 def _verify_issuer(user: Mapping[str, Any]) -> None:
@@ -254,6 +294,8 @@ def _cluster_endpoint(cluster: _Entry) -> Endpoint:
         ValueError: a field has an unusable value.
     """
     host, proxy = cluster.text("server").rstrip("/"), cluster.text("proxy-url")
+    scheme, separator, rest = host.partition("://")
+    host = f"{scheme.lower()}{separator}{rest}"
     if not host.startswith(_SCHEMES):
         raise ValueError(f"the server {host!r} of its cluster isn't an http:// or https:// URL")
     if proxy and not proxy.startswith(_SCHEMES):
@@ -387,10 +429,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, where PyYAML was built with it: it is ten times as fast."""
 
 
-def _validity(user: Mapping[str, Any], loader: Any) -> float | None:
+def _validity(loader: Any) -> float | None:
     """Seconds until the credentials' source is read again; None: only when they are refused."""
-    if "tokenFile" in user:
-        return REREAD_SECONDS
     expiry = getattr(loader, "exec_plugin_expiry", None)
     if isinstance(expiry, datetime):
         return max((expiry - datetime.now(UTC)).total_seconds() - 60.0, 30.0)

@@ -11,7 +11,7 @@ from tests.component.bundles.approvals import ALWAYS, annotate, approve, deploye
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.test_guard import Recorder
+from tests.component.bundles.test_guard import Recorder, lists
 from tests.component.bundles.waiting import eventually
 
 from copyrator.bundles.plan.script import PlanExit
@@ -59,8 +59,8 @@ def secrets(cluster: BundleCluster) -> list[str]:
 
 def list_of(cluster: BundleCluster, job: dict[str, Any]) -> list[str]:
     """What a Job may write."""
-    found = cluster.objects[f"/api/v1/namespaces/{HOME}/configmaps/{job['metadata']['name']}"]
-    return [line for line in found["data"]["operations"].split("\n") if line]
+    _account, _namespace, *lines = lists(cluster)[job["metadata"]["name"]]
+    return [line for line in lines if line]
 
 
 async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(

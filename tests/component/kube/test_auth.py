@@ -535,3 +535,91 @@ async def test_empty_fields_beside_a_token_count_as_absent(tmp_path: Path) -> No
     user = {**EMPTY, **certificates, "token": "t0ken"}
     connection = await load_connection(write(tmp_path / "config", tls(user)))
     assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+V1BETA1 = "client.authentication.k8s.io/v1beta1"
+
+
+def plugin(path: Path, **status: Any) -> Path:
+    answer = {"apiVersion": V1BETA1, "kind": "ExecCredential", "status": status}
+    write(path, f"#!/bin/sh\necho '{json.dumps(answer)}'\n").chmod(0o755)
+    return path
+
+
+def exec_user(command: Path | str, **more: Any) -> dict[str, Any]:
+    """As aws, gcloud, kubelogin and `kubectl config set-credentials` write it."""
+    nothing = {"args": None, "env": None, "provideClusterInfo": False}
+    return {"exec": {"apiVersion": V1BETA1, "command": str(command), **nothing}, **more}
+
+
+async def test_empty_fields_beside_a_plugin_count_as_absent(tmp_path: Path) -> None:
+    names = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
+    empty = {**EMPTY, **dict.fromkeys(names, "")}
+    user = {**empty, **exec_user(plugin(tmp_path / "plugin", token="t0ken"))}
+    connection = await load_connection(write(tmp_path / "config", tls(user)))
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+async def test_a_token_comes_before_a_plugin_as_for_kubectl(tmp_path: Path) -> None:
+    user = exec_user(plugin(tmp_path / "plugin", token="of-plugin"), token="t0ken")
+    connection = await load_connection(write(tmp_path / "config", kubeconfig(user)))
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+@pytest.mark.parametrize("command", ["./plugin", "bin/plugin"])
+async def test_a_plugin_with_a_relative_path_is_found_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "bin").mkdir()
+    plugin(tmp_path / command, token="t0ken")
+    connection = await load_connection(write(tmp_path / "config", kubeconfig(exec_user(command))))
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+async def test_of_several_files_the_plugin_is_that_of_the_context_in_use(tmp_path: Path) -> None:
+    """Each file has a current context, and the first counts: no other user's token is sent."""
+    paths = []
+    for name in ("aks", "eks"):
+        config = kubeconfig(
+            exec_user(plugin(tmp_path / name, token=f"of-{name}")), f"http://{name}"
+        )
+        config["users"][0]["name"] = name
+        for context in config["contexts"]:
+            context["name"] += name
+            context["context"]["user"] = name
+        config["clusters"][0]["name"] = config["contexts"][0]["context"]["cluster"] = name
+        config["current-context"] = f"first{name}"
+        paths.append(write(tmp_path / f"{name}.yaml", config))
+    connection = await load_connection(os.pathsep.join(map(str, paths)))
+    assert connection.host == "http://aks"
+    assert (await connection.headers())["Authorization"] == "Bearer of-aks"
+
+
+@pytest.mark.parametrize("form", ["\ufeff{}", "\t{}", "{}\r\n"])
+async def test_a_plugin_in_json_as_editors_save_it(tmp_path: Path, form: str) -> None:
+    config = kubeconfig(exec_user(plugin(tmp_path / "plugin", token="t0ken")))
+    text = json.dumps(config, indent="\t" if "\t" in form else None)
+    path = write(tmp_path / "config", form.strip("\t").format(text))
+    assert (await (await load_connection(path)).headers())["Authorization"] == "Bearer t0ken"
+
+
+async def test_a_plugin_without_a_token_is_named(tmp_path: Path) -> None:
+    user = exec_user(plugin(tmp_path / "plugin", token=""))
+    with pytest.raises(KubeconfigError, match=r"exec plug-in '.*plugin' returned no credentials"):
+        await load_connection(write(tmp_path / "config", kubeconfig(user)))
+
+
+@pytest.mark.parametrize("name", ["azure", "openstack", None])
+async def test_an_auth_provider_that_nothing_runs_is_refused(
+    tmp_path: Path, name: str | None
+) -> None:
+    user = {"auth-provider": {"name": name, "config": {"client-id": "x", "access-token": ""}}}
+    with pytest.raises(KubeconfigError, match=f"the auth-provider {name!r} of its user isn't supp"):
+        await load_connection(write(tmp_path / "config", kubeconfig(user)))
+
+
+async def test_a_scheme_in_capitals(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", kubeconfig(server="HTTPS://one:1"))
+    assert (await load_connection(path)).host == "https://one:1"

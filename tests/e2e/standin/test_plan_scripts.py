@@ -159,6 +159,39 @@ data: {a: b}
 """
 
 
+@pytest.mark.parametrize("key", ["werf-io/sensitive", "werfaio/sensitive"])
+def test_what_hides_by_another_spelling_is_named(shell: Werf, charts: Charts, key: str) -> None:
+    charts.push(hidden=HIDDEN.replace("werf.io/sensitive", key))
+
+    code, log = run(shell, plan(shell))
+
+    assert code == 0, log
+    assert "<hidden sensitive changes>" in log
+    found = read_block(log, NONCE)
+    assert isinstance(found, Plan)
+    assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        'werf.io/sensitive: "true", werf-io/sensitive: "false"',
+        'helm.sh/hook: pre-install, helm.sh/hook-weight: "1", helm-sh/hook-weight: "2"',
+        "werf.io/delete-policy: succeeded, werfaio/delete-policy: failed",
+        "werf.io/deploy-on: install, werf-io/deploy-on: post-delete",
+    ],
+)
+def test_of_two_annotations_of_one_meaning_no_plan_is_made(
+    shell: Werf, charts: Charts, both: str
+) -> None:
+    charts.push(hidden=HIDDEN.replace('werf.io/sensitive: "true"', both))
+
+    code, log = run(shell, plan(shell))
+
+    assert code == PlanExit.FAILED, log
+    assert "two annotations of one meaning, " in find_error(log)
+
+
 def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     charts.push(odd=ODD_NAME)
 

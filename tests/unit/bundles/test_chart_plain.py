@@ -79,6 +79,8 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("values.schema.json", '{"$ref": "file:///a", "$ref": "#"}', 1, "key $ref names another"),
     ("values.schema.json", '{"$schema": "http://a/b"}', 1, "key $schema names another document"),
     ("values.schema.json", '{"$id": "http://a/b#c", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"$id": "http://a/b?", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"id": "file:///a", "$ref": "#/d"}', 1, "key id names another"),
     ("values.schema.json", "[" * 100_000, 1, "the file isn't JSON, or nested too deeply"),
     (SUB + "values.schema.json", '{"$ref": "http://a"}', 1, "key $ref names another document"),
     (".helmignore", "*.md\ncharts/db\n", 2, "this pattern hides a chart in charts/, or metadata"),
@@ -87,6 +89,12 @@ REFUSED: list[tuple[str, str, int, str]] = [
     (".helmignore", "charts/*/values.yaml\n", 1, "this pattern hides a chart"),
     (".helmignore", "/Chart.lock\n", 1, "this pattern hides a chart"),
     (".helmignore", "!templates\n", 1, "this pattern hides a chart"),
+    (".helmignore", "d[\\]b]\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/charts[^a]db\n", 1, "this pattern hides a chart"),
+    (".helmignore", "//charts\n", 1, "this pattern hides a chart"),
+    (".helmignore", "*\\b\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/*/d?\n", 1, "this pattern hides a chart"),
+    (".helmignore", "\ufeffcharts\n", 1, "this pattern hides a chart"),
     (".helmignore", "a\n" * 300, 1, "the file has more than 200 patterns: remove some"),
 ]  # fmt: skip
 
@@ -213,7 +221,7 @@ def test_at_most_twenty_reasons_are_kept_and_texts_of_the_chart_are_cut() -> Non
 def test_large_values_are_refused_before_they_are_parsed() -> None:
     found = _unplain({"values.yaml": "a: b\n" * 2**20})
 
-    assert found == ("its values and their schemas have more than 4 MiB",)
+    assert found == ("values.yaml:1: with it values and schemas have more than 4 MiB: shorten it",)
 
 
 @given(st.binary(max_size=120), st.sampled_from(["Chart.lock", "values.yaml", ".helmignore"]))

@@ -43,6 +43,10 @@ def test_texts_are_rendered(text, rendered):
         ("{{ namespace.annotations.lines | indent(2) }}|", "a\r\n  b\rc\n|"),
         ("{{ 'a\r\n\r\nb\n' | indent }}|", "a\r\n\r\n    b\n|"),
         ("{{ 'a\nb\n' | indent('> ', true, true) }}|", "> a\n> b\n> |"),
+        ("{{ 'a b\r\nc d\n\r\ne f' | wordwrap(1) }}|", "a\r\nb\r\nc\nd\n\r\ne\r\nf|"),
+        ("{{ 'a\u2028b\r\n' | wordwrap }}|", "a\u2028b|"),
+        ("{{ 'a b\r\nc' | wordwrap(1, wrapstring='; ') }}|", "a; b; c|"),
+        ("{{ 'a b\n\nc\n' | wordwrap(1) }}|{{ '' | wordwrap }}|", "a\nb\n\nc||"),
     ],
 )
 def test_line_ends_stay_as_written(text, rendered):

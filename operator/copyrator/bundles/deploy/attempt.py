@@ -267,7 +267,7 @@ class AttemptRunner:
             return None
         kept = ApprovedPlan(job=plan.job, seal=plan.seal)
         try:
-            stored = await self._seals.recall_operations(entry, kept)
+            stored = await self._seals.plans.recall(entry, kept)
         except Forbidden:
             stored = await self._read_printed(entry, kept)
         if stored is None:
@@ -292,7 +292,7 @@ class AttemptRunner:
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
-        if isinstance(found, Plan) and self._seals.is_sealed(entry, kept, found):
+        if isinstance(found, Plan) and self._seals.plans.is_sealed(entry, kept, found):
             return found
         return None
 
@@ -390,10 +390,12 @@ class AttemptRunner:
             return None
         found = await self._find_approved(entry, entry.status)
         approved = found.operations if found is not None else ()
+        objects = found.plan.objects if found is not None else None
+        untouched = objects.untouched() if objects is not None else ()
         release = spec.release_key._replace(
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )
-        return refused_ending(ending, *judge_refusals(refusals, approved, release))
+        return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
 
     async def _redacted(
         self,
@@ -506,7 +508,7 @@ class AttemptRunner:
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         rollback = RollbackHooks(unknown="not asked for")
         if spec.auto_rollback:
-            rollback = await self._seals.find_rollback_hooks(entry)
+            rollback = await self._seals.plans.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -520,7 +522,7 @@ class AttemptRunner:
             rollback_hooks=rollback.operations,
         )
         try:
-            await self._lists.write(entry, order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:

@@ -251,11 +251,6 @@ class JobClient:
         failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
 
-    @property
-    def pods_seen(self) -> bool:
-        """Whether the watch of pods is up to date."""
-        return self._pods is not None and self._pods.synced
-
     def is_over(self, job: ObjectName) -> bool:
         """Whether a Job has ended or is gone, and no pod of it is known that hasn't ended."""
         if self._registration is None or not self._registration.synced:
@@ -263,22 +258,19 @@ class JobClient:
         record: JobRecord | None = self._registration.store.get(job)
         return (record is None or record.is_finished) and job not in self._open_pods
 
+    async def has_ended(self, job: ObjectName) -> bool:
+        """Whether a Job is over, with each of its pods, which are asked for where none are watched.
+
+        Raises:
+            ApiError: they can't be listed.
+        """
+        pods_seen = self._pods is not None and self._pods.synced
+        return self.is_over(job) and (pods_seen or not await self.output.has_open_pods(job))
+
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, by its uid."""
         found = self._by_bundle.get(key, {}).values()
         return [job for job in found if job.bundle_uid == uid]
-
-    def plans(self) -> list[JobRecord]:
-        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
-
-        Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
-        """
-        found = []
-        for entry in self._context.bundles.planning:
-            known = self._by_bundle.get(entry.key, {})
-            jobs = (known.get(name) for name in entry.status.plan_jobs)
-            found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
-        return found
 
     def record_pods(self, job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> None:
         """Record what a Job's pods tell, newest last: its own status may not, or not any more."""
@@ -385,14 +377,6 @@ class JobClient:
         except NotFound:
             return
 
-    async def end_plans(
-        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
-    ) -> None:
-        """End a Bundle's Jobs that plan, except those named ``but``."""
-        for job in self.of(key, uid):
-            if job.kind in _PLANS and job.name not in but and not job.done:
-                await self.give_up(job)
-
     def _changed(self, name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
         if record is None or not record.bundle:
@@ -493,6 +477,15 @@ async def _list_stored(
     async for page in pages:
         for body in page.items:
             yield body["metadata"]
+
+
+async def end_plans(
+    jobs: JobClient, entry: BundleEntry, *, but: Collection[str | None] = ()
+) -> None:
+    """End a Bundle's Jobs that plan, except those named ``but``."""
+    for job in jobs.of(entry.key, entry.uid):
+        if job.kind in _PLANS and job.name not in but and not job.done:
+            await jobs.give_up(job)
 
 
 async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:

@@ -27,7 +27,7 @@ from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
-from copyrator.bundles.deploy.jobs import JobClient, is_stored
+from copyrator.bundles.deploy.jobs import JobClient, end_plans, is_stored
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
@@ -97,7 +97,7 @@ class Uninstaller:
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or memory.remove_finalizer == entry.uid:
             return Step(entry)
-        await self._jobs.end_plans(entry.key, entry.uid, but={self._renderer.job_of(entry)})
+        await end_plans(self._jobs, entry, but={self._renderer.job_of(entry)})
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
@@ -336,7 +336,7 @@ class Uninstaller:
         if isinstance(guarded, GuardedUninstall):
             name = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
             try:
-                await self._lists.write(entry, name, guarded)
+                await self._lists.write(name, guarded)
             except ListTooLargeError as error:
                 verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
                 return Step(entry, entry.status, verdict, due=(again,))

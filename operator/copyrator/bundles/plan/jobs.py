@@ -28,7 +28,7 @@ from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
-from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.jobs import JobClient, end_plans
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
@@ -465,7 +465,7 @@ class PlanJobClient:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         status = entry.status
         needed = {record_of(status, purpose).job for purpose in PlanPurpose}
-        await self._jobs.end_plans(entry.key, entry.uid, but=needed)
+        await end_plans(self._jobs, entry, but=needed)
         await self._seals.remove_others(entry, needed_jobs(status))
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:

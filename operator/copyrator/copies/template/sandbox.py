@@ -18,7 +18,7 @@ from types import BuiltinMethodType, MethodType
 from typing import Any, Final
 
 import jinja2
-from jinja2.filters import FILTERS
+from jinja2.filters import FILTERS, do_wordwrap
 from jinja2.lexer import Lexer
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
@@ -362,6 +362,29 @@ def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool 
     return "\n".join([indention + head if first else head, *lines])
 
 
+@jinja2.pass_environment
+def _wrapped(  # noqa: PLR0917 - as Jinja2 has them
+    environment: jinja2.Environment,
+    text: str,
+    width: int = 79,
+    break_long_words: bool = True,
+    wrapstring: str | None = None,
+    break_on_hyphens: bool = True,
+) -> str:
+    """Jinja2's filter `wordwrap`, which leaves line ends as they are but where it is given one."""
+
+    def wrapped(line: str, end: str) -> str:
+        return do_wordwrap(environment, line, width, break_long_words, end, break_on_hyphens)
+
+    if wrapstring is not None:
+        return wrapped(text, wrapstring)
+    made, end = [""], "\n"
+    for line, whole in zip(text.splitlines(), text.splitlines(keepends=True), strict=True):
+        end = whole[len(line) :] or end
+        made += [wrapped(line, "\r\n" if end == "\r\n" else "\n"), end]
+    return "".join(made[:-1])
+
+
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
     """Counts a template's work in `meter`, which the caller sets before rendering."""
 
@@ -380,7 +403,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         self.meter = Meter()
         self.filters = {
             name: self._bounded(name, function)
-            for name, function in {**FILTERS, "indent": _indented}.items()
+            for name, function in {**FILTERS, "indent": _indented, "wordwrap": _wrapped}.items()
             if name not in MISSING_FILTERS
         }
         self.filters |= {name: self._metered(function) for name, function in OWN.items()}
