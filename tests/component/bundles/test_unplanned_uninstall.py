@@ -76,6 +76,7 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
     (rendered,) = cluster.jobs("plan")[plans:]
     (uninstall,) = cluster.jobs("uninstall")
     assert "ownerReferences" not in rendered["metadata"]
+    assert rendered["spec"]["ttlSecondsAfterFinished"] == 120, "as the Job that uninstalls"
     assert list_of(cluster, uninstall) == [
         "CU//ConfigMap//werf-synchronization",
         "CUD//Secret//sh.helm.release.v1.shop.v/",
@@ -108,6 +109,8 @@ async def test_its_copies_of_values_have_no_owner_and_go_with_the_bundle(
     await gone(cluster)
     assert secrets(cluster) == []
     assert cluster.jobs("uninstall") == []
+    (job,) = cluster.jobs("plan")
+    assert "operator.werf.dev/given-up" in job["metadata"]["annotations"]
 
 
 async def test_after_a_restart_the_render_is_not_made_twice(

@@ -110,6 +110,7 @@ class Uninstaller:
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
         if self._uninstallable(entry).approval.is_enabled:
+            await end_plans(self._jobs, entry)
             await self._seals.remove_others(entry, ())  # those that no Bundle owns
         await self._writer.remove_finalizer(entry)
         self._context.memories[entry.key].deploy.remove_finalizer = entry.uid
@@ -230,7 +231,9 @@ class Uninstaller:
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord], done: JobRecord) -> Step:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
-        for job in jobs:
+        rendered = self._renderer.job_of(entry)
+        ours = [job for job in self._jobs.of(entry.key, entry.uid) if job.name == rendered]
+        for job in (*jobs, *ours):
             await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
         self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
