@@ -11,6 +11,8 @@ from tests.e2e.operator_process import until
 from localcluster import Api
 
 ALWAYS = {"mode": "Always"}
+RECORD = "operator.werf.dev/seal=release"
+"""What its plans had."""
 
 
 @pytest.fixture(autouse=True)
@@ -18,12 +20,11 @@ def is_served(api: Api) -> None:
     skip_before_1_30(api, POLICIES_ARE_BETA)
 
 
-@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
-@pytest.mark.parametrize("is_planned", [True, False], ids=["planned", "from before"])
+@pytest.mark.parametrize("is_planned", [True, False], ids=["its record is gone", "from before"])
 def test_what_is_deployed_is_rendered_and_uninstalled_under_a_list(
-    operator: Operator, api: Api, team: Team, propagation: str, is_planned: bool
+    operator: Operator, api: Api, team: Team, is_planned: bool
 ) -> None:
-    """A foreground deletion takes along what the operator has kept of plans."""
+    """A foreground deletion may take along what the operator has kept of plans."""
     digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{HOOK}{UNINSTALL_HOOK}")
     team.create("configmaps", "values", data={"values.yaml": "a: 1"})
     values = [{"kind": "ConfigMap", "name": "values"}]
@@ -33,9 +34,14 @@ def test_what_is_deployed_is_rendered_and_uninstalled_under_a_list(
     team.wait_deployed("shop", digest)
     team.patch("bundles", "shop", spec={"approval": ALWAYS})
 
-    team.delete("bundles", "shop", propagationPolicy=propagation)
+    for kept in team.api.get(team.path("secrets"), labelSelector=RECORD)["items"]:
+        assert is_planned
+        team.delete("secrets", kept["metadata"]["name"])
+
+    team.delete("bundles", "shop", propagationPolicy="Foreground")
 
     until(lambda: team.jobs("shop", "uninstall"), lambda: json.dumps(team.status("shop")))
+    assert len(team.jobs("shop", "plan")) == 1 + is_planned, "it is rendered"
     (job,) = team.jobs("shop", "uninstall")
     listed = lists(operator, api)[key_of(job)].split("\n")
     assert "D//ConfigMap//shop-app" in listed
