@@ -79,6 +79,8 @@ class PollMemory:
 class ReleaseRender:
     """The render of what is deployed, for an uninstall."""
 
+    uid: str = ""
+    """The Bundle's."""
     number: int = 1
     """Of its Job."""
     objects: RenderedObjects | None = None

@@ -49,8 +49,14 @@ class ReleaseRenderer:
 
     def job_of(self, entry: BundleEntry) -> str:
         """The name of the newest Job."""
-        number = self._context.memories[entry.key].deploy.render.number
+        number = self._memory(entry).number
         return job_name(entry.key.name, JobKind.PLAN, entry.uid, "uninstall", number)
+
+    def _memory(self, entry: BundleEntry) -> ReleaseRender:
+        memory = self._context.memories[entry.key].deploy
+        if memory.render.uid != entry.uid:  # of an earlier Bundle of this name
+            memory.render = ReleaseRender(entry.uid)
+        return memory.render
 
     async def find(self, entry: BundleEntry, spec: BundleSpec) -> RenderedObjects | Step:
         """The objects of the deployed version; the step while they aren't known.
@@ -58,7 +64,7 @@ class ReleaseRenderer:
         Raises:
             ApiError: the next reconcile repeats it.
         """
-        render, now = self._context.memories[entry.key].deploy.render, self._context.clock()
+        render, now = self._memory(entry), self._context.clock()
         if render.objects is None and not render.fault:
             found = await self._render(entry, spec)
             if isinstance(found, PlanDelay):
@@ -73,7 +79,8 @@ class ReleaseRenderer:
         delay = retry_delay(self._context.timing.uninstall_retry, render.number)
         due = (render.ended or now) + timedelta(seconds=delay)
         if now >= due:
-            self._context.memories[entry.key].deploy.render = ReleaseRender(render.number + 1)
+            again = ReleaseRender(entry.uid, render.number + 1)
+            self._context.memories[entry.key].deploy.render = again
             return await self.find(entry, spec)
         text = f"it can't be rendered: {render.fault}. Next attempt at {format_time(due)}"
         return Step(entry, entry.status, _failed(entry, text), due=(due,))
