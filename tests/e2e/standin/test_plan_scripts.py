@@ -149,6 +149,26 @@ def test_what_a_chart_draws_has_no_hash_and_what_it_hides_is_named(
     assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "print .Chart",
+        "with .Chart }}{{ . | quote }}{{ end",
+        'printf "%v" (dict "a" .Chart)',
+        "print $ | sha256sum",
+        'index .Chart.Maintainers | toString | replace "0x" "x"',
+    ],
+)
+def test_an_address_that_a_chart_prints_is_another_one_in_the_second_render(
+    shell: Werf, charts: Charts, printed: str
+) -> None:
+    """Which the look at its templates doesn't see (docs/adr/0064)."""
+    more = "maintainers: [{name: a}, {name: b}]\n"
+    charts.push(cm=CONFIG_MAP + f"  a: >-\n    {{{{ {printed} }}}}\n", more=more)
+
+    assert planned(shell).render is None
+
+
 HIDDEN = """
 apiVersion: v1
 kind: ConfigMap
