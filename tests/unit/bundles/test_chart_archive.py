@@ -252,6 +252,19 @@ def test_dependencies_of_all_forms_are_compared(
     assert judge_layer(pack({"Chart.yaml": CHART_YAML, **files})).unvendored == missing
 
 
+@pytest.mark.parametrize("version", ["1.0", "'1'"])
+def test_a_version_that_is_a_number_is_taken_as_werf_takes_it(version: str) -> None:
+    files = {
+        "Chart.yaml": f"{CHART_YAML}dependencies: [{{name: db, version: 1.0, repository: https://c}}]",
+        "Chart.lock": f"dependencies: [{{name: db, version: {version}, repository: https://c}}]",
+        "charts/db/Chart.yaml": "name: db\nversion: '1'\n",
+    }
+
+    facts = judge_layer(pack(files))
+
+    assert facts.unvendored == ()
+
+
 def test_at_most_twenty_missing_dependencies_are_named() -> None:
     many = ", ".join(f"{{name: d{at}}}" for at in range(50))
 

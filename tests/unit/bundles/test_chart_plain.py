@@ -51,6 +51,7 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("Chart.yaml", f"{CHART_YAML}maintainers: [{{Name: a}}]\n", 4, "key Name isn't one of Helm's"),
     ("Chart.yaml", f"{CHART_YAML}annotations: {{a: b, a: c}}\n", 4, "key a and another one"),
     ("Chart.yaml", "name: shop\nversion: 1.10\n", 2, "the value of key version may be read as"),
+    ("Chart.yaml", "name: a\nversion: 1234567.5\n", 2, "the value of key version may be read as"),
     ("Chart.yaml", "name: yes\nversion: 1.0.0\n", 1, "the value of key name may be read as"),
     ("requirements.yaml", "name: other\n", 1, "key name isn't one of Helm's: remove it"),
     (SUB + "Chart.yaml", "Name: db\n", 1, "key Name isn't one of Helm's: spell it name"),

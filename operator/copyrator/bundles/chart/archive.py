@@ -425,4 +425,4 @@ def elements(node: YamlNode | None, key: str) -> list[YamlNode]:
 
 def _text_of(node: YamlNode | None, key: str) -> str:
     found = node.value(key) if node else None
-    return (found.text or "") if found else ""
+    return found.as_text if found else ""

@@ -30,6 +30,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     RejectedPlan,
 )
+from copyrator.api.plan_words import PLAN_WORDS, UNKNOWN, find_lacking
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of
@@ -206,11 +207,10 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
 
 def _uncertainties(plan: PlanStatus) -> Iterator[str]:
     """Why a plan isn't enforced and bound; nothing where it is."""
-    unknown = "it was made before this was judged"
-    if not plan.enforced:
-        yield f"Not enforced: {plan.unenforced or unknown}"
-    if not plan.bound:
-        yield f"Not bound: {'; '.join(plan.unbound[:_NAMED]) or unknown}"
+    for word in PLAN_WORDS:
+        if not word.judge(plan):
+            reasons = "; ".join(word.reasons(plan)[:_NAMED]) or UNKNOWN
+            yield f"{word.negation.capitalize()}: {reasons}"
 
 
 def _planning_verdict(
@@ -261,8 +261,7 @@ def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
     text = describe_counts(plan.counts) or "no changes"
     text += f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    text += "; contents aren't bound" if plan.bound is False else ""
-    return text + ("; not enforced" if plan.enforced is False else "")
+    return "; ".join((text, *(word.lack for word in find_lacking(plan))))
 
 
 def record_planning(status: BundleStatus) -> BundleStatus:

@@ -19,7 +19,8 @@ from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import Operation, OperationType, list_risky, read_planned
@@ -53,13 +54,13 @@ from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, shown, wait
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
-    MAY_DIFFER,
     BundleView,
     contents,
     describe_plan,
     describe_version,
     failure,
     how_to_decide,
+    lacking_reasons,
     operation_counts,
     preview_failure,
 )
@@ -88,14 +89,11 @@ def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
 def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
     if not is_judged(plan):
         return
-    if isinstance(plan, PlanStatus) and plan.enforced is False:
-        yield f"Operations aren't enforced: {said(plan.unenforced, 1000)}"
-    if plan.bound is False:
-        reasons = [f"  {said(one)}" for one in plan.unbound]
-        yield f"Contents aren't bound: {MAY_DIFFER}{', because' if reasons else ''}"
-        yield from reasons
-        if len(reasons) >= MAX_UNBOUND:
-            yield "  There may be more reasons."
+    for word in find_lacking(plan):
+        reasons = lacking_reasons(word, plan)
+        because = ", because" if reasons else ""
+        yield f"{word.lack.capitalize()}: {word.otherwise}{because}"
+        yield from (f"  {one}" for one in reasons)
     if secrets := hidden_secrets(log.operations or ()):
         yield f"Hidden from the diff: the contents of {count(secrets, 'Secret')}"
     if plan.hidden:

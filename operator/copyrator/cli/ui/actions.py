@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, parse_status
-from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import is_spent
@@ -46,6 +47,7 @@ from copyrator.cli.view.bundle import (
     describe_version,
     enforcement,
     is_expired,
+    lacking_reasons,
     permission_summary,
     rollback,
 )
@@ -137,8 +139,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     return {
         "bundle": str(view.name),
         "sentence": describe_plan_effect(view),
-        "unenforced": said(plan.unenforced, 1000) if plan.enforced is False else "",
-        "unbound": _unbound(plan) if plan.bound is False else None,
+        "lacking": [(word, lacking_reasons(word, plan)) for word in find_lacking(plan)],
         "unseen": printable(found.log.fault),
         "hidden_secrets": secrets,
         "hidden": plan.hidden or 0,
@@ -215,11 +216,6 @@ def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
     except Fault:
         return False
     return ShownPlan.of(view.body).decision != choice.decision
-
-
-def _unbound(plan: PlanStatus) -> list[str]:
-    more = ["There may be more reasons."] if len(plan.unbound) >= MAX_UNBOUND else []
-    return [*map(said, plan.unbound), *more]
 
 
 def _missing_permissions(found: PlanView) -> Iterator[str]:
