@@ -267,7 +267,7 @@ class Pod:
     def hash_of(self, documents: str) -> str:
         """The hash of a render that the scripts compute."""
         texts = f"\n{documents}".removesuffix("\n").split("\n---\n")
-        lines = sorted(("---\n" + text).replace("\n", "\x01") for text in texts[1:])
+        lines = sorted(("---\n" + text).replace("\n", "\x01b") for text in texts[1:])
         hashed = "".join(f"{line}\n" for line in ("", *lines))
         return hashlib.sha256(b"r" * 32 + hashed.encode()).hexdigest()
 

@@ -51,15 +51,19 @@ def test_only_the_named_rule_of_the_named_namespace_is_served(
         user.wait_gone("copyrators", home, "main")
 
 
-def test_only_named_roles_are_bound_and_no_more_clusters_are_read_than_allowed(
+@pytest.mark.refused("list deployments", "list statefulsets", "list daemonsets")
+def test_only_named_roles_are_bound_and_no_more_clusters_and_consumers_read_than_allowed(
     cluster: Cluster, user: User, namespace: Callable[..., str], word: str, tmp_path: Path
 ) -> None:
-    """`rules.bindClusterRoles` and `rules.maxRemotes`."""
+    """`rules.bindClusterRoles`, `rules.maxRemotes` and `rules.consumers`."""
     source, target = namespace(f"{word}-source"), namespace(f"{word}-target")
+    targets = [target, namespace(f"{word}-further")]
     values = {
         "rules.kinds": ["ConfigMap", f"RoleBinding.{GROUP}"],
         "rules.bindClusterRoles": ["view"],
         "rules.maxRemotes": 1,
+        "rules.consumers": False,
+        "bundles.health.enabled": False,  # which would give the same right
     }
     for role in ("view", "edit"):
         ref = {"apiGroup": GROUP, "kind": "ClusterRole", "name": role}
@@ -90,3 +94,14 @@ def test_only_named_roles_are_bound_and_no_more_clusters_are_read_than_allowed(
         until(lambda: all("SourceUnreachable" in said(name) for name in remotes), "both are judged")
         (refused,) = (name for name in remotes if "--max-remotes" in said(name))
         assert "other.example.com" not in said(refused)
+
+        user.create("configmaps", source, "app", data={"text": "old"})
+        rollout = {"steps": ["1", "100%"], "health": True}
+        user.rule(home, "staged", copying(source, "app", *targets, rollout=rollout))
+        for place in targets:
+            user.wait_data("configmaps", place, "app", {"text": "old"})
+        user.wait_ready(home, "staged")
+        user.patch("configmaps", source, "app", data={"text": "new"})
+        until(lambda: "set rules.consumers in the chart" in said("staged"), lambda: said("staged"))
+        held = [{"text": "old"}] * len(targets)
+        stays(3, lambda: [user.data("configmaps", one, "app") for one in targets] == held)

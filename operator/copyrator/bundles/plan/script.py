@@ -558,8 +558,9 @@ require_render() {{
   require_space 'the render of the chart'
 }}
 join_documents() {{
-  sed -n -e '/^---$/,$!d' -e '/^---$/bdocument' -e H -e '$!d' -e :document -e x \\
-    -e "y/\\\\n/$(printf '\\001')/" -e p "$memory/render"
+  mark=$(printf '\\001')
+  sed -n -e '/^---$/,$!d' -e "s/$mark/${{mark}}a/g" -e '/^---$/bdocument' -e H -e '$!d' \\
+    -e :document -e x -e "s/\\\\n/${{mark}}b/g" -e p "$memory/render"
 }}
 hash_render() {{
   : >"$work.hashed" && : >"$work.joined" || broken
@@ -603,8 +604,7 @@ Where the account lacks a permission, the kinds of a render without the cluster,
 come before it, so that all permissions are named at once (``rights.read_needs``).
 
 Documents are sorted before they are hashed, each joined to one line: what is compared is a set of
-objects, and werf gives those of some kinds in the order of a map. The character that joins lines is
-escaped in what werf prints.
+objects, and werf gives those of some kinds in the order of a map.
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.
