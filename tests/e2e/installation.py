@@ -293,7 +293,7 @@ def installed(
     chart = rendered(cluster, namespace, values, policy=policy)
     kubeconfig = install(cluster, namespace, chart)
     user = f"system:serviceaccount:{namespace}:{chart.service_account}"
-    given = variables(chart) if as_rendered else {}
+    given = {**variables(chart), "POD_NAMESPACE": namespace} if as_rendered else {}
     operator = Operator(cluster, namespace, kubeconfig, user, log, given | (settings or {}), flags)
     try:
         yield operator

@@ -29,6 +29,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.redaction import Redactor
+from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.catalog import all_gates
@@ -339,6 +340,9 @@ class BundleController:
                 lists=lists,
                 enforcement=enforcement,
                 redaction=redaction,
+                renderer=ReleaseRenderer(
+                    context, references, seals=seals, plan_jobs=self._plan_jobs
+                ),
             ),
         )
 

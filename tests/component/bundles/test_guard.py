@@ -233,6 +233,43 @@ async def test_it_stays_while_the_job_has_not_ended(
     await eventually(lambda: name not in lists(cluster), "the list goes")
 
 
+@pytest.mark.parametrize("what", ["jobs", "pods"])
+async def test_what_the_watches_do_not_tell_is_asked_for(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, what: str
+) -> None:
+    """They may be silent for a minute, and a Job is created meanwhile, which runs."""
+    werf.holds_deploys = True
+    await start()
+    job = await begun(cluster, bundle)
+    name = job["metadata"]["name"]
+    paths = {"jobs": path_of("jobs", name), "pods": put_pod(cluster, job, "Running")}
+    there = cluster.objects[paths[what]]
+    for path in paths.values():
+        cluster.drop(path)
+    cluster.objects[paths[what]] = there  # no watch is told
+
+    await stays(cluster, name)
+
+    del cluster.objects[paths[what]]
+    await eventually(lambda: name not in lists(cluster), "the list goes")
+
+
+async def test_lists_whose_time_has_come_together_go_together(
+    cluster: BundleCluster, werf: Werf, start: Run
+) -> None:
+    """As after a restart."""
+    left = {f"{TEAM}.gone{number}": "x\n\n" for number in range(40)}
+    labels = {"operator.werf.dev/guard": "lists"}
+    metadata = {"name": "left", "namespace": HOME, "labels": labels}
+    cluster.write(f"{LISTS}/left", {"metadata": metadata, "data": left})
+    began = asyncio.get_running_loop().time()
+
+    await start()
+
+    await eventually(lambda: not config_maps(cluster), "they go")
+    assert asyncio.get_running_loop().time() - began < 20 * KEPT
+
+
 async def test_where_pods_cannot_be_watched_they_are_asked_for(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:

@@ -16,6 +16,7 @@ from tests.component.copies.conftest import HOME, Operator, by_name, counts, mak
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import error, event, hang, line, raw, stream, until
 
+from copyrator.copies.sources.remotes import REMOTE_TIMING
 from copyrator.kube.client import remote
 
 HUB = "infra"
@@ -567,6 +568,82 @@ async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub, mon
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: cluster.copies("configmaps", "local") == ["team-a"], "others are served")
     assert time.monotonic() - began < BUSY
+
+
+def as_installed(operator: Operator) -> None:
+    """With the durations that no test shortens."""
+    operator.controller._context.remotes.timing = REMOTE_TIMING
+
+
+@asynccontextmanager
+async def accepting() -> AsyncIterator[str]:
+    """The URL of a server that accepts connections, and says nothing on them."""
+    ended = asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ended.set()
+
+
+PROMISED = 15.0
+"""Seconds until a server that doesn't answer makes its rules SourceUnreachable."""
+PROMISED_IF_CONNECTIONS_STAY = 25.0
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("speaks_tls", [True, False], ids=["no answer", "no handshake"])
+async def test_a_server_that_accepts_and_never_answers_is_unreachable_in_time_and_freezes_nothing(
+    cluster, operator, hub, speaks_tls
+):
+    as_installed(operator)
+    for verb in ("get", "list", "watch"):
+        hub.always(verb, hang())
+    cluster.namespace("team-a")
+    await operator.sees("team-a")
+    cluster.object("configmaps", HOME, "local", data={"number": "0"})
+    make_rule(cluster, "local", by_name("local"))
+    await until(lambda: cluster.copies("configmaps", "local") == ["team-a"], "copied")
+
+    names = [f"pull-{number}" for number in range(20)]  # more than there are workers
+    async with accepting() as silent:
+        server = {} if speaks_tls else {"server": silent}
+        for name in names:
+            give(cluster, hub.kubeconfig(token=name, **server), name)
+            make_rule(cluster, name, pulling("motd", name))
+        began, edits = time.monotonic(), 0
+
+        def lost() -> set[str]:
+            return {name for name in names if reason(cluster, name) == "SourceUnreachable"}
+
+        while not lost():
+            edits += 1
+            cluster.object("configmaps", HOME, "local", data=(new := {"number": str(edits)}))
+            await until(lambda new=new: data(cluster, "team-a", "local") == new, "copied")
+            assert time.monotonic() - began < PROMISED + BUSY / 2
+        await until(lambda: lost() == {*names}, "all are unreachable", BUSY / 2)
+    assert edits > len(names)  # others were served all the while
+    assert cluster.copies("configmaps", "motd") == []
+
+
+@pytest.mark.promise
+async def test_a_server_that_falls_silent_is_unreachable_in_time_and_its_copies_stay(
+    cluster, operator, hub
+):
+    as_installed(operator)
+    await pulled(cluster, hub, operator)
+    for verb in ("get", "list", "watch"):
+        hub.always(verb, hang())  # the watch that there is stays open
+    began = time.monotonic()
+    await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "unreachable")
+    assert time.monotonic() - began < PROMISED_IF_CONNECTIONS_STAY + BUSY / 2
+    assert cluster.copies("configmaps", "motd") == ["team-a", "team-b"]
+    hub.behave()
+    await until(lambda: reason(cluster, "pull") == "Synced", "well again")
 
 
 async def test_floods_of_changes_are_read_slowly_and_delay_no_other_rule(cluster, operator, hub):

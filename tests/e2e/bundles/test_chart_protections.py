@@ -62,7 +62,7 @@ VALUES: dict[str, Any] = {
     "bundles.allowedServiceAccounts": ["werf", "deployer"],
     "bundles.allowedImages": ["registry.werf.io/werf/werf", UNPULLABLE],
     "bundles.allowedSecrets": ["creds"],
-    "bundles.allowedPodMetadata": [],
+    "bundles.allowedPodMetadata": ["team", "tier=web"],
     "bundles.permissionReviews.enabled": True,
     "attest.environments": {"prod": ["somewhere-else"]},
     "rules.tenantRules": False,
@@ -191,6 +191,31 @@ def test_a_rule_of_a_tenant_and_one_for_another_kind_copy_nothing(
 
 
 RULE = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule"}
+
+
+def test_a_gated_bundles_pods_get_only_the_marks_that_the_chart_names(
+    protected: Operator, teams: Callable[[str], Team]
+) -> None:
+    team = teams("approved")
+    team.publish("1.0.0", "one")
+    labels = {"team": "a", "tier": "web", "mesh": "on"}
+    annotations = {"team": "b", "tier": "db", "vault.hashicorp.com/agent-inject": "true"}
+    team.bundle("shop", job={**NOWHERE, "podLabels": labels, "podAnnotations": annotations})
+
+    until(lambda: team.jobs("shop", "plan"), lambda: json.dumps(team.status("shop")))
+
+    (job,) = team.jobs("shop", "plan")
+    pod = job["spec"]["template"]["metadata"]
+    assert (pod["labels"]["team"], pod["labels"]["tier"]) == ("a", "web")
+    assert pod["annotations"]["team"] == "b"
+    assert "mesh" not in pod["labels"]
+    assert "tier" not in pod["annotations"]
+    assert pod["annotations"]["vault.hashicorp.com/agent-inject"] == "false"
+    withheld = team.condition("shop", "SettingsWithheld")["message"]
+    for mark in ("podLabels[mesh]", "podAnnotations[tier]", "podAnnotations[vault."):
+        assert mark in withheld
+    for mark in ("podLabels[team]", "podLabels[tier]", "podAnnotations[team]"):
+        assert mark not in withheld
 
 
 def test_an_environment_that_the_chart_gives_to_others_isnt_attested(

@@ -16,6 +16,7 @@ from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.mutating_webhook import mutating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
+from tests.long import long_form
 
 from localcluster import Api
 from localcluster.api import ApiStatusError
@@ -72,6 +73,27 @@ spec:
         - {name: main, image: none, command: ["true"], envFrom: [{configMapRef: {name: open}}]}
 """
 """A deploy waits for it once everything else is written, until there is a ConfigMap `open`."""
+CHECK = """\
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-check
+  annotations:
+    helm.sh/hook: post-install,post-upgrade
+    helm.sh/hook-delete-policy: hook-failed
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: none
+          command: [sh, -c, 'test "$key"']
+          envFrom: [{configMapRef: {name: open, optional: true}}]
+"""
+"""A hook that fails until there is a ConfigMap `open` with a key."""
 
 
 @pytest.fixture(autouse=True)
@@ -189,21 +211,22 @@ def past(team: Team) -> list[tuple[str, str]]:
 
 
 def test_what_failed_half_way_is_tried_again_by_the_same_approval(team: Team) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/services": "0"}}}
-    team.api.create(team.path("resourcequotas"), quota)
-    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{SERVICE}")
-    team.bundle("shop", approval=ALWAYS, retry={"limit": 9, "backoff": "3s"})
+    """Its hook's delete policy is for a failure, which no plan names."""
+    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{CHECK}")
+    team.bundle("shop", approval=ALWAYS, retry={"limit": 9, "backoff": "2s"})
     approve(team)
-    until(lambda: len(past(team)) > 0, lambda: json.dumps(team.status("shop")))
+    until(lambda: past(team), lambda: json.dumps(team.status("shop")))
+    assert past(team) == [("Failed", "DeployFailed")], attempted(team)
     assert team.release("shop"), "the first half was done"
-    team.delete("resourcequotas", "none")
+    assert team.get("jobs", "shop-check") is None
+    team.create("configmaps", "open", data={"key": "x"})
 
-    status = team.wait_deployed("shop", digest)
-    assert status["attempted"]["guarded"]
+    assert team.wait_deployed("shop", digest)["attempted"]["guarded"]
     assert set(past(team)[1:]) == {("Failed", "DeployFailed")}
-    assert team.get("services", "shop-app")
+    assert team.get("jobs", "shop-check")
 
 
+@long_form("tests/e2e/bundles/test_drift.py::test_what_others_change_is_found_and_put_right")
 def test_what_others_edit_is_put_right_under_the_guard(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", approval=ALWAYS, drift={"mode": "Correct", "interval": "720h"})
@@ -243,6 +266,10 @@ def test_a_rollback_that_begins_half_way_ends_with_the_former_content(team: Team
     assert is_gone(team.api, team.path("jobs", "shop-gate"))
 
 
+@long_form(
+    "tests/e2e/bundles/test_guarded_crashes.py::"
+    "test_what_dies_before_a_list_or_before_its_job_makes_the_attempt_anew"
+)
 def test_what_was_interrupted_is_made_anew_by_the_same_approval(team: Team) -> None:
     digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{GATE}")
     team.bundle("shop", approval=ALWAYS, retry=SOON)
@@ -272,58 +299,51 @@ def wait_planned(team: Team, **wanted: Any) -> dict[str, Any]:
     return plan(team)
 
 
-@pytest.fixture
-def update(team: Team) -> str:
-    """The digest of a version whose plan waits: it changes one object and leaves one alone."""
-    chart = f"{TEMPLATE}---\n{SAME}"
+def test_what_others_do_to_objects_after_a_plan_has_it_made_anew(team: Team) -> None:
+    """One is edited by `kubectl edit`, and one deleted after the Job has planned again itself.
+
+    werf takes edited fields over when it plans next, by a real write.
+    """
+    chart = f"{TEMPLATE}---\n{SAME}---\n{NEW.replace('TEXT', 'same')}"
     first = team.publish("1.0.0", "first", template=chart)
     team.bundle("shop", approval=ALWAYS, retry=SOON)
     approve(team)
     team.wait_deployed("shop", first)
     second = team.publish("1.0.0", "second", template=chart)
     assert wait_planned(team, digest=second)["counts"] == {"update": 1}
-    return second
-
-
-def test_an_object_that_was_edited_after_the_plan_is_planned_anew(team: Team, update: str) -> None:
-    """By `kubectl edit`: werf takes its fields over when it plans next, by a real write."""
     path = f"{team.path('configmaps', 'shop-old')}?fieldManager=kubectl-edit"
     team.api.patch(path, {"data": {"text": "edited"}})
     approve(team)
 
-    until(lambda: past(team)[0] == ("Interrupted", "PlanChanged"), lambda: json.dumps(past(team)))
+    until(lambda: len(past(team)) == 2, lambda: json.dumps(team.status("shop")))
+    assert past(team)[0] == ("Interrupted", "PlanChanged"), attempted(team)
     assert "UPDATE of ConfigMap shop-old" in attempted(team)["message"]
     wait_planned(team, counts={"update": 2})
     assert (team.release("shop") or {})["text"] == "first", "nothing was written"
-    approve(team)
-    team.wait_deployed("shop", update)
-    assert (team.get("configmaps", "shop-old") or {})["data"]["text"] == "same"
-
-
-def test_an_object_that_was_deleted_right_before_the_deploy_is_planned_anew(
-    team: Team, update: str
-) -> None:
-    """After the Job has planned again itself: when werf takes its lock."""
 
     def delete(body: dict[str, Any]) -> list[dict[str, Any]]:
-        if body["metadata"]["name"] == "werf-synchronization":
+        if body["metadata"]["name"] == "werf-synchronization":  # the lock of an apply
             with suppress(ApiStatusError):
-                team.delete("configmaps", "shop-old")
+                team.delete("configmaps", "shop-new")
         return []
 
     space, writes = team.namespace, ("CREATE", "UPDATE")
     with mutating(team.cluster, space, "configmaps", delete, operations=writes):
         approve(team)
-        until(lambda: len(past(team)) == 2, lambda: json.dumps(team.status("shop")))
-
+        until(lambda: len(past(team)) == 3, lambda: json.dumps(team.status("shop")))
     assert past(team)[0] == ("Interrupted", "PlanChanged"), attempted(team)
-    assert "CREATE of ConfigMap shop-old" in attempted(team)["message"]
-    wait_planned(team, counts={"create": 1})
+    assert "CREATE of ConfigMap shop-new" in attempted(team)["message"]
+    wait_planned(team, digest=second)
     approve(team)
-    team.wait_deployed("shop", update)
-    assert team.get("configmaps", "shop-old")
+    team.wait_deployed("shop", second)
+    assert (team.get("configmaps", "shop-old") or {})["data"]["text"] == "same"
+    assert team.get("configmaps", "shop-new")
 
 
+@long_form(
+    "tests/e2e/bundles/test_permissions.py::"
+    "test_an_account_that_may_do_nothing_gets_what_suffices_also_for_kinds_in_no_namespace"
+)
 def test_a_permission_that_was_taken_away_after_the_plan_is_named(team: Team) -> None:
     team.publish("1.0.0", "first", template=f"{TEMPLATE}{SERVICE}")
     roles = f"{RBAC}/namespaces/{team.namespace}"

@@ -43,8 +43,13 @@ def operating(
     log: Path,
     settings: dict[str, str] | None = None,
     values: dict[str, Any] | None = None,
+    *,
+    as_rendered: bool = False,
 ) -> Iterator[Operator]:
-    """A started operator that knows the stage's hosts and CA; settings and values beside that."""
+    """A started operator that knows the stage's hosts and CA; settings and values beside that.
+
+    With all variables of the chart's container if it is `as_rendered`.
+    """
     path = os.pathsep.join([stage.environment["PYTHONPATH"], str(ROOT / "operator")])
     variables = {
         "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
@@ -55,7 +60,7 @@ def operating(
         "PYTHONPATH": path,
         **(settings or {}),
     }
-    with installed(cluster, log, variables, values=values) as operator:
+    with installed(cluster, log, variables, values=values, as_rendered=as_rendered) as operator:
         operator.start()
         yield operator
 

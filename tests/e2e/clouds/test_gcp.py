@@ -29,14 +29,13 @@ def google(cloud_stage: Stage, account_tokens: ClusterTokens) -> Google:
 def operator(
     cluster: Cluster, cloud_stage: Stage, google: Google, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """The operator, in whose own name only namespaces ops-* may ask."""
+    """The operator as the chart starts it, in whose own name only namespaces ops-* may ask."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     values = {
         "bundles.workloadIdentity.enabled": True,
         "bundles.operatorIdentity.namespaces": ["ops-*"],
     }
-    settings = {"COPYRATOR_OPERATOR_IDENTITY_NAMESPACES": "ops-*"}
-    with operating(cluster, cloud_stage, log, settings, values) as operator:
+    with operating(cluster, cloud_stage, log, None, values, as_rendered=True) as operator:
         yield operator
         assert operator.process is not None
         cloud_stage.assert_secret(traces.process(operator.process))
@@ -161,6 +160,7 @@ def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, google: Google
     team.wait_reason("shop", "Deployed")
 
 
+@pytest.mark.promise
 def test_only_named_namespaces_use_the_operators_own_identity(
     team: Team, google: Google, new_team: Callable[[str], Team]
 ) -> None:

@@ -68,14 +68,6 @@ def test_whose_fault_a_refusal_is(key: str, fault: Blame) -> None:
     assert judge_refusals(found, PLANNED, RELEASE) == (refusal, fault)
 
 
-def test_werfs_repair_of_an_edit_is_not_the_digests_fault() -> None:
-    found = find_refusals(error("UPDATE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.CHANGED
-
-    found = find_refusals(error("DELETE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.DIGEST
-
-
 def test_what_somebody_changed_of_the_objects_that_a_plan_left_alone_is_not_its_fault() -> None:
     """Deleted or edited in the second between the Job's own plan and its apply."""
     objects = read_objects(["has ::ConfigMap:same", "hook ::ConfigMap:hook", GOODBYE])
@@ -85,6 +77,9 @@ def test_what_somebody_changed_of_the_objects_that_a_plan_left_alone_is_not_its_
     def judge(key: str) -> Blame:
         return judge_refusals(find_refusals(error(key), POLICY), PLANNED, RELEASE, left)[1]
 
+    repair = find_refusals(error("UPDATE//ConfigMap/app/same", REPAIR), POLICY)
+    assert judge_refusals(repair, PLANNED, RELEASE, left)[1] is Blame.CHANGED
+    assert judge_refusals(repair, PLANNED, RELEASE)[1] is Blame.DIGEST
     assert judge("CREATE//ConfigMap/app/same") is Blame.CHANGED
     assert judge("UPDATE//ConfigMap/app/same") is Blame.CHANGED
     assert judge("DELETE//ConfigMap/app/same") is Blame.DIGEST

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -259,13 +259,25 @@ class JobClient:
         return (record is None or record.is_finished) and job not in self._open_pods
 
     async def has_ended(self, job: ObjectName) -> bool:
-        """Whether a Job is over, with each of its pods, which are asked for where none are watched.
+        """Whether a Job is over, with each of its pods.
+
+        They are asked for where no pods are watched, and where the watch doesn't have the Job: it
+        may be silent since before that was created.
 
         Raises:
-            ApiError: they can't be listed.
+            ApiError: they can't be read.
         """
-        pods_seen = self._pods is not None and self._pods.synced
-        return self.is_over(job) and (pods_seen or not await self.output.has_open_pods(job))
+        if not self.is_over(job) or self._registration is None:
+            return False
+        is_known = self._registration.store.get(job) is not None
+        if is_known and self._pods is not None and self._pods.synced:
+            return True
+        if not is_known:
+            with suppress(NotFound):
+                found = read_job(await self._context.client.get(JOBS, job.namespace, job.name))
+                if found is not None and not found.is_finished:
+                    return False
+        return not await self.output.has_open_pods(job)
 
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, by its uid."""

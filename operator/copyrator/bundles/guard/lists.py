@@ -82,10 +82,10 @@ class GuardedJobs(Protocol):
         ...
 
     async def has_ended(self, job: ObjectName) -> bool:
-        """Whether it is over, with each of its pods, which are asked for where none are watched.
+        """Whether it is over, with each of its pods; asked for where the watches may not tell.
 
         Raises:
-            ApiError: they can't be listed.
+            ApiError: they can't be read.
         """
         ...
 
@@ -120,6 +120,8 @@ class GuardLists:
         """Held while a list is written or removed, so that neither undoes the other."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """By the lists' keys: each is removed when its timer ends."""
+        self._due: set[str] = set()
+        """Of the lists whose timers have ended, and that aren't removed yet."""
         self._removals: set[asyncio.Task[None]] = set()
 
     @property
@@ -162,6 +164,7 @@ class GuardLists:
         """
         key, text = key_of(ObjectName(guarded.account.namespace, job)), list_of(guarded)
         self._cancel(key)
+        self._due.discard(key)
         async with self._writing:
             try:
                 await self._put(key, text)
@@ -236,7 +239,7 @@ class GuardLists:
         """Have a list removed later if its Job has ended; where that changes, begin anew."""
         if not self._has(key) or not self._jobs.is_over(job_of(key)):
             self._cancel(key)
-        elif key not in self._timers:
+        elif key not in self._timers and key not in self._due:
             self._start_timer(key)
 
     @property
@@ -258,6 +261,7 @@ class GuardLists:
 
     def _expire(self, key: str) -> None:
         del self._timers[key]
+        self._due.add(key)
         task = asyncio.create_task(self._remove(key), name=f"removal of the list {key}")
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
@@ -266,18 +270,19 @@ class GuardLists:
         """Remove a list; what fails, or isn't known, is tried again after the same time."""
         job = job_of(key)
         async with self._writing:
-            if key in self._timers or not self._jobs.is_over(job):
-                return  # it was written anew, has a Job again, or isn't known: the watch will tell
+            if key not in self._due:
+                return  # it was written anew
             try:
-                if await self._jobs.has_ended(job):
+                if self._jobs.is_over(job) and await self._jobs.has_ended(job):
                     for name, page in self._pages.items():
                         if key in page.keys:
                             await self._remove_from(name, page, key)
                     return
             except ApiError as error:
                 log.warning("the list of the Job %s can't be removed yet: %s", job, error)
-            if key not in self._timers and self._has(key):
-                self._start_timer(key)
+            finally:
+                self._due.discard(key)
+            self._judge(key)
 
     async def _remove_from(self, name: str, page: StoredLists, key: str) -> None:
         """Delete a ConfigMap with its last list, unless another one was added meanwhile."""

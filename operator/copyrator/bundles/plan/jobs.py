@@ -290,24 +290,30 @@ class PlanJobClient:
         self._reader = PlanReader(context, jobs, logins, redaction)
 
     async def create(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, *, renders: int
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        purpose: PlanPurpose,
+        plan: PlanRecord,
+        *,
+        renders: int,
     ) -> PlanFault | None:
-        """Create the Job of the recorded plan; else the result says why not.
+        """Create the Job of a plan; else the result says why not.
 
         EDITED: the values have changed since, or a source of them is gone. Another fault: a change
         of the spec or the cluster is needed.
 
         Args:
-            entry: the Bundle, with the record in its status.
+            entry: the Bundle.
             spec: its spec.
             purpose: the plan's.
+            plan: its record.
             renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
             PendingLoginError: its login was asked for; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        plan = record_of(entry.status, purpose)
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
         job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
         inputs = self._inputs.begin(entry, order.spec) if is_deploy else None
@@ -333,7 +339,9 @@ class PlanJobClient:
             return EDITED
         order = replace(order, sealed=sealed)
         nonce = self._nonce(entry, job)
-        body = build_plan_job(order, job, nonce, purpose.job_kind, renders=renders)
+        body = build_plan_job(
+            order, job, nonce, purpose.job_kind, renders=renders, is_owned=not entry.deleting
+        )
         try:
             created = await self._jobs.create(body)
         except ApiError as error:

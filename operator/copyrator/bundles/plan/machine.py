@@ -411,7 +411,9 @@ class PlanMachine:
             # A chart that draws gets no hash, with which its correction would never be equal.
             is_bound = has_baseline(task.status) and task.status.baseline.bound
             renders = 1 if is_bound else 2
-        fault = await self._plan_jobs.create(entry, spec, task.purpose, renders=renders)
+        fault = await self._plan_jobs.create(
+            entry, spec, task.purpose, task.record, renders=renders
+        )
         if fault is None:
             self._slot(task).begun = task.record.number
         return fault

@@ -289,8 +289,7 @@ class SealStore:
     @staticmethod
     def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
         """A Secret of a Job that the Bundle owns."""
-        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-        owner = owner_reference(entry.key.name, entry.uid)
+        labels, owner = SealLabels(entry.key.name, job, SealKind.VALUES), _owner(entry)
         return seal.secret(owner, entry.key.namespace, name, labels, data)
 
     async def _replace(self, body: Mapping[str, Any]) -> None:
@@ -312,14 +311,23 @@ class SealStore:
         job: JobRecord | None = None,
     ) -> None:
         """Create a Secret that the Bundle owns, or a Job."""
-        key, owner = entry.key, owner_reference(entry.key.name, entry.uid)
+        key, owner = entry.key, _owner(entry)
         if job is not None:
+            owner = owner_reference(key.name, entry.uid)
             owner |= {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid}
         body = seal.secret(owner, key.namespace, name, labels, data)
         try:
             await self._context.client.create(SECRETS, key.namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
             log.debug("%s: Secret %s exists already", key, name)
+
+
+def _owner(entry: BundleEntry) -> dict[str, Any] | None:
+    """The Bundle; None while it is being deleted: a foreground deletion would delete the Secret.
+
+    What has no owner is deleted before the Bundle's finalizer is removed.
+    """
+    return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
 
 
 class PlanStore:
