@@ -19,7 +19,7 @@ from copyrator.bundles.deploy.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
-from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
 from copyrator.bundles.plan.rights import ServiceAccount
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -39,8 +39,8 @@ class FakeOutput:
     async def pods(self, _job: JobRecord) -> list[dict[str, Any]]:
         return [self.pod]
 
-    async def log_tail(self, _pod: Any, lines: int, _bytes: int) -> str:
-        return "".join(block().splitlines(keepends=True)[-lines:])
+    async def printed_plan(self, _pod: Any, nonce: str) -> Plan | BlockFault:
+        return read_block(block(), nonce)
 
     async def log_end(self, _pods: Any) -> str:
         return f"Error: it failed\n{block()}"
