@@ -28,7 +28,6 @@ COMMANDS = {
     "why_bundle": "why bundle bundles/commands",
     "describe": f"describe {RULE}",
     "tree": f"tree {RULE}",
-    "events": "events -A",
     "top": "top --once",
     "plan": f"plan {RULE}",
 }

@@ -33,9 +33,8 @@ COMPARED = {
     "an edited or deleted copy is restored": ("drift", "p50_ms", "ms"),
     "CPU of 1,000 objects a minute": ("repositories", "cpu_a_minute", "s"),
 }
-"""Rows of tables with a column Copyrator, in the comparison and in the README: the scenario and the
-figure that the cell is of, and its unit."""
-COMPARISONS = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
+"""Rows of tables with a column Copyrator: the scenario and the figure of the cell, and its unit."""
+COMPARISON = ROOT / "docs" / "comparison.md"
 _MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 _STEP = re.compile(r"(.+)_at_(\d+)")
 
@@ -131,8 +130,7 @@ def write_document(path: Path) -> None:
     before, rest = text.split(_MARKS[0])
     _, after = rest.split(_MARKS[1])
     DOCUMENT.write_text("\n".join([f"{before}{_MARKS[0]}", "", *lines, "", f"{_MARKS[1]}{after}"]))
-    for document in COMPARISONS:
-        document.write_text(compared(document.read_text(), results))
+    COMPARISON.write_text(compared(COMPARISON.read_text(), results))
 
 
 def compared(text: str, results: Sequence[Result]) -> str:

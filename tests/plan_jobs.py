@@ -266,7 +266,10 @@ class Pod:
 
     def hash_of(self, documents: str) -> str:
         """The hash of a render that the scripts compute."""
-        return hashlib.sha256(b"r" * 32 + documents.encode()).hexdigest()
+        texts = f"\n{documents}".removesuffix("\n").split("\n---\n")
+        lines = sorted(("---\n" + text).replace("\n", "\x01b") for text in texts[1:])
+        hashed = "".join(f"{line}\n" for line in ("", *lines))
+        return hashlib.sha256(b"r" * 32 + hashed.encode()).hexdigest()
 
     def told(self, file: str) -> list[str]:
         """The lines that werf wrote: ``tracked`` has KUBEDOG_DISABLE_EVENTS, ``asked`` verbs."""

@@ -26,11 +26,6 @@ Objects are named as kubectl does it: `describe bundle web`, `describe bundle/we
 namespace `describe bundle team-a/web`, `describe bundle/team-a/web`. `get`, `suspend` and `resume`
 take several: `get bundle web api`, `get bundle/web rule/creds`.
 
-`-o jsonpath=TEMPLATE` is [kubectl's](https://kubernetes.io/docs/reference/kubectl/jsonpath/), for
-what `-o json` prints, as in `get bundles -o jsonpath='{{.items[*].metadata.name}}'`.
-Filters compare two values; `&&`, `||` and regular expressions aren't supported, as in kubectl.
-`get --sort-by` takes a column (`age`) or a path (`.metadata.name`).
-
 STATUS, in `get` and `top` and at the beginning of `describe`, `tree` and `why`, is one word.
 `Failing`: Ready is False, a certificate has expired, or a Bundle isn't trusted, healthy or as it
 was deployed. `Waiting`: in progress, waiting for a gate or a person, or there is a warning. Else

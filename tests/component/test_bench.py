@@ -107,9 +107,8 @@ def medians():
     return found
 
 
-@pytest.mark.parametrize("document", report.COMPARISONS, ids=lambda path: path.name)
-def test_what_is_compared_is_from_the_table_of_the_last_run(document):
-    lines = document.read_text().splitlines()
+def test_what_is_compared_is_from_the_table_of_the_last_run():
+    lines = report.COMPARISON.read_text().splitlines()
     found = 0
     for label, (scenario, figure, unit) in report.COMPARED.items():
         for line in [one for one in lines if one.startswith(f"| {label} |")]:

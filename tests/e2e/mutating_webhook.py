@@ -3,14 +3,15 @@
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.e2e.secrecy.quoting_webhook import served
 
 from localcluster import Cluster
+from localcluster.api import ApiStatusError
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 Patch = list[dict[str, Any]]
@@ -24,15 +25,19 @@ def mutating(
     patch: Callable[[dict[str, Any]], Patch],
     *,
     selector: dict[str, Any] | None = None,
+    operations: Sequence[str] = ("CREATE",),
+    labels: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """Change what is created in a namespace, until the end.
 
     Args:
         cluster: where.
         namespace: a namespace's name.
-        resource: `pods`, or `jobs.batch`.
-        patch: returns the JSON patch for an object.
+        resource: `pods`, `jobs.batch`, or another one of the core API.
+        patch: returns the JSON patch for an object, before which it isn't written.
         selector: of the objects that are changed, as a webhook's objectSelector.
+        operations: CREATE, and others too.
+        labels: that the selector takes, of the object `probe` whose creation is asked for first.
     """
 
     asked = threading.Event()
@@ -65,7 +70,7 @@ def mutating(
         hook = {
             "name": "injector.example.com",
             "clientConfig": {"url": f"{url}/", "caBundle": ca},
-            "rules": [{**rule, "operations": ["CREATE"]}],
+            "rules": [{**rule, "operations": [*operations]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "objectSelector": selector or {},
             "sideEffects": "None",
@@ -74,16 +79,19 @@ def mutating(
         api.create(HOOKS, {"metadata": {"name": name}, "webhooks": [hook]})
         try:
             while not asked.is_set():  # until the API server knows it
-                _probe(cluster, namespace, plural, group)
+                _probe(cluster, namespace, plural, group, labels or {})
             yield
         finally:
             api.delete(f"{HOOKS}/{name}")
 
 
-def _probe(cluster: Cluster, namespace: str, plural: str, group: str) -> None:
-    """Create something for the webhook, as a dry run."""
+def _probe(
+    cluster: Cluster, namespace: str, plural: str, group: str, labels: Mapping[str, str]
+) -> None:
+    """Create something for the webhook, as a dry run; it may be refused afterwards."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "probe", "image": "probe"}]}
     spec = {"template": {"spec": pod}} if plural == "jobs" else pod
     path = f"/apis/{group}/v1" if group else "/api/v1"
-    body = {"metadata": {"name": "probe"}, "spec": spec}
-    cluster.api().create(f"{path}/namespaces/{namespace}/{plural}?dryRun=All", body)
+    body = {"metadata": {"name": "probe", "labels": {**labels}}, "spec": spec}
+    with suppress(ApiStatusError):
+        cluster.api().create(f"{path}/namespaces/{namespace}/{plural}?dryRun=All", body)

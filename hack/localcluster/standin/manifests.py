@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -27,6 +28,16 @@ _OTHER = re.compile(
 )
 _BLOCK = re.compile(r"(?=.*\n)(?!.* \n)[!-~](?:[ -~\n]*[!-~])?\n*", re.DOTALL)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def find_annotation(annotations: Mapping[str, str], name: str) -> str | None:
+    """The value of an annotation as werf finds it; None without it.
+
+    Its patterns have dots that aren't escaped. Of several that match, the order of a map decides.
+    """
+    pattern = re.compile(name)
+    found = [value for key, value in annotations.items() if pattern.fullmatch(key)]
+    return random.choice(found).strip() if found else None  # noqa: S311 - no secret
 
 
 def parse(manifest: str) -> list[Object]:

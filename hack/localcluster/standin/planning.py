@@ -11,7 +11,7 @@ from typing import Any
 from . import manifests, rendering
 from .client import FIELD_MANAGER, Client, RefusedError
 from .errors import WerfError, doing, failure
-from .manifests import HOOK, Key, Object
+from .manifests import HOOK, Key, Object, find_annotation
 from .release import Helm, Release
 from .settings import Deploy
 
@@ -76,7 +76,7 @@ class Operation:
     @property
     def weight(self) -> int:
         """The place in its stage."""
-        return int(_annotations(self.body).get("helm.sh/hook-weight", 0))
+        return int(find_annotation(_annotations(self.body), "helm.sh/hook-weight") or 0)
 
     @property
     def passing(self) -> bool:
@@ -89,7 +89,7 @@ class Operation:
         return self._goes("hook-failed")
 
     def _goes(self, when: str) -> bool:
-        policies = _annotations(self.body).get("helm.sh/hook-delete-policy", "")
+        policies = find_annotation(_annotations(self.body), "helm.sh/hook-delete-policy") or ""
         return self.is_hook and when in re.split(r"\s*,\s*", policies)
 
 

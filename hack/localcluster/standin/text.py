@@ -93,13 +93,13 @@ def _sensitive(body: Object, deploy: Deploy) -> tuple[str, ...] | None:
         WerfError: a path has another form than docs/facts/werf.md tells of.
     """
     told = body["metadata"].get("annotations") or {}
-    if given := told.get(f"{_SENSITIVE}-paths"):
+    if given := manifests.find_annotation(told, f"{_SENSITIVE}-paths"):
         paths = tuple(path.strip() for path in given.split(","))
         if not all(map(_PATH.fullmatch, paths)):
             raise WerfError(f"{_SENSITIVE}-paths: the stand-in doesn't know the form of {given}")
         return paths
     is_secret = (body["apiVersion"], body["kind"]) == ("v1", "Secret")
-    if told.get(_SENSITIVE, str(is_secret)).lower() != "true":
+    if (manifests.find_annotation(told, _SENSITIVE) or str(is_secret)).lower() != "true":
         return ()
     return _OF_SECRETS if deploy.newest else None
 

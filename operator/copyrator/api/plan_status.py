@@ -175,6 +175,8 @@ class PlanStatus(PlanSummary):
     """True: the API server refuses whatever isn't approved; None: made before this was judged."""
     unenforced: str | None = None
     """Why not, as a sentence."""
+    rollback_withheld: str | None = None
+    """Why werf doesn't get ``spec.autoRollback``, as a sentence."""
     seal: str | None = None
     """Hash of the Secret with the operations, which the deploy's Job checks."""
     newer: str | None = None

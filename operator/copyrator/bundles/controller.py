@@ -29,6 +29,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.redaction import Redactor
+from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.catalog import all_gates
@@ -276,12 +277,7 @@ class BundleController:
         self._permissions = permissions = PermissionRecorder(context, reviews, seals)
         plan_queue = PlanQueue(context, jobs)
         self._lists = lists = GuardLists(
-            client,
-            settings,
-            informers,
-            jobs,
-            jobs.output.has_open_pods,
-            kept=timing.guard_list_kept,
+            client, settings, informers, jobs, kept=timing.guard_list_kept
         )
         enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.consent_fresh)
         attempts = AttemptRunner(
@@ -344,6 +340,9 @@ class BundleController:
                 lists=lists,
                 enforcement=enforcement,
                 redaction=redaction,
+                renderer=ReleaseRenderer(
+                    context, references, seals=seals, plan_jobs=self._plan_jobs
+                ),
             ),
         )
 

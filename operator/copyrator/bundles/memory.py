@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.plan.operations import RenderedObjects
 from copyrator.bundles.plan.record import PlanPurpose
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.answer import DesiredVersion
@@ -75,6 +76,21 @@ class PollMemory:
 
 
 @dataclass(slots=True)
+class ReleaseRender:
+    """The render of what is deployed, for an uninstall."""
+
+    uid: str = ""
+    """The Bundle's."""
+    number: int = 1
+    """Of its Job."""
+    objects: RenderedObjects | None = None
+    fault: str = ""
+    """Why there are none; empty: that isn't known yet."""
+    ended: datetime | None = None
+    """When the fault was found."""
+
+
+@dataclass(slots=True)
 class DeployMemory:
     """The Job of the recorded attempt."""
 
@@ -84,6 +100,7 @@ class DeployMemory:
     """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+    render: ReleaseRender = field(default_factory=ReleaseRender)
 
 
 @dataclass(slots=True)

@@ -34,7 +34,6 @@ _COMMANDS = {
         "Check the installation: CRDs, Lease, permissions, registries.",
         "doctor.command:doctor",
     ),
-    "events": ("List the Events of rules and Bundles.", "get.describe:events"),
     "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze:freeze"),
     "get": ("List rules, bundles or copies.", "get.get:get"),
     "history": ("Show the last deploys of a Bundle.", "bundles.logs:history"),

@@ -3,7 +3,7 @@
 Unfiltered, kopf reopens a watch that closes at once thousands of times a second, ends on an error
 within a watch, a truncated answer or an expired page of a list, and logs each try. Here such
 answers are logged once and retried with exponential back-off; where a watch can't continue, kopf
-gets a 410, the one error after which it lists again. See docs/adr/0006-kopf-guard.md.
+gets a 410, the one error after which it lists again. See docs/adr/0001-events-only.md.
 
 Objects get to kopf as their identifying metadata, and the whole object as one text. kopf decodes a
 page of a list as a whole, and each event with Python's own parser. One object of 1.4 MB can hold

@@ -11,6 +11,7 @@ import asyncio
 import os
 import pickle
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Callable
@@ -35,12 +36,19 @@ IDLE_SECONDS: Final = 30.0
 WALL_SECONDS: Final = 120.0
 """Timeout of an answer in seconds, on a machine where the child gets little CPU time."""
 
+_EXIT_SECONDS: Final = 1.0
+"""Of a child that has closed its output."""
+
 _HEADER: Final = struct.Struct("!Q")
 _SERVE: Final = "from copyrator.workqueue.isolated import serve; serve()"
 
 
 class IsolatedError(Exception):
     """The work exceeded the limits or failed; the message quotes nothing of its input."""
+
+
+class InterruptedWorkError(IsolatedError):
+    """The child was slow or ended for a reason that may not be the work's own."""
 
 
 class Isolated:
@@ -88,9 +96,12 @@ class Isolated:
                     done, result = await self._exchange((function, args, kwargs))
             except TimeoutError:  # it is an OSError, too
                 await self.close()
-                raise IsolatedError(f"it isn't done after {self._wall_seconds:.0f} s") from None
+                text = f"it isn't done after {self._wall_seconds:.0f} s"
+                raise InterruptedWorkError(text) from None
             except (asyncio.IncompleteReadError, OSError):
-                await self.close()
+                if await self._is_killed():
+                    text = "its process was killed, as where the container is short of memory"
+                    raise InterruptedWorkError(text) from None
                 raise IsolatedError(
                     f"it takes more than {self._cpu_seconds} s of processor time or "
                     f"{self._memory // 2**20} MB of memory"
@@ -103,6 +114,17 @@ class Isolated:
         if not done:
             raise IsolatedError(str(result))
         return result  # type: ignore[no-any-return] # as the function returned it
+
+    async def _is_killed(self) -> bool:
+        """End the child; whether another process had killed it, or it couldn't begin."""
+        child = self._child
+        if child is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_SECONDS):
+                    await child.wait()
+        code = child.returncode if child is not None else None
+        await self.close()
+        return code in (None, -signal.SIGKILL)
 
     async def close(self) -> None:
         """End the child."""

@@ -105,8 +105,8 @@ class BundleCluster(FakeCluster):
             create Secrets, by an access review in that namespace.
         consents_asked: these accounts and namespaces of all such reviews.
         consents_fault: answers such reviews instead.
-        changes_policies: whether an account may do what an access review about admission policies
-            asks; None: the operator isn't allowed to ask.
+        changes_policies: whether an account may do what an access review about admission policies,
+            or about impersonation, asks; None: the operator isn't allowed to ask.
     """
 
     def __init__(self) -> None:
@@ -310,7 +310,8 @@ class BundleCluster(FakeCluster):
 
     async def _review_other(self, request: web.Request) -> web.StreamResponse:
         spec = (await request.json())["spec"]
-        if spec["resourceAttributes"].get("group") == ADMISSION:
+        attributes = spec["resourceAttributes"]
+        if attributes.get("group") == ADMISSION or attributes["verb"] == "impersonate":
             return await self._answer_review(request, self.changes_policies)
         self.asked.append(spec)
         return await (self.reviews_fault or self.judge)(request)

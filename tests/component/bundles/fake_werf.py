@@ -61,6 +61,8 @@ class Werf:
             return None if self.holds_checks else self.plan(job)
         if kind == "plan":
             return None if self.holds_plans else self.plan(job)
+        if kind == "uninstall":
+            return succeed(job)
         return None if self.holds_deploys else self.deploy(job)
 
     def finish(self, job: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import yaml
 from tests.component.bundles.fake_cluster import path_of
 from tests.component.bundles.gate_account import HOME, RACE, SURE
 from tests.component.bundles.simulated import SimulatedCluster, SimulatedRegistry
+from tests.packed_charts import chart
 from tests.signature_layout import IMAGE_TYPE, digest_of, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
@@ -30,6 +31,11 @@ VERIFY = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"
 SYSTEM = "default"
 """The operator's namespace."""
 KINDS = {"A": "P-256", "B": "P-256 second"}
+
+
+CHART = chart("a: b")
+_LAYER = {"mediaType": "application/tar+gzip", "digest": digest_of(CHART), "size": len(CHART)}
+_MANIFEST = json.dumps({"layers": [_LAYER]}).encode()
 
 
 class SignedRegistry(SimulatedRegistry):
@@ -59,7 +65,7 @@ class SignedRegistry(SimulatedRegistry):
         tag: str = asked[1]
         await self._answer()
         if tag.startswith("sha256:"):
-            return b"{}"  # of a bundle: one whose chart can't be judged
+            return _MANIFEST
         found = tag.removesuffix(".sig")
         digest = found.replace("-", ":", 1)
         if found == tag or not self.signed[digest]:
@@ -72,7 +78,7 @@ class SignedRegistry(SimulatedRegistry):
 
     async def blob(self, _repository: object, digest: str, *_: object) -> bytes:
         await self._answer()
-        return self._blobs[digest]
+        return CHART if digest == _LAYER["digest"] else self._blobs[digest]
 
     async def _answer(self) -> None:
         await asyncio.sleep(0)

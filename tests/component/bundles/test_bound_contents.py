@@ -118,6 +118,7 @@ def test_a_byte_less_and_nothing_is_applied(pod: Pod, place: int) -> None:
 
 @few
 @given(place=PLACES, other=BYTES)
+@example(place=DOCUMENTS.index("\n  text"), other=b"\x01")
 def test_another_byte_and_nothing_is_applied(pod: Pod, place: int, other: bytes) -> None:
     text = DOCUMENTS.encode()
     if text[place : place + 1] != other:
@@ -128,10 +129,10 @@ DOCUMENT = DOCUMENTS.index("---", 1)
 CHANGED = {
     "a finalizer more": DOCUMENTS.replace("  - example.com/a\n", "  - example.com/a\n  - b.c/d\n"),
     "a finalizer less": DOCUMENTS.replace("  - example.com/a\n", ""),
-    "another order": DOCUMENTS[DOCUMENT:] + DOCUMENTS[:DOCUMENT],
     "a color": DOCUMENTS.replace("one", "o\x1b[31mne"),
     "a hook less": DOCUMENTS.replace("    helm.sh/hook: pre-upgrade\n", ""),
-    "an empty document": DOCUMENTS + "---\n",
+    "a document twice": DOCUMENTS + DOCUMENTS[DOCUMENT:],
+    "lines joined by what joins them in a hash": DOCUMENTS.replace(":\n  name", ":\x01b  name"),
     "nothing": "",
     "a document less": DOCUMENTS[:DOCUMENT],
 }
@@ -142,6 +143,12 @@ def test_what_a_diff_may_not_show_is_bound(pod: Pod, what: str) -> None:
     code, log = deployed(pod, planned(pod, DOCUMENTS.encode()), CHANGED[what].encode())
     assert code != 0, log
     assert pod.applied() == []
+
+
+@pytest.mark.parametrize("text", [DOCUMENTS[DOCUMENT:] + DOCUMENTS[:DOCUMENT], f"{DOCUMENTS}---\n"])
+def test_the_same_objects_are_deployed_in_another_order(pod: Pod, text: str) -> None:
+    code, log = deployed(pod, planned(pod, DOCUMENTS.encode()), text.encode())
+    assert (code, bool(pod.applied())) == (0, True), log
 
 
 @few

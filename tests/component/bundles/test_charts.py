@@ -16,12 +16,17 @@ from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.test_previews import answered, ask
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
-from tests.packed_charts import CHART_YAML, chart, pack
+from tests.packed_charts import CHART_YAML, chart, pack, pack_entries
 
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.version.polls import ChartReader
-from copyrator.oci.errors import InvalidResponse, RegistryUnreachable, TagNotFound
+from copyrator.oci.errors import (
+    InvalidResponse,
+    RegistryError,
+    RegistryUnreachable,
+    TagNotFound,
+)
 from copyrator.oci.reference import Repository
 from copyrator.workqueue.isolated import Isolated
 
@@ -73,7 +78,7 @@ async def test_a_chart_is_judged_in_the_child(reader: ChartReader, registry: Fak
         ([{}, {}], "it has 2 layers, and a bundle has one"),
         ([{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"}], "its layer isn't a chart"),
         ([{"digest": "sha512:aa"}], "the digest of its layer isn't sha256"),
-        ([{"size": 5 * 2**20}], "it has more than 4 MiB"),
+        ([{"size": 9 * 2**20}], "it has more than 8 MiB"),
         ([{"size": 7}], "its layer hasn't the size that its manifest says"),
         (["x"], "its manifest can't be parsed"),
     ],
@@ -94,7 +99,7 @@ async def test_what_isnt_one_small_layer_of_a_chart_is_unreadable(
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (gzip.compress(bytes(40 * 2**20)), "unpacked it has more than 32 MiB"),
+        (gzip.compress(bytes(110 * 2**20)), "unpacked it has more than 100 MiB"),
         (b"no archive", "it isn't packed with gzip"),
     ],
 )
@@ -239,17 +244,62 @@ async def test_the_gate_waits_for_a_registry_that_doesnt_send_the_chart(
     assert cluster.jobs("plan") == []
 
 
-async def test_a_chart_that_cant_be_judged_passes_and_says_why(
+async def test_a_chart_that_cant_be_judged_passes_the_gate_of_its_dependencies_and_says_why(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
     registry.put_chart("app", "1.0.0", b"no archive")
-    bundle(approval=ALWAYS)
+    bundle(drift={"mode": "Detect"})
     await run()
 
-    await waits(cluster)
+    await deployed(cluster)
 
     assert _gate(cluster)["state"] == "Passed"
     assert "can't be judged: it isn't packed with gzip" in _gate(cluster)["message"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (b"no archive", "it isn't packed with gzip"),
+        (bytes(9 * 2**20), "it has more than 8 MiB"),
+        (
+            pack({"charts/a.tgz": pack_entries([("../a", "")])}),
+            "of charts/a.tgz: ../a in it is out",
+        ),
+    ],
+)
+async def test_a_chart_that_cant_be_judged_isnt_plain(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    layer: bytes,
+    why: str,
+) -> None:
+    registry.put_chart("app", "1.0.0", layer)
+    bundle(approval=ALWAYS)
+    operator = await run()
+
+    await eventually(lambda: cluster.reason() == "ChartNotPlain")
+
+    assert _gate(cluster)["state"] == "Passed"
+    assert f"can't be judged, so nobody can approve it: {why}" in cluster.message()
+    assert "publish it with `werf bundle publish`" in cluster.message()
+    await idle(operator)
+    assert cluster.jobs("plan") == cluster.jobs() == []
+
+
+async def test_a_chart_whose_judge_was_interrupted_is_tried_again(
+    reader: ChartReader, registry: FakeRegistry
+) -> None:
+    digest = registry.put_chart("app", "2.0.0", VENDORED)
+    hurried = ChartReader(reader._client, Isolated(wall_seconds=0), 10)
+    with pytest.raises(RegistryError, match="couldn't be judged: it isn't done after 0 s"):
+        await _read(hurried, registry, digest)
+    await hurried.close()
+
+    assert (await _read(reader, registry, digest)).unreadable is None
 
 
 async def test_a_preview_of_any_bundle_is_refused(

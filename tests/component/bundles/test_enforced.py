@@ -24,6 +24,8 @@ from tests.component.bundles.fake_cluster import (
 )
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.packed_charts import chart
 
 from copyrator.bundles.guard.enforcement import API_SERVICES
 
@@ -101,7 +103,15 @@ WHY: dict[str, tuple[Change, str]] = {
         may("deletecollection", "mutatingadmissionpolicies"),
         "may deletecollection mutatingadmissionpolicies",
     ),
-    "nobody may ask": (unasked, "may change admission policies can't be asked"),
+    "an account that acts as others": (
+        may("impersonate", "users"),
+        f"service account {TEAM}/werf may impersonate users, so it could write as somebody without",
+    ),
+    "an account that acts as any account": (
+        may("impersonate", "serviceaccounts"),
+        "may impersonate serviceaccounts, so",
+    ),
+    "nobody may ask": (unasked, "may change admission policies or impersonate others can't be"),
     "another API server": (aggregated, "objects of example.com go to another API server"),
 }
 
@@ -125,7 +135,7 @@ async def test_a_plan_that_isnt_enforced_waits_for_a_person_who_is_told_why(
     found = await waits(cluster, bound=True, enforced=False)
 
     assert why in found["unenforced"], found
-    assert "; not enforced" in cluster.message()
+    assert "; operations aren't enforced" in cluster.message()
     approve(cluster, found)
     await deployed(cluster)
 
@@ -165,8 +175,25 @@ async def test_where_bound_plans_are_required_one_that_isnt_enforced_is_refused(
 
     found = await waits(cluster, "PlanUnbound", enforced=False)
 
-    assert "isn't enforced, which bundles.requireBoundPlans requires" in cluster.message()
+    assert "isn't enforced and bound, as bundles.requireBoundPlans requires" in cluster.message()
+    assert ". Not enforced: whether service account team/werf may " in cluster.message()
+    assert "Not bound" not in cluster.message()
     approve(cluster, found)
     await waits(cluster, "PlanUnbound", decision="Approved")
     await idle(operator)
     assert cluster.jobs() == []
+
+
+async def test_where_bound_plans_are_required_all_that_is_missing_is_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.drop(GUARD_POLICY)
+    registry.put_chart("app", "1.0.0", chart("a: {{ randAlphaNum 5 }}"))
+    bundle(approval=ALWAYS)
+    await run(require_bound_plans=(TEAM,))
+
+    await waits(cluster, "PlanUnbound", enforced=False, bound=False)
+
+    told = cluster.message()
+    assert f". Not enforced: there is no ValidatingAdmissionPolicy {GUARD}" in told
+    assert ". Not bound: templates/0.yaml:1: randAlphaNum draws." in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
+    PATIENT,
     approve,
     deployed,
     idle,
@@ -24,6 +26,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.plan.script import PlanExit
 
 POLICY = GUARD
+PAGE = f"{GUARD}.1"
 KEPT = 0.3
 LISTS = f"/api/v1/namespaces/{HOME}/configmaps"
 DENIED = (
@@ -54,12 +57,21 @@ def start(cluster: BundleCluster, run: Run) -> Run:
     )
 
 
-def lists(cluster: BundleCluster) -> dict[str, dict[str, Any]]:
-    """The lists that are there, by name."""
+def config_maps(cluster: BundleCluster) -> dict[str, dict[str, Any]]:
+    """The ConfigMaps that are there, by name."""
     return {
         path.removeprefix(f"{LISTS}/"): body
         for path, body in cluster.objects.items()
         if path.startswith(f"{LISTS}/")
+    }
+
+
+def lists(cluster: BundleCluster) -> dict[str, list[str]]:
+    """The lines of each list that is there, by the Job's name."""
+    return {
+        key.removeprefix(f"{TEAM}."): text.split("\n")
+        for body in config_maps(cluster).values()
+        for key, text in body.get("data", {}).items()
     }
 
 
@@ -97,7 +109,8 @@ def writes(cluster: BundleCluster) -> list[tuple[str, str]]:
     return [
         (seen.verb, seen.path.rpartition("/")[2])
         for seen in cluster.seen
-        if seen.verb in ("create", "delete") and (LISTS in seen.path or seen.path.endswith("/jobs"))
+        if (LISTS in seen.path and seen.verb in ("create", "patch", "delete"))
+        or (seen.verb == "create" and seen.path.endswith("/jobs"))
     ]
 
 
@@ -108,17 +121,16 @@ async def test_the_list_is_there_before_the_job_and_goes_after_it(
     bundle(approval=ALWAYS)
     approve(cluster, await waits(cluster))
     status = await deployed(cluster)
-    await eventually(lambda: not lists(cluster), "the list goes")
+    await eventually(lambda: not config_maps(cluster), "the list goes")
     await idle(operator)
 
-    name = status["attempted"]["job"]
     assert status["attempted"]["guarded"] is True
     # The plan's Job has none.
     assert writes(cluster) == [
         ("create", "jobs"),
         ("create", "configmaps"),
         ("create", "jobs"),
-        ("delete", name),
+        ("delete", PAGE),
     ]
 
 
@@ -130,18 +142,11 @@ async def test_the_list_has_the_account_and_what_was_approved(
 
     job = await begun(cluster, bundle, project_namespace=TEAM)
 
-    (found,) = lists(cluster).values()
-    metadata = job["metadata"]
-    assert found["metadata"]["name"] == metadata["name"] == cluster.status()["attempted"]["job"]
-    bundle_uid = cluster.objects[path_of("bundles", "shop")]["metadata"]["uid"]
-    assert found["metadata"]["labels"] == {
-        "operator.werf.dev/guard": metadata["name"],
-        "operator.werf.dev/bundle-uid": bundle_uid,
-    }
-    assert "ownerReferences" not in found["metadata"]
-    assert found["data"]["account"] == f"system:serviceaccount:{TEAM}:werf"
-    assert "\nCU//ConfigMap//app\n" in found["data"]["operations"]
-    assert "\nCU//Secret//sh.helm.release.v1.shop.v1\n" in found["data"]["operations"]
+    ((key, (account, namespace, *lines)),) = lists(cluster).items()
+    assert key == job["metadata"]["name"] == cluster.status()["attempted"]["job"]
+    assert account == f"system:serviceaccount:{TEAM}:werf"
+    assert namespace == TEAM
+    assert {"CU//ConfigMap//app", "CU//Secret//sh.helm.release.v1.shop.v1"} <= set(lines)
     script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert script.count("require_guard\n") == 2
     assert f"guard={POLICY}\n" in script
@@ -228,6 +233,43 @@ async def test_it_stays_while_the_job_has_not_ended(
     await eventually(lambda: name not in lists(cluster), "the list goes")
 
 
+@pytest.mark.parametrize("what", ["jobs", "pods"])
+async def test_what_the_watches_do_not_tell_is_asked_for(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, what: str
+) -> None:
+    """They may be silent for a minute, and a Job is created meanwhile, which runs."""
+    werf.holds_deploys = True
+    await start()
+    job = await begun(cluster, bundle)
+    name = job["metadata"]["name"]
+    paths = {"jobs": path_of("jobs", name), "pods": put_pod(cluster, job, "Running")}
+    there = cluster.objects[paths[what]]
+    for path in paths.values():
+        cluster.drop(path)
+    cluster.objects[paths[what]] = there  # no watch is told
+
+    await stays(cluster, name)
+
+    del cluster.objects[paths[what]]
+    await eventually(lambda: name not in lists(cluster), "the list goes")
+
+
+async def test_lists_whose_time_has_come_together_go_together(
+    cluster: BundleCluster, werf: Werf, start: Run
+) -> None:
+    """As after a restart."""
+    left = {f"{TEAM}.gone{number}": "x\n\n" for number in range(40)}
+    labels = {"operator.werf.dev/guard": "lists"}
+    metadata = {"name": "left", "namespace": HOME, "labels": labels}
+    cluster.write(f"{LISTS}/left", {"metadata": metadata, "data": left})
+    began = asyncio.get_running_loop().time()
+
+    await start()
+
+    await eventually(lambda: not config_maps(cluster), "they go")
+    assert asyncio.get_running_loop().time() - began < 20 * KEPT
+
+
 async def test_where_pods_cannot_be_watched_they_are_asked_for(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
@@ -248,8 +290,9 @@ async def test_where_pods_cannot_be_watched_they_are_asked_for(
 async def test_what_others_left_is_tidied_at_the_start(
     cluster: BundleCluster, werf: Werf, start: Run
 ) -> None:
-    for name, data in (("gone", {"account": f"system:serviceaccount:{TEAM}:werf"}), ("junk", {})):
-        labels = {"operator.werf.dev/guard": name}
+    gone = {f"{TEAM}.gone": f"system:serviceaccount:{TEAM}:werf\n\n", "junk": "x"}
+    for name, data in (("gone", gone), ("empty", {})):
+        labels = {"operator.werf.dev/guard": "lists"}
         metadata = {"name": name, "namespace": HOME, "labels": labels}
         cluster.write(f"{LISTS}/{name}", {"metadata": metadata, "data": data})
     other = {"metadata": {"name": "other", "namespace": HOME}}
@@ -257,7 +300,7 @@ async def test_what_others_left_is_tidied_at_the_start(
 
     await start()
 
-    await eventually(lambda: set(lists(cluster)) == {"other"}, "both go")
+    await eventually(lambda: set(config_maps(cluster)) == {"other"}, "both go")
 
 
 async def test_who_hides_the_plan_for_a_moment_evades_no_list(
@@ -290,12 +333,12 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
     cluster.dies_at = None
     job = await begun(cluster, bundle)
     name = job["metadata"]["name"]
-    made = lists(cluster)[name]
+    made, page = lists(cluster)[name], config_maps(cluster)[PAGE]
     await operator.stop()
     cluster.drop(path_of("jobs", name))
     cluster.drop(path_of("pods", f"{name}-pod"))
     if not is_same:
-        cluster.write(f"{LISTS}/{name}", {**made, "data": {**made["data"], "operations": "\nx\n"}})
+        cluster.write(f"{LISTS}/{PAGE}", {**page, "data": {f"{TEAM}.{name}": "x"}})
     before = len(writes(cluster))
     attempted = {**cluster.status()["attempted"]}
     cluster.objects[path_of("bundles", "shop")]["status"]["attempted"] = attempted
@@ -305,11 +348,8 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
     memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
     await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")
 
-    assert lists(cluster)[name]["data"] == made["data"]
-    wanted = [("create", "configmaps"), ("create", "jobs")]
-    if not is_same:
-        wanted[1:1] = [("delete", name), ("create", "configmaps")]
-    assert writes(cluster)[before:] == wanted
+    assert lists(cluster) == {name: made}
+    assert writes(cluster)[before:] == [("patch", PAGE), ("create", "jobs")]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +386,8 @@ async def test_a_refusal_is_the_attempts_reason(
         assert "nextRetryAt" not in attempted
 
         await eventually(lambda: "Quarantined" in recorder.said, "an Event")
-        assert f"{verb} of {kind} {name}" in recorder.said["Quarantined"]
+        said = recorder.said["Quarantined"]
+        assert f"failed: the API server refused the {verb} of {kind} {name}" in said
     else:
         assert attempted["outcome"] == "Interrupted"
         assert "nextRetryAt" in attempted
@@ -401,3 +442,134 @@ async def test_two_attempts_at_once_have_a_list_each(
 
     await eventually(lambda: set(lists(cluster)) == {second["metadata"]["name"]}, "one goes")
     await stays(cluster, second["metadata"]["name"])
+    assert set(config_maps(cluster)) == {PAGE}
+
+
+async def test_attempts_that_end_together_leave_nothing(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    werf.holds_deploys = True
+    await start()
+    for name in ("one", "two", "three"):
+        bundle(name, approval=ALWAYS)
+        approve(cluster, await waits(cluster, name=name), name=name)
+    await eventually(lambda: len(cluster.jobs()) == 3)
+    assert len(lists(cluster)) == 3
+
+    for job in cluster.jobs():
+        werf.finish(job)
+
+    await eventually(lambda: not config_maps(cluster), "all go")
+
+
+async def test_a_list_that_does_not_fit_beside_the_others_has_a_config_map_of_its_own(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """The API server limits what all values of one have together."""
+    metadata = {"name": PAGE, "namespace": HOME, "labels": {"operator.werf.dev/guard": "lists"}}
+    full = {f"{TEAM}.gone": "x" * 1_048_500}
+    cluster.write(f"{LISTS}/{PAGE}", {"metadata": metadata, "data": full})
+    werf.holds_deploys = True
+    await start(timing=replace(TIMING, guard_list_kept=60.0))
+
+    job = await begun(cluster, bundle)
+
+    assert f"{TEAM}.{job['metadata']['name']}" in config_maps(cluster)[f"{GUARD}.2"]["data"]
+    assert config_maps(cluster)[PAGE]["data"] == full
+
+
+LARGE = [f"create ::ConfigMap:{hashlib.sha256(str(i).encode()).hexdigest()}" for i in range(600)]
+
+
+@pytest.mark.parametrize("todo", [LARGE[:1], LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "same process"])
+async def test_a_plan_whose_secret_may_not_be_read_is_deployed(
+    cluster: BundleCluster,
+    werf: Werf,
+    start: Run,
+    bundle: Make,
+    todo: list[str],
+    restarts: bool,
+) -> None:
+    """``bundles.allowedSecrets``. Of plans the operator remembers small ones, until it restarts."""
+    werf.todo = lambda _: sorted(todo)
+    for ending in ("operations", "inputs", "release-objects-0", "release-objects-1"):
+        cluster.refuse("get", f"-{ending}", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS)
+    found = await waits(cluster, enforced=True)
+    if restarts:
+        await operator.stop()
+        await start()
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["attempted"]["guarded"]) == (1, True)
+    assert len(cluster.jobs("plan")) == 1
+
+
+async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS, retry=PATIENT)
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    cluster.logs[f"{found['job']}-pod"] += "and more\n"
+
+    approve(cluster, found)
+
+    status = await deployed(cluster)
+    assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
+    assert "PlanChanged" in str(cluster.statuses["shop"])
+
+
+def rolls_back(job: dict[str, Any]) -> bool:
+    """Whether werf is told to."""
+    return "--auto-rollback" in str(job["spec"]["template"]["spec"]["containers"])
+
+
+async def edited(cluster: BundleCluster, number: int, **spec: Any) -> dict[str, Any]:
+    """The plan of an edited Bundle, deployed; with its Job."""
+    cluster.change("bundles", "shop", spec=spec)
+    found = await waits(cluster, enforced=True, number=number)
+    jobs = len(cluster.jobs())
+    approve(cluster, found)
+    await eventually(lambda: len(cluster.jobs()) > jobs, "its Job")
+    await eventually(lambda: cluster.reason() == "Deployed", "deployed")
+    return {**found, "rolls back": rolls_back(cluster.jobs()[-1])}
+
+
+async def test_autorollback_is_withheld_where_the_deployed_versions_hooks_are_not_known(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    await start()
+    bundle(autoRollback=True)
+    await deployed(cluster)
+    assert rolls_back(cluster.jobs()[0])
+
+    found = await edited(cluster, 1, approval=ALWAYS, env={"WERF_ENV": "b"})
+
+    why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
+    assert (found["rollbackWithheld"], found["rolls back"]) == (why, False)
+    found = await edited(cluster, 2, env={"WERF_ENV": "c"})
+    assert (found.get("rollbackWithheld"), found["rolls back"]) == (None, True)
+
+
+async def test_autorollback_is_withheld_where_the_deployed_plan_may_not_be_read(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    operator = await start()
+    bundle(approval=ALWAYS, autoRollback=True)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await operator.stop()
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    await start()
+
+    found = await edited(cluster, 2, env={"WERF_ENV": "b"})
+
+    assert "as its plan can't be read: secrets is forbidden" in found["rollbackWithheld"]
+    assert not found["rolls back"]

@@ -470,6 +470,32 @@ def test_a_chart_that_renders_differently_has_no_hash(pod: Pod) -> None:
     assert planned(pod.run(pod.plan_command(), graph([]))).render is None
 
 
+def test_the_order_of_documents_is_no_part_of_the_hash(pod: Pod) -> None:
+    one, two, three = (drawn(at).replace("---\n", f"---\n# Source: {at}\n") for at in range(3))
+    (pod.fake / "render.1").write_text(f"{one}{two}{three}{one}")
+    (pod.fake / "render.2").write_text(f"Saving 1 charts\n{two}{one}{one}{three}")
+
+    found = planned(pod.run(pod.plan_command(), graph([])))
+
+    assert found.render == pod.hash_of(f"{three}{two}{one}{one}")
+
+
+def test_of_documents_each_line_and_their_number_count(pod: Pod) -> None:
+    base = drawn(1)
+    others = (
+        f"{base}{base}",
+        base.replace("draw", "drew"),
+        base[:-1] + "b\n",
+        f"{base}---\nx: y\n",
+    )
+    for other in others:
+        (pod.fake / "renders").unlink(missing_ok=True)
+        (pod.fake / "render.1").write_text(base)
+        (pod.fake / "render.2").write_text(other)
+
+        assert planned(pod.run(pod.plan_command(), graph([]))).render is None, other
+
+
 def test_a_check_of_what_is_deployed_renders_once(pod: Pod) -> None:
     pod.documents = drawn(1)
 
@@ -773,19 +799,71 @@ def test_a_hook_that_is_not_one_line_of_known_words_fails_the_plan(
     )
 
 
-def test_of_two_keys_of_one_meaning_all_hooks_count_whichever_werf_draws(pod: Pod) -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "key"),
+    [
+        ("werf.io/deploy-on: pre-install", "werf-io/deploy-on: pre-install", "deploy-on"),
+        ("helm-sh/hook: pre-install", "helm.sh/hook: pre-delete", "hook"),
+        ('werf.io/weight: "1"', 'werf-io/weight: "2"', "weight"),
+        ('helm.sh/hook-weight: "1"', 'helmash/hook-weight: "1"', "hook-weight"),
+        ("werf.io/delete-policy: succeeded", "werf_io/delete-policy: failed", "delete-policy"),
+        ('"werf\\u00e9io/sensitive": "true"', 'werf.io/sensitive: "false"', "sensitive"),
+        ("werf.io/sensitive-paths: a", "'werf: io/sensitive-paths': b", "sensitive-paths"),
+        ("helm.sh/resource-policy: keep", "helm-sh/resource-policy: x", "resource-policy"),
+        (
+            "werf.io/log-regex-for-c1: |-\n      a",
+            "werf-io/log-regex-for-c1: b",
+            "log-regex-for-c1",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["batch/v1 Job", "v1 Secret"])
+def test_of_two_annotations_of_one_meaning_werf_draws_one_so_the_plan_fails(
+    pod: Pod, one: str, other: str, key: str, kind: str
+) -> None:
+    pod.documents = with_annotations(one, "x: y", other, kind=kind)
+
+    said = error(pod.run(pod.plan_command(), graph([])))
+
+    named = f"two annotations of one meaning, {key}, in "
+    assert said.startswith(f"Error: the chart has an object that can't be read: {named}")
+
+
+def test_annotations_of_several_meanings_or_objects_are_read(pod: Pod) -> None:
+    labels = '  labels:\n    helm.sh/chart: a-1\n    werf.io/weight: "1"\n'
     found = objects_of(
         pod,
         with_annotations(
+            "helm.sh/chart: a",
             "helm.sh/hook: pre-install",
-            "werf-io/deploy-on: pre-install",
-            "werf.io/deploy-on: pre-rollback",
-            "werfyio/deploy-on: post-delete",
-        ),
+            'helm.sh/hook-weight: "1"',
+            'werf.io/weight: "1"',
+            "werf.io/log-regex: a",
+            "werf.io/log-regex-for-a: a",
+            "werf.io/log-regex-for-b: |-",
+            "  werf.io/weight: a",
+        ).replace("  labels: {}\n", labels),
+        with_annotations('werf-io/weight: "1"', name="k"),
+    )
+
+    assert found == ["has :batch:Job:k", "hook :batch:Job:j"]
+
+
+def test_both_events_of_helms_and_werfs_key_count(pod: Pod) -> None:
+    found = objects_of(
+        pod,
+        with_annotations("helm.sh/hook: post-rollback", "werf-io/deploy-on: post-delete"),
     )
 
     job = ":batch:Job:j"
     assert found == [f"at rollback: create {job}", f"at uninstall: create {job}", f"hook {job}"]
+
+
+@pytest.mark.parametrize("follows", ["zz: |-\n      text", "werf.io/sensitive-paths: |-\n      a"])
+def test_a_long_annotation_after_a_hook_is_no_part_of_it(pod: Pod, follows: str) -> None:
+    assert objects_of(pod, with_annotations("helm.sh/hook: pre-install", follows)) == [
+        "hook :batch:Job:j"
+    ]
 
 
 def test_a_hook_in_no_annotation_of_the_object_is_none(pod: Pod) -> None:

@@ -9,6 +9,7 @@ from tests.component.bundles.approvals import ALWAYS, ON_RISK, approve, deployed
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fake_werf import CREATE, UPDATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.promises.installed import settings
 from tests.packed_charts import CHART_YAML, chart, pack
@@ -29,13 +30,7 @@ UNBOUND: dict[str, tuple[bytes, dict[str, Any], str]] = {
         {},
         "lookup",
     ),
-    "a chart that isn't an archive": (b"no archive", {}, "the chart can't be judged"),
     "a chart with a template that can't be parsed": (chart("{{ if }"), {}, "can't be parsed"),
-    "a chart with two files of one path": (
-        pack({"Chart.yaml": CHART_YAML, "templates/a.yaml": "a: b", "templates//a.yaml": "a: c"}),
-        {},
-        "the chart can't be judged",
-    ),
     "two renders that differ": (PLAIN, {"renders": lambda _: "none"}, "two renders"),
     "contents hidden from the diff": (PLAIN, {"hidden": ("Secret/a",)}, "is hidden"),
 }
@@ -67,6 +62,38 @@ async def test_an_approved_plan_that_isnt_bound_is_refused(
     await waits(cluster, "PlanUnbound", decision="Approved")
     await idle(operator)
     assert cluster.jobs() == []
+
+
+UNREADABLE: dict[str, tuple[bytes, str]] = {
+    "a chart that isn't an archive": (b"no archive", "it isn't packed with gzip"),
+    "a chart with two files of one path": (
+        pack({"Chart.yaml": CHART_YAML, "templates/a.yaml": "a: b", "templates//a.yaml": "a: c"}),
+        "shop/templates//a.yaml in it is outside of the chart's directory",
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["Always", "OnRisk"])
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_a_chart_that_cant_be_judged_isnt_even_planned(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    what: str,
+    mode: str,
+) -> None:
+    layer, why = UNREADABLE[what]
+    registry.put_chart("app", "1.0.0", layer)
+    bundle(approval={"mode": mode})
+    operator = await run(**required("other", "te*"))
+
+    await eventually(lambda: cluster.reason() == "ChartNotPlain")
+
+    assert why in cluster.message()
+    await idle(operator)
+    assert cluster.jobs("plan") == cluster.jobs() == []
 
 
 @pytest.mark.parametrize("mode", [ALWAYS, ON_RISK], ids=["Always", "OnRisk"])

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import select
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -15,7 +16,12 @@ from pathlib import Path
 import pytest
 from tests.component.bundles.waiting import eventually
 
-from copyrator.workqueue.isolated import Isolated, IsolatedError, IsolatedPool
+from copyrator.workqueue.isolated import (
+    InterruptedWorkError,
+    Isolated,
+    IsolatedError,
+    IsolatedPool,
+)
 
 
 @pytest.fixture
@@ -61,6 +67,10 @@ def wait_for(path: str) -> int:
     return os.getpid()
 
 
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def environment() -> dict[str, str]:
     return dict(os.environ)
 
@@ -77,15 +87,16 @@ async def test_one_child_does_one_piece_of_work_after_the_other(isolated: Isolat
 
 
 async def test_too_much_processor_time_ends_this_work_and_no_other(isolated: Isolated) -> None:
-    with pytest.raises(IsolatedError, match="processor time"):
+    with pytest.raises(IsolatedError, match="processor time") as told:
         await isolated.call(compute_for_ever, "a")
+    assert not isinstance(told.value, InterruptedWorkError)
     assert await isolated.call(product, "a", 2, 3) == 6
 
 
 async def test_what_waits_too_long_is_ended_and_says_so() -> None:
     child = Isolated(wall_seconds=1)
     try:
-        with pytest.raises(IsolatedError, match="isn't done after 1 s"):
+        with pytest.raises(InterruptedWorkError, match="isn't done after 1 s"):
             await child.call(time.sleep, "a", 60)
     finally:
         await child.close()
@@ -102,6 +113,12 @@ async def test_an_exception_is_told_by_its_type_and_quotes_nothing(isolated: Iso
     with pytest.raises(IsolatedError, match="ValueError") as told:
         await isolated.call(fail, "a", "pa55word")
     assert "pa55word" not in str(told.value)
+
+
+async def test_a_child_that_is_killed_says_so_and_is_replaced(isolated: Isolated) -> None:
+    with pytest.raises(InterruptedWorkError, match="its process was killed"):
+        await isolated.call(kill, "a")
+    assert await isolated.call(product, "a", 2, 2) == 4
 
 
 async def test_a_child_that_dies_is_replaced(isolated: Isolated) -> None:

@@ -185,6 +185,8 @@ def test_what_others_change_is_found_and_put_right(release: Team) -> None:
     status = team.wait_deployed("shop", digest)
     assert status["history"][0]["outcome"] == "Succeeded"
     assert status["history"][0]["correction"] is True
+    is_served = int(team.api.get("/version")["minor"]) >= 30
+    assert status["attempted"].get("guarded", False) is is_served
     assert status["deployed"]["revision"] == 3, "after the first and the one by hand"
     assert (team.release("shop") or {})["text"] == "first"
     password = (team.get("secrets", "shop-secret") or {})["data"]["password"]

@@ -12,6 +12,8 @@ from tests.e2e.operator_process import until
 from copyrator.api.names import LABEL_GUARD
 from localcluster import Api
 
+pytestmark = pytest.mark.usefixtures("operator")
+
 ON_RISK = {"mode": "OnRisk"}
 UNSEEN = """\
 {{- if lookup "v1" "ConfigMap" .Release.Namespace "werf-synchronization" }}
@@ -23,6 +25,41 @@ metadata:
 {{- end }}
 """
 """werf makes its lock when it applies, and in no plan."""
+WHILE_APPLYING = """\
+{{- $lock := lookup "v1" "ConfigMap" .Release.Namespace "werf-synchronization" }}
+{{- if and $lock $lock.metadata.annotations }}
+"""
+"""werf holds its lock when it applies, and for no plan."""
+HIDDEN_ACCOUNT = f"""\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {{{{ .Release.Name }}}}-web}}
+spec:
+  replicas: 0
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      {WHILE_APPLYING.replace(chr(10), chr(10) + "      ").rstrip()}
+      serviceAccountName: werf
+      {{{{- end }}}}
+      containers: [{{name: web, image: web}}]
+"""
+HIDDEN_HOOK = f"""\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{{{ .Release.Name }}}}-hook
+  annotations:
+    {WHILE_APPLYING.replace(chr(10), chr(10) + "    ").rstrip()}
+    helm.sh/hook: pre-delete
+    {{{{- end }}}}
+    a: b
+"""
+"""It is an object like others in the plan; werf stores a hook."""
+OLD = TEMPLATE.replace("-app", "-old")
 UNINSTALL_HOOK = """\
 ---
 apiVersion: v1
@@ -40,18 +77,15 @@ def is_served(api: Api) -> None:
     skip_before_1_30(api, POLICIES_ARE_BETA)
 
 
-def lists(operator: Operator, api: Api) -> list[dict[str, Any]]:
+def lists(operator: Operator, api: Api) -> dict[str, str]:
+    """The lists that are there, by NAMESPACE.JOB."""
     path = f"/api/v1/namespaces/{operator.namespace}/configmaps"
-    found: list[dict[str, Any]] = api.get(path, labelSelector=LABEL_GUARD)["items"]
-    return found
+    found = api.get(path, labelSelector=LABEL_GUARD)["items"]
+    return {key: text for one in found for key, text in one.get("data", {}).items()}
 
 
-def name_of(body: dict[str, Any]) -> str:
-    return str(body["metadata"]["name"])
-
-
-def names(operator: Operator, api: Api) -> set[str]:
-    return set(map(name_of, lists(operator, api)))
+def key_of(job: dict[str, Any]) -> str:
+    return f"{job['metadata']['namespace']}.{job['metadata']['name']}"
 
 
 def plan(team: Team) -> dict[str, Any]:
@@ -73,8 +107,8 @@ def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
     status = team.wait_deployed("shop", first)
 
     assert (status["plan"]["enforced"], status["attempted"]["guarded"]) == (True, True)
-    (there,) = [one for one in lists(operator, api) if name_of(one) == status["attempted"]["job"]]
-    assert there["data"]["account"] == f"system:serviceaccount:{team.namespace}:werf"
+    there = lists(operator, api)[f"{team.namespace}.{status['attempted']['job']}"]
+    assert there.startswith(f"system:serviceaccount:{team.namespace}:werf\n")
 
     second = team.publish("1.1.0", "second", template=f"{TEMPLATE}{HOOK}{UNINSTALL_HOOK}")
     until(lambda: plan(team).get("version") == "1.1.0", lambda: json.dumps(plan(team)))
@@ -82,15 +116,25 @@ def test_what_is_approved_is_deployed_updated_and_uninstalled_under_a_list(
     team.wait_deployed("shop", second)
     assert (team.release("shop") or {})["text"] == "second"
 
-    ours = {name_of(job) for job in team.jobs("shop")}
-    until(lambda: not ours & names(operator, api), "no list outlives its Job", 60)
     team.delete("bundles", "shop")
     until(lambda: team.jobs("shop", "uninstall"), "it is uninstalled")
     (job,) = team.jobs("shop", "uninstall")
-    assert name_of(job) in names(operator, api)
+    assert key_of(job) in lists(operator, api)
     team.wait_gone("bundles", "shop")
     assert team.release("shop") is None
     assert team.get("configmaps", "shop-goodbye") is not None, "its hook was made, and stays"
+
+
+def ended(team: Team) -> dict[str, Any]:
+    """The attempt, once it has an outcome."""
+
+    def attempted() -> dict[str, Any]:
+        found: dict[str, Any] = team.status("shop").get("attempted", {})
+        return found
+
+    outcomes = ("Failed", "Interrupted", "Succeeded")
+    until(lambda: attempted().get("outcome") in outcomes, lambda: json.dumps(attempted()))
+    return attempted()
 
 
 def test_what_wasnt_approved_is_refused_and_quarantines_the_version(
@@ -100,16 +144,22 @@ def test_what_wasnt_approved_is_refused_and_quarantines_the_version(
     team.publish("1.0.0", "first", template=f"{TEMPLATE}{UNSEEN}")
     team.bundle("shop", approval={"mode": "Always"})
     approve(team)
-    until(
-        lambda: team.status("shop").get("attempted", {}).get("outcome") in ("Failed", "Succeeded"),
-        lambda: json.dumps(team.status("shop")),
-    )
 
-    attempted = team.status("shop")["attempted"]
+    attempted = ended(team)
     assert (attempted["outcome"], attempted["reason"]) == ("Failed", "ExceedsApproval"), attempted
     assert "CREATE of Secret shop-unseen" in attempted["message"]
     assert "nextRetryAt" not in attempted, "it is quarantined"
     assert team.get("secrets", "shop-unseen") is None
+
+    def told() -> list[str]:
+        field = "reason=Quarantined"
+        return [
+            one["message"]
+            for one in team.api.get(team.path("events"), fieldSelector=field)["items"]
+        ]
+
+    until(told, "an Event")
+    assert "failed: the API server refused the CREATE of Secret shop-unseen" in told()[0]
 
 
 def test_an_account_that_may_remove_the_policy_isnt_held_to_a_list(
@@ -131,3 +181,48 @@ def test_an_account_that_may_remove_the_policy_isnt_held_to_a_list(
         assert "guarded" not in team.wait_deployed("shop", digest)["attempted"]
     finally:
         api.delete(f"{bindings}/{name}")
+
+
+def test_a_pod_template_that_gets_the_deploying_account_at_last_is_refused(team: Team) -> None:
+    team.publish("1.0.0", "first", template=f"{TEMPLATE}{HIDDEN_ACCOUNT}")
+    team.bundle("shop", approval={"mode": "Always"})
+    approve(team)
+    attempted = ended(team)
+    assert attempted["reason"] == "ExceedsApproval", attempted
+    assert "CREATE of Deployment.apps shop-web" in attempted["message"]
+    assert "which acts as the deploying account" in attempted["message"]
+
+
+def test_what_a_chart_drops_at_last_is_not_deleted(team: Team) -> None:
+    dropped = f"{WHILE_APPLYING}{{{{- else }}}}\n---\n{OLD}{{{{- end }}}}\n"
+    first = team.publish("1.0.0", "first", template=f"{TEMPLATE}---\n{OLD}")
+    team.bundle("shop", version="1.*", approval={"mode": "Always"})
+    approve(team)
+    team.wait_deployed("shop", first)
+
+    team.publish("1.1.0", "first", template=f"{TEMPLATE}{dropped}")
+    until(lambda: plan(team).get("version") == "1.1.0", lambda: json.dumps(plan(team)))
+    approve(team)
+
+    until(lambda: team.status("shop")["attempted"]["attempt"] == 2, "it is tried")
+    attempted = ended(team)
+    assert attempted["reason"] == "ExceedsApproval", attempted
+    assert "DELETE of ConfigMap shop-old" in attempted["message"]
+    assert team.get("configmaps", "shop-old")
+
+
+def test_a_hook_that_no_plan_showed_runs_at_no_uninstall(team: Team) -> None:
+    """The stored release has it; the Bundle can be deleted all the same."""
+    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{HIDDEN_HOOK}")
+    team.bundle("shop", approval={"mode": "Always"})
+    approve(team)
+    team.wait_deployed("shop", digest)
+
+    team.delete("bundles", "shop")
+
+    message = team.wait_reason("shop", "UninstallFailed")["message"]
+    assert f"not approved: CREATE//ConfigMap/{team.namespace}/shop-hook. Next attempt" in message
+    assert team.get("configmaps", "shop-hook") is None
+    assert team.release("shop"), "nothing was deleted"
+    team.annotate("shop", **{"force-delete": "true"})
+    team.wait_gone("bundles", "shop")

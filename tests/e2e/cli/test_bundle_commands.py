@@ -629,8 +629,8 @@ def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, rea
     said = stage.types(f"reconcile bundle {stage.apps}/{name} {PATIENCE}", code=1)
     assert f"isn't ready; status {reason}: " in said
     assert not status(stage, name).get("attempted")
-    said = stage.types(f"events bundle {stage.apps}/{name}")
-    assert re.search(rf"Warning +{reason} ", said), said
+    said = stage.types(f"describe bundle {stage.apps}/{name}")
+    assert re.search(rf"Warning +{reason}\b", said), said
 
 
 def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):

@@ -17,7 +17,6 @@ TYPED = {
     "create rule": ("create rule x --source a --to b --export", RULE),
     "describe": ("describe rule {rule}", (OURS, "Description")),
     "doctor": ("doctor", (OURS, "CheckList")),
-    "events": ("events -A", LIST),
     "freeze": ("freeze -n {apps} --reason test", NAMESPACE),
     "thaw": ("thaw -n {apps}", NAMESPACE),
     "get": ("get all -A", LIST),

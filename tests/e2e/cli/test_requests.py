@@ -98,7 +98,6 @@ COMMANDS = {
     "tree rule {home}/{word}-7": (1 + 1 + KINDS, KINDS, 2),
     "tree bundle {word}/{word}": (1 + 1 + 2, 2, 2),  # it, Jobs, kinds; nothing is deployed
     "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6, 9),
-    "events -A": (1, 1, 1),
 }
 """Requests; how many of them are sent at a time at least; and in how many rounds at most."""
 

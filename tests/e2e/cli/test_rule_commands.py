@@ -152,28 +152,6 @@ def test_get_watch_goes_on_with_what_changes(stage, seen, tmp_path):
     assert set(lines()) == {f"secret/{word}"}
 
 
-def test_events_watch_goes_on_with_what_happens_and_not_with_what_expires(stage, seen, tmp_path):
-    word, _ = seen
-    path = f"/api/v1/namespaces/{stage.home}/events"
-    metadata = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]
-    ours = {"kind": "CopyratorRule", **{k: metadata[k] for k in ("name", "namespace", "uid")}}
-
-    def happens(name, **involved):
-        metadata = {"name": f"{word}.{name}", "namespace": stage.home}
-        stage.api.create(path, {"metadata": metadata, "involvedObject": {**ours, **involved}})
-
-    happens("old")
-    old, new, others = (f"event/{word}.{name}" for name in ("old", "new", "others"))
-    with watching(stage, tmp_path / "log", "events", "rule", f"{stage.home}/{word}") as lines:
-        until(lambda: old in lines(), "the old Event")
-        stage.api.delete(f"{path}/{word}.old")
-        happens("others", uid="another")
-        happens("new")
-        until(lambda: new in lines(), "the new Event")
-    assert lines().count(old) == 1
-    assert others not in lines()
-
-
 def _touch(stage, namespace, name, patch):
     """A change for each look: the first may come before the watch stands."""
     patch["metadata"]["labels"]["seen"] += "s"
@@ -551,20 +529,6 @@ def test_an_object_is_its_kind_and_name_as_for_kubectl(stage, seen):
     assert f"{word!r} has no kind, and the first name has one: rule/{word}" in said
 
 
-def test_a_list_is_sorted_and_printed_by_jsonpath(stage, seen):
-    word, copied = seen
-    typed = f"get copies -A --rule {stage.home}/{word}"
-    template = "{range.items[*]}{.metadata.namespace}/{.metadata.name};{end}"
-    shown = stage.types(f"{typed} --sort-by .metadata.namespace -o jsonpath={template}")
-    assert shown == "".join(f"{there}/{word};" for there in sorted(copied))
-    by_age = stage.types(f"{typed} --sort-by age -o jsonpath={{.items[*].kind}}")
-    assert by_age.split() == ["Secret"] * len(copied)
-    said = stage.types(f"{typed} --sort-by nonsense", code=1)
-    assert "nonsense is neither a column nor a field of what was found" in said
-    one = f"rule/{word} -n {stage.home} -o jsonpath={{.object.metadata.name}}"
-    assert stage.types(f"describe {one}") == word
-
-
 def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, seen):
     word, _ = seen
     for typed in (f"{stage.home}/nope", "nope"):
@@ -729,9 +693,11 @@ def test_why_on_a_source_says_that_it_is_one(stage, seen):
 def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, seen):
     word, copied = seen
     shown = f"rule {stage.home}/{word}"
+    until(lambda: "Synced" in stage.types(f"describe {shown}"), "an Event")
     found = json.loads(stage.types(f"describe {shown} -o json"))
     assert found["object"]["metadata"]["name"] == word
-    assert isinstance(found["events"], list)
+    about = {event["involvedObject"]["name"] for event in found["events"]}
+    assert word in about <= {word, stage.home}, "its own, and those of several rules with it"
     found = yaml.safe_load(stage.types(f"describe copy {copied[0]}/{word} -o yaml"))
     assert found["state"].startswith("It is up to date")
     assert stage.types(f"tree {shown}").splitlines()[1:] == [
@@ -739,18 +705,6 @@ def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, seen):
         f"    ├── Secret {copied[0]}/{word}",
         f"    └── Secret {copied[1]}/{word}",
     ]
-
-
-def test_events_are_those_of_rules_and_bundles(stage, seen):
-    word, _ = seen
-    until(lambda: "Synced" in stage.types(f"events rule {stage.home}/{word}"), "an Event")
-    said = plainly(stage.types(f"events -n {stage.home}"))
-    assert said.startswith("LAST SEEN TYPE REASON OBJECT MESSAGE\n")
-    assert f"Normal Synced copyratorrule/{word} 2 copies are up to date\n" in said
-    found = json.loads(stage.types(f"events rule {stage.home}/{word} -o json"))
-    about = {event["involvedObject"]["name"] for event in found["items"]}
-    assert word in about <= {word, stage.home}, "its own, and those of several rules with it"
-    assert "No Events found" in stage.types("events bundles -n default")
 
 
 def test_what_create_exports_can_be_created(stage, word, namespace):

@@ -15,7 +15,14 @@ from tests.e2e.person import Person, RefusedError
 from tests.e2e.vanishing import vanish
 
 from copyrator.api import names
-from copyrator.bundles.guard.listing import GuardedDeploy, GuardedUninstall, config_map
+from copyrator.api.keys import ObjectName
+from copyrator.bundles.guard.listing import (
+    GuardedDeploy,
+    GuardedUninstall,
+    config_map,
+    key_of,
+    list_of,
+)
 from copyrator.bundles.plan.operations import Operation, read_operation
 from copyrator.bundles.plan.rights import ServiceAccount
 from demo.chart import Rendered
@@ -23,6 +30,7 @@ from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
 ACCOUNT = "werf"
+LISTS = "lists"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 VALUES = {"bundles.approvalPolicy.enabled": False, "rules.admissionPolicy": False}
 """Other tests of this cluster write Bundles' status and copies as administrators."""
@@ -129,18 +137,27 @@ class Guarded:
         pod = f"{name}-{secrets.token_hex(3)[:5]}"
         client = token_client(self.cluster, pod_token(self.api, space, account, pod))
         job = GuardedJob(self, name, pod, space, Person(client, pod))
-        self.write_list(config_map(name, "0", guarded))
+        self.write_list(job, list_of(guarded))
         job.wait_in_force()
         return job
 
-    def write_list(self, manifest: dict[str, Any]) -> None:
-        """As the operator does."""
-        metadata = manifest["metadata"] | {"namespace": self.home}
-        self.ours.create(manifest | {"metadata": metadata})
+    @property
+    def lists(self) -> str:
+        """The path of the ConfigMap."""
+        return f"/api/v1/namespaces/{self.home}/configmaps/{LISTS}"
 
-    def delete_list(self, name: str) -> None:
+    def write_list(self, job: "GuardedJob", text: str) -> None:
         """As the operator does."""
-        self.ours.delete(f"/api/v1/namespaces/{self.home}/configmaps/{name}")
+        made = config_map(LISTS, {job.key: text})
+        made["metadata"]["namespace"] = self.home
+        try:
+            self.ours.create(made)
+        except RefusedError:  # it is there
+            self.ours.merge(self.lists, {"data": made["data"]})
+
+    def delete_list(self, job: "GuardedJob") -> None:
+        """As the operator does."""
+        self.ours.merge(self.lists, {"data": {job.key: None}})
 
     def are_lists_guarded(self) -> bool:
         """Whether an administrator's list is refused."""
@@ -167,6 +184,11 @@ class GuardedJob:
     team: str
     person: Person
     """Who has the pod's token."""
+
+    @property
+    def key(self) -> str:
+        """Of its list."""
+        return key_of(ObjectName(self.team, self.name))
 
     def is_guarded(self) -> bool:
         """As the Job's script probes."""

@@ -476,14 +476,7 @@ def _wait_served(api: Api, path: str) -> None:
 def test_an_empty_list_refuses_all(guarded: Guarded) -> None:
     team = guarded.team()
     job = guarded.job(team)
-    guarded.delete_list(job.name)
-    empty = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": job.name, "labels": {"operator.werf.dev/guard": job.name}},
-        "data": {"account": f"system:serviceaccount:{team}:werf"},
-    }
-    guarded.write_list(empty)
+    guarded.write_list(job, f"system:serviceaccount:{team}:werf\n")
     job.wait_in_force()
     for name in ("x", "werf-synchronization"):
         with pytest.raises(RefusedError, match="not approved"):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiohttp import ClientSession
 from tests.e2e.guard.conftest import RBAC, Guarded, ops
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -105,6 +106,36 @@ async def test_who_may_change_the_guard_alone_by_its_name_could_remove_it(
     }
     with granted(guarded, team, rule):
         await until_why(asked, team, f"may {verb} {resource}")
+
+
+@pytest.mark.parametrize("resource", ["users", "serviceaccounts"])
+async def test_who_may_act_as_others_could_write_without_a_list(
+    guarded: Guarded, asked: Asked, resource: str
+) -> None:
+    team = guarded.team(admin=False)
+    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"]}
+    with granted(guarded, team, rule):
+        await until_why(asked, team, f"may impersonate {resource}, so it could write as somebody")
+
+
+async def test_groups_alone_let_nobody_act_as_others(guarded: Guarded, asked: Asked) -> None:
+    team = guarded.team(admin=False)
+    rules = [
+        {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]},
+    ]
+    kubeconfig = guarded.cluster.kubeconfig_for_service_account(team, "werf")
+    with granted(guarded, team, *rules):
+        connection = await load_connection(kubeconfig)
+        headers = {**await connection.headers(), "Impersonate-Group": "system:masters"}
+        url = f"{connection.host}/api/v1/namespaces"
+        async with (
+            ClientSession() as session,
+            session.get(url, headers=headers, ssl=connection.ssl) as answer,
+        ):
+            said = await answer.text()
+        assert "without impersonating a user" in said
+        assert await asked.why(team) == ""
 
 
 async def test_objects_of_another_api_server_are_named(guarded: Guarded, asked: Asked) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.copies.conftest import User
-from tests.e2e.guard.conftest import Guarded, GuardedJob, config, installed
+from tests.e2e.guard.conftest import LISTS, Guarded, GuardedJob, config, installed
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.person import Person, RefusedError
 
@@ -39,10 +39,14 @@ def admin(api: Api) -> Person:
     return Person(api, "admin")
 
 
-def widened(job: GuardedJob) -> dict[str, Any]:
-    operations = "\nCU//ConfigMap//other\n"
+def forgery(job: GuardedJob) -> dict[str, str]:
+    """A list with more operations."""
     account = f"system:serviceaccount:{job.team}:werf"
-    return labelled(job.name, job.guarded.home, account=account, operations=operations)
+    return {job.key: f"{account}\n{job.team}\nCU//ConfigMap//other\n"}
+
+
+def widened(job: GuardedJob) -> dict[str, Any]:
+    return labelled(LISTS, job.guarded.home, **forgery(job))
 
 
 ATTACKS: dict[str, Callable[[Person, GuardedJob], object]] = {
@@ -50,16 +54,16 @@ ATTACKS: dict[str, Callable[[Person, GuardedJob], object]] = {
     "another list by apply": lambda person, job: person.apply(labelled("evil", job.guarded.home)),
     "more operations": lambda person, job: person.apply(widened(job), force="true"),
     "more operations by merge": lambda person, job: person.merge(
-        path_of(job.guarded.home, job.name), {"data": {"operations": "\nCU//ConfigMap//other\n"}}
+        job.guarded.lists, {"data": forgery(job)}
     ),
     "without its label": lambda person, job: person.merge(
-        path_of(job.guarded.home, job.name), {"metadata": {"labels": {names.LABEL_GUARD: None}}}
+        job.guarded.lists, {"metadata": {"labels": {names.LABEL_GUARD: None}}}
     ),
     "an annotation": lambda person, job: person.merge(
-        path_of(job.guarded.home, job.name), {"metadata": {"annotations": {"a": "b"}}}
+        job.guarded.lists, {"metadata": {"annotations": {"a": "b"}}}
     ),
     "an owner, for the garbage collector": lambda person, job: person.merge(
-        path_of(job.guarded.home, job.name),
+        job.guarded.lists,
         {
             "metadata": {
                 "ownerReferences": [
@@ -73,7 +77,7 @@ ATTACKS: dict[str, Callable[[Person, GuardedJob], object]] = {
             }
         },
     ),
-    "its end": lambda person, job: person.delete(path_of(job.guarded.home, job.name)),
+    "its end": lambda person, job: person.delete(job.guarded.lists),
     "the end of all": lambda person, job: person.delete(path_of(job.guarded.home)),
 }
 
@@ -102,16 +106,14 @@ def test_a_config_map_that_is_there_cant_become_a_list(job: GuardedJob, admin: P
 def test_elsewhere_the_label_means_nothing(job: GuardedJob, admin: Person) -> None:
     """Also for the pod's own Job, in the release's namespace and in the default one."""
     for namespace in (job.team, "default"):
-        account = f"system:serviceaccount:{job.team}:werf"
-        operations = "\nCU//ConfigMap//other\n"
-        admin.apply(labelled(job.name, namespace, account=account, operations=operations))
+        admin.apply(labelled(LISTS, namespace, **forgery(job)))
         assert job.refused(lambda: job.person.apply(config("other", job.team)))
-        admin.delete(path_of(namespace, job.name))
+        admin.delete(path_of(namespace, LISTS))
 
 
 def test_the_operator_may_delete_a_list(guarded: Guarded) -> None:
     job = guarded.job(guarded.team())
-    guarded.delete_list(job.name)
+    guarded.delete_list(job)
     until(lambda: not job.is_guarded(), "the guard is gone with its list")
 
 
@@ -146,8 +148,7 @@ def operator(
 def forged(job: GuardedJob, api: Api, namespace: Callable[..., str]) -> dict[str, Any]:
     """A list that somebody made elsewhere for the Job, in its name; the label is free there."""
     source = namespace("source")
-    account = f"system:serviceaccount:{job.team}:werf"
-    made = labelled(job.name, source, account=account, operations="\nCU//ConfigMap//other\n")
+    made = labelled(LISTS, source, **forgery(job))
     api.create(path_of(source), made)
     return made
 
@@ -160,7 +161,7 @@ def test_a_rule_never_gives_the_label(
     user, home, source = User(api), job.guarded.home, forged["metadata"]["namespace"]
     spec: dict[str, Any] = {"targets": {"namespaces": [home]}}
     if way == "copies":
-        spec["source"] = {"kind": "ConfigMap", "name": job.name, "namespace": source}
+        spec["source"] = {"kind": "ConfigMap", "name": LISTS, "namespace": source}
         spec["transform"] = {"name": "forged"}
     else:
         metadata = {"name": "forged", "labels": forged["metadata"]["labels"]}
@@ -168,7 +169,7 @@ def test_a_rule_never_gives_the_label(
     user.rule(home, way, spec)
     user.wait_ready(home, way)
     copied = api.get(path_of(home, "forged"))
-    assert copied["data"]["operations"] == forged["data"]["operations"]
+    assert copied["data"] == forged["data"]
     assert names.LABEL_GUARD not in copied["metadata"]["labels"]
     assert job.refused(lambda: job.person.apply(config("other", job.team)))
     user.delete("copyrators", home, way)
@@ -178,16 +179,16 @@ def test_a_rule_never_gives_the_label(
 @pytest.mark.usefixtures("operator")
 def test_a_rule_never_overwrites_a_list(job: GuardedJob, api: Api, forged: dict[str, Any]) -> None:
     user, home, source = User(api), job.guarded.home, forged["metadata"]["namespace"]
-    before = api.get(path_of(home, job.name))
+    before = api.get(job.guarded.lists)
     spec = {
-        "source": {"kind": "ConfigMap", "name": job.name, "namespace": source},
+        "source": {"kind": "ConfigMap", "name": LISTS, "namespace": source},
         "targets": {"namespaces": [home]},
         "onConflict": "Overwrite",
         "onImmutable": "Recreate",
     }
     user.rule(home, "overwrite", spec)
     user.wait_failing(home, "overwrite")
-    assert api.get(path_of(home, job.name)) == before
+    assert api.get(job.guarded.lists) == before
     assert job.refused(lambda: job.person.apply(config("other", job.team)))
     user.delete("copyrators", home, "overwrite")
 

@@ -25,7 +25,8 @@ from tests.e2e.guard.conftest import config, op, pod_token, token_client
 from tests.e2e.operator_process import until
 from tests.e2e.secrecy.quoting_webhook import served
 
-from copyrator.bundles.guard.listing import GuardedDeploy, config_map
+from copyrator.api.keys import ObjectName
+from copyrator.bundles.guard.listing import GuardedDeploy, config_map, key_of, list_of
 from copyrator.bundles.plan.rights import ServiceAccount
 from demo.chart import CHART
 from localcluster import Api, Cluster
@@ -379,17 +380,22 @@ def a_list(name: str = JOB, size: int = 1, **more: Any) -> dict[str, Any]:
         revision=1,
         deployed_revision=None,
     )
-    return config_map(name, "0", deploy) | more
+    return config_map(name, {key_of(ObjectName(PLACE, name)): list_of(deploy)}) | more
 
 
+BROKEN = "shop-deploy-1111111111"
+KEY = f"{PLACE}.{BROKEN}"
+USER = f"system:serviceaccount:{PLACE}:werf"
 GARBAGE: dict[str, dict[str, Any]] = {
     "no-data": {"data": {}},
-    "no-account": {"data": {"operations": "\n"}},
-    "no-operations": {"data": {"account": f"system:serviceaccount:{PLACE}:werf"}},
-    "only-bytes": {"data": {}, "binaryData": {"account": "/w==", "operations": "/w=="}},
-    "odd": {"data": {"account": "\n", "operations": "\x00\t'\"\\", "namespace": "a/b"}},
-    "large": {"data": {"account": "x" * 1000, "operations": "\n" * 900_000}},
-    "empty": {"data": {"account": "", "operations": "", "namespace": ""}},
+    "no-account": {"data": {KEY: "\n"}},
+    "no-lines": {"data": {KEY: USER}},
+    "no-namespace": {"data": {KEY: f"{USER}\n"}},
+    "only-bytes": {"data": {}, "binaryData": {KEY: "/w=="}},
+    "odd": {"data": {KEY: f"{USER}\na/b\n\x00\t'\"\\", ".a": "\n", "a": "\x00", "_-": "'"}},
+    "large": {"data": {KEY: f"{USER}\n" + "\n" * 900_000}},
+    "many": {"data": {f"{PLACE}.{n}": f"{USER}\n" for n in range(1_000)}},
+    "empty": {"data": {KEY: ""}},
 }
 
 
@@ -431,7 +437,7 @@ def test_a_second_install_elsewhere(disposable: Cluster, writers: Writers, job: 
 def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api, kind: str) -> None:
     broken = a_list(f"broken-{kind}") | GARBAGE[kind]
     operator.create(LISTS, broken)
-    mine = a_list("shop-deploy-1111111111") | GARBAGE[kind]
+    mine = a_list(BROKEN) | GARBAGE[kind]
     operator.create(LISTS, mine)
     writers.each_writes(5)
     for one in (broken, mine):

@@ -149,6 +149,26 @@ def test_what_a_chart_draws_has_no_hash_and_what_it_hides_is_named(
     assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "print .Chart",
+        "with .Chart }}{{ . | quote }}{{ end",
+        'printf "%v" (dict "a" .Chart)',
+        "print $ | sha256sum",
+        'index .Chart.Maintainers | toString | replace "0x" "x"',
+    ],
+)
+def test_an_address_that_a_chart_prints_is_another_one_in_the_second_render(
+    shell: Werf, charts: Charts, printed: str
+) -> None:
+    """Which the look at its templates doesn't see (docs/adr/0064)."""
+    more = "maintainers: [{name: a}, {name: b}]\n"
+    charts.push(cm=CONFIG_MAP + f"  a: >-\n    {{{{ {printed} }}}}\n", more=more)
+
+    assert planned(shell).render is None
+
+
 HIDDEN = """
 apiVersion: v1
 kind: ConfigMap
@@ -157,6 +177,39 @@ metadata:
   annotations: {werf.io/sensitive: "true"}
 data: {a: b}
 """
+
+
+@pytest.mark.parametrize("key", ["werf-io/sensitive", "werfaio/sensitive"])
+def test_what_hides_by_another_spelling_is_named(shell: Werf, charts: Charts, key: str) -> None:
+    charts.push(hidden=HIDDEN.replace("werf.io/sensitive", key))
+
+    code, log = run(shell, plan(shell))
+
+    assert code == 0, log
+    assert "<hidden sensitive changes>" in log
+    found = read_block(log, NONCE)
+    assert isinstance(found, Plan)
+    assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        'werf.io/sensitive: "true", werf-io/sensitive: "false"',
+        'helm.sh/hook: pre-install, helm.sh/hook-weight: "1", helm-sh/hook-weight: "2"',
+        "werf.io/delete-policy: succeeded, werfaio/delete-policy: failed",
+        "werf.io/deploy-on: install, werf-io/deploy-on: post-delete",
+    ],
+)
+def test_of_two_annotations_of_one_meaning_no_plan_is_made(
+    shell: Werf, charts: Charts, both: str
+) -> None:
+    charts.push(hidden=HIDDEN.replace('werf.io/sensitive: "true"', both))
+
+    code, log = run(shell, plan(shell))
+
+    assert code == PlanExit.FAILED, log
+    assert "two annotations of one meaning, " in find_error(log)
 
 
 def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:

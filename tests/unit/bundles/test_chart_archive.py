@@ -48,49 +48,68 @@ def _many_files() -> bytes:
 
 
 def _bomb() -> bytes:
-    return gzip.compress(bytes(40 * 2**20))
+    return gzip.compress(bytes(110 * 2**20))
 
 
 def _nested_bomb() -> bytes:
-    inner = pack({"Chart.yaml": "name: a", "big": bytes(12 * 2**20)}, "a")
+    inner = pack({"Chart.yaml": "name: a", "files/big": bytes(40 * 2**20)}, "a")
     return pack({"Chart.yaml": CHART_YAML, **{f"charts/{at}.tgz": inner for at in range(3)}})
+
+
+def _large_templates() -> bytes:
+    inner = pack({"Chart.yaml": "name: a", "templates/big": bytes(12 * 2**20)}, "a")
+    return pack({"Chart.yaml": CHART_YAML, **{f"charts/{at}.tgz": inner for at in range(3)}})
+
+
+def _in_a_directory() -> bytes:
+    """A file that Go's reader sees, in what seems to be the content of a directory."""
+    inner = gzip.decompress(pack_entries([("shop/templates/b", "{{ now }}")]))[:1024]
+    tar = bytearray(gzip.decompress(pack_entries([("shop/d", inner), ("shop/Chart.yaml", "")])))
+    tar[156:157] = b"5"
+    tar[148:156] = b" " * 8
+    tar[148:156] = b"%06o\0 " % sum(tar[:512])
+    return gzip.compress(bytes(tar))
 
 
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (lambda: b"", "it isn't a tar archive"),
+        (lambda: b"", "it is cut off"),
         (lambda: b"no archive", "it isn't packed with gzip"),
-        (lambda: gzip.compress(b"no archive"), "it isn't a tar archive"),
+        (lambda: gzip.compress(b"no archive"), "it is cut off"),
         (lambda: chart("a")[:-40], "it is cut off"),
         (lambda: chart("a") + b"more", "it isn't packed with gzip"),
-        (lambda: bytes(5 * 2**20), "it has more than 4 MiB"),
-        (_bomb, "unpacked it has more than 32 MiB"),
-        (_nested_bomb, "unpacked it has more than 32 MiB"),
+        (lambda: bytes(9 * 2**20), "it has more than 8 MiB"),
+        (_bomb, "unpacked it has more than 100 MiB"),
+        (_nested_bomb, "of charts/2.tgz: unpacked it has more than 100 MiB"),
+        (_large_templates, "of charts/2.tgz: its templates, CRDs and subcharts have more than 32"),
+        (_in_a_directory, "a header in it contradicts itself"),
+        (lambda: _patched(100, b"0040644\0"), "a header in it contradicts itself"),
+        (lambda: _patched(508, b"tar\0"), "a header in it is of an unknown form"),
         (lambda: gzip.compress(b"") * 20, "it is packed in too many parts"),
         (_many_files, "it has more than 5000 files"),
-        (lambda: _links(tarfile.SYMTYPE), "it has a link, a device or another thing"),
-        (lambda: _links(tarfile.LNKTYPE), "it has a link, a device or another thing"),
-        (lambda: _links(tarfile.CHRTYPE), "it has a link, a device or another thing"),
-        (lambda: _links(tarfile.FIFOTYPE), "it has a link, a device or another thing"),
-        (lambda: pack_entries([("/etc/a", "")]), "a file in it has a path outside"),
-        (lambda: pack_entries([("shop/../a", "")]), "a file in it has a path outside"),
-        (lambda: pack_entries([("../shop/a", "")]), "a file in it has a path outside"),
-        (lambda: pack_entries([("./shop/a", "")]), "a file in it has a path outside"),
-        (lambda: pack_entries([("a", "")]), "a file in it has a path outside"),
-        (lambda: pack_entries([("shop\\a", "")]), "a file in it has a name with control"),
-        (lambda: pack_entries([("shop/a\n", "")]), "a file in it has a name with control"),
+        (lambda: _links(tarfile.SYMTYPE), "shop/a in it is a link, a device"),
+        (lambda: _links(tarfile.LNKTYPE), "shop/a in it is a link, a device"),
+        (lambda: _links(tarfile.CHRTYPE), "shop/a in it is a link, a device"),
+        (lambda: _links(tarfile.FIFOTYPE), "shop/a in it is a link, a device"),
+        (lambda: pack_entries([("/etc/a", "")]), "/etc/a in it is outside of"),
+        (lambda: pack_entries([("shop/../a", "")]), "shop/../a in it is outside of"),
+        (lambda: pack_entries([("../shop/a", "")]), "../shop/a in it is outside"),
+        (lambda: pack_entries([("./shop/a", "")]), "./shop/a in it is outside of"),
+        (lambda: pack_entries([("a", "")]), "a in it is outside of"),
+        (lambda: pack_entries([("shop\\a", "")]), "shop\\a in it has control"),
+        (lambda: pack_entries([("shop/a\n", "")]), "shop/a? in it has control"),
         (lambda: pack_entries([("shop/a", ""), ("b/a", "")]), "it has more than one top directory"),
-        (lambda: pack_entries([("shop/a", ""), ("shop/a", "")]), "it has two files of one path"),
+        (lambda: pack_entries([("shop/a", ""), ("shop/a", "")]), "it has two files a"),
         (lambda: pack_entries([]), "it has no files"),
         (lambda: _patched(0, b"x", checksum=False), "a header in it is damaged"),
         (lambda: _patched(257, b"xxxxx"), "it isn't a tar archive"),
         (lambda: _patched(124, b"\x80" + bytes(11)), "a header in it has no number"),
-        (lambda: _patched(124, b"77777777777\0"), "a file in it is cut off"),
+        (lambda: _patched(124, b"77777777777\0"), "its templates, CRDs and subcharts"),
         (lambda: gzip.compress(gzip.decompress(chart("a")) + b"x"), "it goes on after its end"),
-        (lambda: gzip.compress(gzip.decompress(chart("a"))[:1024]), "it isn't a tar archive"),
-        (lambda: pack({"charts/a.tgz": "x" * 40}), "it isn't packed with gzip"),
-        (lambda: pack({"charts/a.tgz/b": "x"}), "a directory in its charts/ is named"),
+        (lambda: gzip.compress(gzip.decompress(chart("a"))[:1024]), "it is cut off"),
+        (lambda: pack({"charts/a.tgz": "x" * 40}), "of charts/a.tgz: it isn't packed with"),
+        (lambda: pack({"charts/a.tgz/b": "x"}), "charts/a.tgz is a directory"),
         (lambda: pack({"charts/a/" * 9 + "b": "x"}), "it has more than 8 charts in one another"),
     ],
 )  # fmt: skip
@@ -115,6 +134,12 @@ def test_long_names_and_directories_are_read() -> None:
         (why,) = judge_layer(pack_infos(infos, form)).unbound
         assert ": now depends on the time" in why
     assert judge_layer(gzip.compress(gzip.decompress(chart("{{ now }}")))).unbound
+
+
+def test_large_files_that_nothing_judges_are_left_out() -> None:
+    big = {f"files/{at}": bytes(10 * 2**20) for at in range(6)}
+
+    assert judge_layer(chart("{{ now }}", **big)).unbound
 
 
 def test_aliases_of_yaml_dont_grow() -> None:
@@ -225,6 +250,19 @@ def test_dependencies_of_all_forms_are_compared(
     files: dict[str, str | bytes], missing: tuple[str, ...]
 ) -> None:
     assert judge_layer(pack({"Chart.yaml": CHART_YAML, **files})).unvendored == missing
+
+
+@pytest.mark.parametrize("version", ["1.0", "'1'"])
+def test_a_version_that_is_a_number_is_taken_as_werf_takes_it(version: str) -> None:
+    files = {
+        "Chart.yaml": f"{CHART_YAML}dependencies: [{{name: db, version: 1.0, repository: https://c}}]",
+        "Chart.lock": f"dependencies: [{{name: db, version: {version}, repository: https://c}}]",
+        "charts/db/Chart.yaml": "name: db\nversion: '1'\n",
+    }
+
+    facts = judge_layer(pack(files))
+
+    assert facts.unvendored == ()
 
 
 def test_at_most_twenty_missing_dependencies_are_named() -> None:

@@ -51,6 +51,7 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("Chart.yaml", f"{CHART_YAML}maintainers: [{{Name: a}}]\n", 4, "key Name isn't one of Helm's"),
     ("Chart.yaml", f"{CHART_YAML}annotations: {{a: b, a: c}}\n", 4, "key a and another one"),
     ("Chart.yaml", "name: shop\nversion: 1.10\n", 2, "the value of key version may be read as"),
+    ("Chart.yaml", "name: a\nversion: 1234567.5\n", 2, "the value of key version may be read as"),
     ("Chart.yaml", "name: yes\nversion: 1.0.0\n", 1, "the value of key name may be read as"),
     ("requirements.yaml", "name: other\n", 1, "key name isn't one of Helm's: remove it"),
     (SUB + "Chart.yaml", "Name: db\n", 1, "key Name isn't one of Helm's: spell it name"),
@@ -79,6 +80,8 @@ REFUSED: list[tuple[str, str, int, str]] = [
     ("values.schema.json", '{"$ref": "file:///a", "$ref": "#"}', 1, "key $ref names another"),
     ("values.schema.json", '{"$schema": "http://a/b"}', 1, "key $schema names another document"),
     ("values.schema.json", '{"$id": "http://a/b#c", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"$id": "http://a/b?", "$ref": "#/d"}', 1, "key $id names another"),
+    ("values.schema.json", '{"id": "file:///a", "$ref": "#/d"}', 1, "key id names another"),
     ("values.schema.json", "[" * 100_000, 1, "the file isn't JSON, or nested too deeply"),
     (SUB + "values.schema.json", '{"$ref": "http://a"}', 1, "key $ref names another document"),
     (".helmignore", "*.md\ncharts/db\n", 2, "this pattern hides a chart in charts/, or metadata"),
@@ -87,6 +90,12 @@ REFUSED: list[tuple[str, str, int, str]] = [
     (".helmignore", "charts/*/values.yaml\n", 1, "this pattern hides a chart"),
     (".helmignore", "/Chart.lock\n", 1, "this pattern hides a chart"),
     (".helmignore", "!templates\n", 1, "this pattern hides a chart"),
+    (".helmignore", "d[\\]b]\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/charts[^a]db\n", 1, "this pattern hides a chart"),
+    (".helmignore", "//charts\n", 1, "this pattern hides a chart"),
+    (".helmignore", "*\\b\n", 1, "this pattern hides a chart"),
+    (".helmignore", "/*/d?\n", 1, "this pattern hides a chart"),
+    (".helmignore", "\ufeffcharts\n", 1, "this pattern hides a chart"),
     (".helmignore", "a\n" * 300, 1, "the file has more than 200 patterns: remove some"),
 ]  # fmt: skip
 
@@ -213,7 +222,7 @@ def test_at_most_twenty_reasons_are_kept_and_texts_of_the_chart_are_cut() -> Non
 def test_large_values_are_refused_before_they_are_parsed() -> None:
     found = _unplain({"values.yaml": "a: b\n" * 2**20})
 
-    assert found == ("its values and their schemas have more than 4 MiB",)
+    assert found == ("values.yaml:1: with it values and schemas have more than 4 MiB: shorten it",)
 
 
 @given(st.binary(max_size=120), st.sampled_from(["Chart.lock", "values.yaml", ".helmignore"]))

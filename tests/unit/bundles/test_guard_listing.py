@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api import names
+from copyrator.api.keys import ObjectName
 from copyrator.bundles.guard.listing import (
     LIST_BYTES,
     GuardedDeploy,
     GuardedUninstall,
     ListTooLargeError,
-    config_map,
     deploy_list,
+    job_of,
+    key_of,
+    list_of,
     uninstall_list,
 )
 from copyrator.bundles.plan.operations import (
@@ -278,13 +280,12 @@ def test_a_list_that_doesnt_fit_is_refused_and_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("guarded", [DEPLOY, UNINSTALL])
-def test_the_config_map_is_named_as_the_job_and_says_whose_it_is(guarded: Any) -> None:
-    found = config_map("shop-deploy-0123456789", "8f0e", guarded)
-    assert found["metadata"] == {
-        "name": "shop-deploy-0123456789",
-        "labels": {names.LABEL_GUARD: "shop-deploy-0123456789", names.LABEL_BUNDLE_UID: "8f0e"},
-    }
-    assert found["data"]["account"] == "system:serviceaccount:team:werf"
-    assert found["data"]["namespace"] == "app"
-    assert "\nCU//ConfigMap//werf-synchronization\n" in found["data"]["operations"]
-    assert found["immutable"] is True
+def test_a_list_begins_with_the_account_and_the_namespace_of_the_release(guarded: Any) -> None:
+    account, namespace, *lines = list_of(guarded).split("\n")
+    assert (account, namespace) == ("system:serviceaccount:team:werf", "app")
+    assert "CU//ConfigMap//werf-synchronization" in lines
+
+
+@pytest.mark.parametrize("job", [ObjectName("team", "shop-deploy-01"), ObjectName("a", "b.c")])
+def test_a_key_is_of_one_job(job: ObjectName) -> None:
+    assert job_of(key_of(job)) == job

@@ -8,7 +8,7 @@ from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.deploy.outcome import Ending, refused_ending
 from copyrator.bundles.guard.refusal import Blame, find_refusals, judge_refusals
-from copyrator.bundles.plan.operations import Operation, read_operation
+from copyrator.bundles.plan.operations import Operation, read_objects, read_operation
 
 POLICY = "shop.guard"
 RELEASE = ReleaseKey("app", "shop", "")
@@ -18,6 +18,7 @@ DEPLOY = (
     "plan: execute operation: create resource: server-side apply resource "
 )
 REPAIR = 'Error: build resource infos: fix managed fields for resource "ConfigMap/x": patch: '
+GOODBYE = "at uninstall: create ::ConfigMap:goodbye"
 
 
 def operations(*lines: str) -> tuple[Operation, ...]:
@@ -67,12 +68,25 @@ def test_whose_fault_a_refusal_is(key: str, fault: Blame) -> None:
     assert judge_refusals(found, PLANNED, RELEASE) == (refusal, fault)
 
 
-def test_werfs_repair_of_an_edit_is_not_the_digests_fault() -> None:
-    found = find_refusals(error("UPDATE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.CHANGED
+def test_what_somebody_changed_of_the_objects_that_a_plan_left_alone_is_not_its_fault() -> None:
+    """Deleted or edited in the second between the Job's own plan and its apply."""
+    objects = read_objects(["has ::ConfigMap:same", "hook ::ConfigMap:hook", GOODBYE])
+    assert objects is not None
+    left = objects.untouched()
 
-    found = find_refusals(error("DELETE//ConfigMap/app/untouched", REPAIR), POLICY)
-    assert judge_refusals(found, PLANNED, RELEASE)[1] is Blame.DIGEST
+    def judge(key: str) -> Blame:
+        return judge_refusals(find_refusals(error(key), POLICY), PLANNED, RELEASE, left)[1]
+
+    repair = find_refusals(error("UPDATE//ConfigMap/app/same", REPAIR), POLICY)
+    assert judge_refusals(repair, PLANNED, RELEASE, left)[1] is Blame.CHANGED
+    assert judge_refusals(repair, PLANNED, RELEASE)[1] is Blame.DIGEST
+    assert judge("CREATE//ConfigMap/app/same") is Blame.CHANGED
+    assert judge("UPDATE//ConfigMap/app/same") is Blame.CHANGED
+    assert judge("DELETE//ConfigMap/app/same") is Blame.DIGEST
+    assert judge("CREATE//ConfigMap/other/same") is Blame.DIGEST
+    assert judge("CREATE//ConfigMap:status/app/same") is Blame.DIGEST
+    for hook in ("hook", "goodbye"):
+        assert judge(f"CREATE//ConfigMap/app/{hook}") is Blame.DIGEST
 
 
 def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is_planned() -> None:

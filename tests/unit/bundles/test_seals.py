@@ -53,12 +53,12 @@ def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
     client = Client()
-    sealed = asyncio.run(seals(client).store_operations(ENTRY, "job-1", text))
+    sealed = asyncio.run(seals(client).plans.store(ENTRY, "job-1", text))
     return client, ApprovedPlan(job="job-1", seal=sealed)
 
 
 def read(client: Client, kept: ApprovedPlan | Baseline) -> str | None:
-    found = asyncio.run(seals(client).read_operations(ENTRY, kept))
+    found = asyncio.run(seals(client).plans.read(ENTRY, kept))
     return found.text if found else None
 
 

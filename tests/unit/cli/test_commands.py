@@ -58,9 +58,8 @@ def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has
     assert {"-o", "--output"} <= flags(name)
 
 
-@pytest.mark.parametrize("name", ["get", "events"])
-def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are(name):
-    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags(name)
+def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are():
+    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags("get")
 
 
 def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():

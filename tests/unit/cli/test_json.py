@@ -51,13 +51,13 @@ def test_the_kinds_that_commands_print_are_described():
 
 
 def test_only_one_module_prints_json_and_yaml_for_programs():
-    """It refuses what doesn't say what it is. jsonpath makes texts of parts of that."""
+    """It refuses what doesn't say what it is."""
     home = ROOT / "operator" / "copyrator" / "cli"
     prints = re.compile(r"json\.dumps|import json\b|dump_json|json\.encode")
     found = {
         str(one.relative_to(home)) for one in home.rglob("*.py") if prints.search(one.read_text())
     }
-    assert found == {"core/jsonpath.py", "core/output.py"}
+    assert found == {"core/output.py"}
 
 
 @pytest.mark.parametrize("value", [{}, {"kind": "Tree"}, {"apiVersion": "v1"}])

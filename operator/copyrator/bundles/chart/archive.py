@@ -18,8 +18,12 @@ from typing import Final
 from copyrator.bundles.chart.yaml_nodes import YamlError, YamlNode, read_yaml
 from copyrator.settings.limits import CHART_LAYER_BYTES
 
-CHART_UNPACKED_BYTES: Final = 32 * 1024 * 1024  # limit: charts of bundles
-"""Bytes of a chart that are unpacked, those of the archives in its ``charts/`` included."""
+CHART_UNPACKED_BYTES: Final = 100 * 1024 * 1024  # limit: charts of bundles
+"""Bytes of an unpacked chart, those of the archives in its ``charts/`` included: Helm's limit."""
+
+CHART_JUDGED_BYTES: Final = 32 * 1024 * 1024  # limit: charts of bundles
+"""Bytes of what of a chart is judged: templates, CRDs, archives in its ``charts/`` and files beside
+Chart.yaml. The others are left out while it is unpacked."""
 
 CHART_FILES: Final = 5_000  # limit: charts of bundles
 """Files of a chart, those of its subcharts included."""
@@ -30,6 +34,9 @@ CHART_METADATA_BYTES: Final = 64 * 1024  # limit: charts of bundles
 _BLOCK: Final = 512
 _ZERO: Final = bytes(_BLOCK)
 _CHUNK: Final = 256 * 1024
+_HEADER_BYTES: Final = 2**20
+"""Of an extended header, as of Go's reader."""
+_JUDGED: Final = re.compile(r"(?:charts/[^/]+/)*(?:(?:templates|crds)/.+|charts/[^/]+|[^/]+)")
 _MEMBERS: Final = 16
 """Gzip members in a row: Go's reader joins them."""
 _OCTAL: Final = re.compile(rb"[ \0]*([0-7]*)[ \0]*")
@@ -37,8 +44,12 @@ _NAME: Final = re.compile(r"[^\x00-\x1f\x7f\\]+")
 _PAX_IGNORED: Final = re.compile(
     r"(?:[amc]time|[ug]id|[ug]name|comment|(?:SCHILY|LIBARCHIVE)\..+)", re.ASCII
 )
+_MODES: Final = {b"5": (0, 0o040000), b"0": (0, 0o100000), b"\0": (0, 0o100000)}
+"""Of each type what a header's mode may say of it, as Go's reader believes the mode."""
 _USTAR: Final = b"ustar\x0000"
 _GNU: Final = b"ustar  \x00"
+_STAR: Final = b"tar\0"
+"""The end of a header whose name has another length."""
 
 
 class UnreadableError(Exception):
@@ -50,6 +61,7 @@ class Budget:
     """What may still be unpacked, of the layer and of the archives in it together."""
 
     size: int = CHART_UNPACKED_BYTES
+    judged: int = CHART_JUDGED_BYTES
     files: int = CHART_FILES
 
     def take_bytes(self, size: int) -> None:
@@ -61,6 +73,17 @@ class Budget:
         self.size -= size
         if self.size < 0:
             raise UnreadableError(f"unpacked it has more than {CHART_UNPACKED_BYTES // 2**20} MiB")
+
+    def take_judged(self, size: int) -> None:
+        """Use some of the bytes that are kept.
+
+        Raises:
+            UnreadableError: there aren't as many left.
+        """
+        self.judged -= size
+        if self.judged < 0:
+            limit = CHART_JUDGED_BYTES // 2**20
+            raise UnreadableError(f"its templates, CRDs and subcharts have more than {limit} MiB")
 
     def take_file(self) -> None:
         """Use one of the files.
@@ -76,6 +99,8 @@ class Budget:
 def unpack(packed: bytes, budget: Budget) -> dict[str, bytes]:
     """The files of a packed chart by their path below its one top directory.
 
+    Those that nothing judges are empty.
+
     Raises:
         UnreadableError: it exceeds a limit, or isn't an archive of plain files.
     """
@@ -83,23 +108,84 @@ def unpack(packed: bytes, budget: Budget) -> dict[str, bytes]:
         raise UnreadableError(f"it has more than {CHART_LAYER_BYTES // 2**20} MiB")
     files: dict[str, bytes] = {}
     top: str | None = None
-    for name, content in _entries(_gunzip(packed, budget), budget):
-        parts = name.split("/")
-        if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
-            raise UnreadableError("a file in it has a path outside of the chart's directory")
-        if top not in (None, parts[0]):
-            raise UnreadableError("it has more than one top directory")
-        top, path = parts[0], "/".join(parts[1:])
-        if path in files:
-            raise UnreadableError("it has two files of one path")
-        files[path] = content.removeprefix(b"\xef\xbb\xbf")
+    stream = _Stream(_gunzip(packed, budget))
+    while (entry := _next_entry(stream)) is not None:
+        name, kind, size = entry
+        content = b""
+        if _is_file(name, kind):
+            budget.take_file()
+            parts = name.split("/")
+            if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+                shown = shorten_text(name)
+                raise UnreadableError(f"{shown} in it is outside of the chart's directory")
+            if top not in (None, parts[0]):
+                raise UnreadableError("it has more than one top directory")
+            top, path = parts[0], "/".join(parts[1:])
+            if path in files:
+                raise UnreadableError(f"it has two files {shorten_text(path)}")
+            if _JUDGED.fullmatch(path):
+                budget.take_judged(size)
+                content, size = stream.read(size), 0
+            files[path] = content.removeprefix(b"\xef\xbb\xbf")
+        stream.skip(size + -(size + len(content)) % _BLOCK)
     if not files:
         raise UnreadableError("it has no files")
     return files
 
 
-def _gunzip(packed: bytes, budget: Budget) -> bytes:
-    unpacked = bytearray()
+class _Stream:
+    """Bytes that come in parts."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
+        self._part = b""
+        self._at = 0
+
+    def _next(self, size: int) -> bytes:
+        """At most so many bytes; empty at the end."""
+        if self._at == len(self._part):
+            self._part, self._at = next(self._parts, b""), 0
+        found = self._part[self._at : self._at + size]
+        self._at += len(found)
+        return found
+
+    def read(self, size: int) -> bytes:
+        """So many bytes.
+
+        Raises:
+            UnreadableError: there are fewer.
+        """
+        found = bytearray()
+        while len(found) < size:
+            part = self._next(size - len(found))
+            if not part:
+                raise UnreadableError("it is cut off")
+            found += part
+        return bytes(found)
+
+    def skip(self, size: int) -> None:
+        """Leave out so many bytes.
+
+        Raises:
+            UnreadableError: there are fewer.
+        """
+        while size:
+            part = self._next(size)
+            if not part:
+                raise UnreadableError("it is cut off")
+            size -= len(part)
+
+    def count_zeros(self) -> int | None:
+        """How many bytes are left; None where one of them isn't zero."""
+        count = 0
+        while part := self._next(_CHUNK):
+            if part.count(0) != len(part):
+                return None
+            count += len(part)
+        return count
+
+
+def _gunzip(packed: bytes, budget: Budget) -> Iterator[bytes]:
     rest, members = packed, 0
     while rest:
         members += 1
@@ -111,54 +197,47 @@ def _gunzip(packed: bytes, budget: Budget) -> bytes:
                 part = inflater.decompress(rest, _CHUNK)
                 rest = inflater.unconsumed_tail
                 budget.take_bytes(len(part))
-                unpacked += part
-                if not part and not rest and not inflater.eof:
+                if part:
+                    yield part
+                elif not rest and not inflater.eof:
                     raise UnreadableError("it is cut off")
         except zlib.error:
             raise UnreadableError("it isn't packed with gzip") from None
         rest = inflater.unused_data
-    return bytes(unpacked)
 
 
-def _entries(data: bytes, budget: Budget) -> list[tuple[str, bytes]]:
-    """The regular files of a tar archive, in its order."""
-    found: list[tuple[str, bytes]] = []
-    at, long_name = 0, None
-    while True:
-        header = data[at : at + _BLOCK]
-        if header == _ZERO:
-            break
+def _next_entry(stream: _Stream) -> tuple[str, bytes, int] | None:
+    """Name, type and size of the next entry of a tar archive; None at its end."""
+    long_name = None
+    while (header := stream.read(_BLOCK)) != _ZERO:
         name, kind, size = _header(header)
-        at += _BLOCK
-        content = data[at : at + size]
-        if len(content) != size:
-            raise UnreadableError("a file in it is cut off")
-        at += -(-size // _BLOCK) * _BLOCK
-        if kind in (b"x", b"L"):
-            if long_name is not None:
-                raise UnreadableError("a file in it has two names")
-            long_name = _pax_path(content) if kind == b"x" else _text(content.rstrip(b"\0"))
-            long_name = long_name or None
-            continue
+        if kind not in (b"x", b"L", b"g"):
+            return long_name or name, kind, size
+        if size > _HEADER_BYTES:
+            raise UnreadableError("an extended header in it is too long")
+        content = stream.read(size)
+        stream.skip(-size % _BLOCK)
         if kind == b"g":
             if _pax_path(content):
                 raise UnreadableError("it gives all files one name")
             continue
-        name, long_name = long_name or name, None
-        if _is_file(name, kind):
-            budget.take_file()
-            found.append((name, content))
-    if len(data) - at < 2 * _BLOCK or data.count(0, at) != len(data) - at:
+        if long_name is not None:
+            raise UnreadableError("a file in it has two names")
+        long_name = _pax_path(content) if kind == b"x" else _text(content.rstrip(b"\0"))
+        long_name = long_name or None
+    zeros = stream.count_zeros()
+    if zeros is None or zeros < _BLOCK:
         raise UnreadableError("it goes on after its end")
-    return found
+    return None
 
 
 def _is_file(name: str, kind: bytes) -> bool:
     """Whether it is a file; False for a directory."""
     if kind not in (b"0", b"\0", b"5"):
-        raise UnreadableError("it has a link, a device or another thing that isn't a file")
+        raise UnreadableError(f"{shorten_text(name)} in it is a link, a device or the like")
     if kind != b"5" and _NAME.fullmatch(name) is None:
-        raise UnreadableError("a file in it has a name with control characters")
+        shown = shorten_text(name)
+        raise UnreadableError(f"{shown} in it has control characters or backslashes in its name")
     return kind != b"5"
 
 
@@ -170,13 +249,16 @@ def _header(header: bytes) -> tuple[str, bytes, int]:
         raise UnreadableError("it isn't a tar archive")
     if _octal(header[148:156]) != sum(blanked):
         raise UnreadableError("a header in it is damaged")
+    kind, mode, size = header[156:157], _octal(header[100:108]), _octal(header[124:136])
+    if mode & ~0o7777 not in _MODES.get(kind, (mode & ~0o7777,)) or (kind == b"5" and size):
+        raise UnreadableError("a header in it contradicts itself")
     name = _text(header[:100].split(b"\0", 1)[0])
     prefix = header[345:500]
-    if magic == _GNU and any(prefix):
+    if (magic == _GNU and any(prefix)) or header[508:] == _STAR:
         raise UnreadableError("a header in it is of an unknown form")
     if start := _text(prefix.split(b"\0", 1)[0]):
         name = f"{start}/{name}"
-    return name, header[156:157], _octal(header[124:136])
+    return name, kind, size
 
 
 def _octal(field: bytes) -> int:
@@ -301,8 +383,12 @@ def _chart(path: str, files: Mapping[str, bytes], budget: Budget, depth: int) ->
         here = f"{path}/charts/{name}".lstrip("/")
         if name.endswith(".tgz"):
             if set(inside) != {""}:
-                raise UnreadableError("a directory in its charts/ is named as an archive")
-            chart.charts.append(_chart(here, unpack(inside[""], budget), budget, depth + 1))
+                raise UnreadableError(f"{chart.path_of(f'charts/{name}')} is a directory")
+            try:
+                unpacked = unpack(inside[""], budget)
+            except UnreadableError as error:
+                raise UnreadableError(f"of {shorten_text(here)}: {error}") from None
+            chart.charts.append(_chart(here, unpacked, budget, depth + 1))
         elif set(inside) != {""}:
             chart.charts.append(_chart(here, inside, budget, depth + 1))
     return chart
@@ -339,4 +425,4 @@ def elements(node: YamlNode | None, key: str) -> list[YamlNode]:
 
 def _text_of(node: YamlNode | None, key: str) -> str:
     found = node.value(key) if node else None
-    return (found.text or "") if found else ""
+    return found.as_text if found else ""

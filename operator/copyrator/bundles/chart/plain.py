@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from copyrator.bundles.chart.archive import (
@@ -86,6 +85,9 @@ _SCHEMA: Final = "values.schema.json"
 _READ: Final = (*METADATA, *_VALUES, _SCHEMA)
 _REPOSITORY: Final = re.compile(r"(?:(?:https?|oci)://.*)?")
 _DRAFT: Final = re.compile(r"https?://json-schema\.org/[a-z0-9/-]*#?")
+_ID: Final = re.compile(r"(?:https?://[\w.-]+(?::[0-9]+)?|urn:[\w:.-]+)?[\w./@+~-]*#?", re.ASCII)
+"""Identifiers under which gojsonschema finds this document again: of ``http://a/b?`` or
+``http://a/b#c`` it asks that host for what ``#/…`` names."""
 
 
 def find_unplain(chart: Chart) -> Iterator[str]:
@@ -104,7 +106,9 @@ def find_unplain(chart: Chart) -> Iterator[str]:
             content = one.files.get(name, b"")
             size += len(content)
             if size > VALUES_BYTES:
-                yield f"its values and their schemas have more than {VALUES_BYTES // 2**20} MiB"
+                limit = f"{VALUES_BYTES // 2**20} MiB"
+                what = f"with it values and schemas have more than {limit}: shorten it"
+                yield f"{one.path_of(name)}:1: {what}"
                 return
             if content:
                 found = _schema(content) if name == _SCHEMA else _values(content)
@@ -218,7 +222,7 @@ def _is_local(key: str, value: str) -> bool:
         case "$schema":
             return bool(_DRAFT.fullmatch(value))
         case "$id" | "id":
-            return "#" not in value.removesuffix("#")
+            return bool(_ID.fullmatch(value))
     return True
 
 
@@ -246,10 +250,9 @@ def _hidden(chart: Chart) -> Iterator[Fault]:
     """Lines of .helmignore that hide a chart in ``charts/``, metadata or values (Helm's rules.go).
 
     A template that it hides is judged and not rendered, which is no harm.
-    A class (``[a-z]``) counts as any character, as fnmatch and Go differ in it.
     """
     content = chart.files.get(".helmignore", b"")
-    lines = enumerate(content.decode(errors="replace").splitlines(), 1)
+    lines = enumerate(content.decode(errors="replace").split("\n"), 1)
     rules = [(at, rule) for at, line in lines if (rule := line.strip()) and rule[0] != "#"]
     if len(rules) > IGNORE_RULES or len(content) > CHART_METADATA_BYTES:
         yield 1, f"the file has more than {IGNORE_RULES} patterns: remove some"
@@ -264,15 +267,38 @@ def _hidden(chart: Chart) -> Iterator[Fault]:
             }
     paths |= {path[: found.start()]: True for path in paths for found in re.finditer("/", path)}
     for line, rule in rules:
-        loose = re.sub(r"\[[^]]*\]", "?", rule).replace("\\", "")
-        if rule.startswith("!") or any(_hides(loose, *path) for path in paths.items()):
+        hides = _pattern_of(rule)
+        if rule.startswith("!") or any(map(hides, paths.items())):
             yield line, "this pattern hides a chart in charts/, or metadata or values: remove it"
 
 
-def _hides(rule: str, path: str, is_directory: bool) -> bool:
-    if rule.endswith("/") and not is_directory:
-        return False
-    rule = rule.removesuffix("/")
-    names = path.split("/") if "/" in rule else [posixpath.basename(path)]
-    patterns = rule.removeprefix("/").split("/")
-    return len(names) == len(patterns) and all(map(fnmatchcase, names, patterns))
+def _pattern_of(rule: str) -> Callable[[tuple[str, bool]], bool]:
+    """What a rule hides, as Helm's rules.go and Go's filepath.Match have it, or more.
+
+    A class may match a slash, and any character here; leading slashes are cut off one by one.
+    """
+    directories_only, rule = rule.endswith("/"), rule.removesuffix("/")
+    whole, rule = "/" in rule, rule.lstrip("/")
+    expression = _GLOB.sub(lambda found: _GLOB_FORMS[found.lastgroup or ""](found), rule)
+    pattern = re.compile(expression, re.DOTALL)
+
+    def hides(path: tuple[str, bool]) -> bool:
+        name, is_directory = path
+        if directories_only and not is_directory:
+            return False
+        return bool(pattern.fullmatch(name if whole else posixpath.basename(name)))
+
+    return hides
+
+
+_GLOB: Final = re.compile(
+    r"(?P<any>\*+)|(?P<one>\?)|(?P<class>\[(?:\\.|[^\]\\])+\])|\\(?P<escaped>.)|(?P<text>.)",
+    re.DOTALL,
+)
+_GLOB_FORMS: Final[Mapping[str, Callable[[re.Match[str]], str]]] = {
+    "any": lambda _: "[^/]*",
+    "one": lambda _: "[^/]",
+    "class": lambda _: ".",
+    "escaped": lambda found: re.escape(found["escaped"]),
+    "text": lambda found: re.escape(found["text"]),
+}

@@ -27,7 +27,7 @@ _BOOLEANS: Final = {
 }
 _NULLS: Final = frozenset(("", "~", "null"))
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,14}")
-_FLOAT: Final = re.compile(r"-?[0-9]{1,7}\.[0-9]{1,7}")
+_FLOAT: Final = re.compile(r"-?[0-9]{1,6}\.[0-9]{1,7}")
 _NUMBER_STARTS: Final = tuple("+-.0123456789")
 _DIGITS: Final = 40
 MERGE: Final = "<<"
@@ -72,6 +72,12 @@ class YamlNode:
     def value(self, key: str) -> YamlNode | None:
         """The value of a key of a mapping, the last one as readers take it; None without it."""
         return next((value for at, value in reversed([*self.items]) if at.text == key), None)
+
+    @property
+    def as_text(self) -> str:
+        """A scalar where text is wanted, as Go's readers take it if `is_certain`; else empty."""
+        text = self.text or ""
+        return text.removesuffix(".0") if self.is_plain and _is_short_float(text) else text
 
     @property
     def is_certain(self) -> bool:

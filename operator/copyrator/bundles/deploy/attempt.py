@@ -6,9 +6,10 @@ created, the outcome before the Job may be deleted. So no attempt runs twice and
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,6 +41,7 @@ from copyrator.bundles.deploy.outcome import (
     ending_of,
     excuse_expired_login,
     excuse_lost_access,
+    exit_code,
     has_begun,
     planned_ending,
     refused_ending,
@@ -67,10 +69,10 @@ from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.inventory import InventoryStore
-from copyrator.bundles.plan.operations import Operation
+from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
@@ -254,7 +256,8 @@ class AttemptRunner:
     async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
         """What was planned for the recorded attempt; None where nothing was, or it was changed.
 
-        None also where it may not be read (bundles.allowedSecrets of the chart).
+        Where the Secret may not be read (bundles.allowedSecrets of the chart), what the plan's Job
+        printed; None where that is gone.
 
         Raises:
             ApiError: it can't be read now.
@@ -262,13 +265,36 @@ class AttemptRunner:
         plan = drift_record.find_plan(status, status.attempted.plan_job)
         if plan is None:
             return None
-        kept, stored = ApprovedPlan(job=plan.job, seal=plan.seal), None
-        with suppress(Forbidden):
-            stored = await self._seals.recall_operations(entry, kept)
+        kept = ApprovedPlan(job=plan.job, seal=plan.seal)
+        try:
+            stored = await self._seals.plans.recall(entry, kept)
+        except Forbidden:
+            stored = await self._read_printed(entry, kept)
         if stored is None:
             return None
         is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
         return PlanResult(stored, status.attempted.namespace if is_missing else None)
+
+    async def _read_printed(self, entry: BundleEntry, kept: ApprovedPlan) -> Plan | None:
+        """A plan as its Job printed it; None where its pod's log can't be read, or has another.
+
+        Raises:
+            ApiError: the pods can't be listed now.
+        """
+        job = await self._jobs.find(entry.key, entry.uid, kept.job or "")
+        pods = await self._jobs.output.pods(job) if job is not None else []
+        if job is None or exit_code(pods) != 0:
+            return None
+        nonce = self._seals.derive(entry, job.name, "nonce")
+        try:
+            async with asyncio.timeout(self._context.timing.plan_log_timeout):
+                found = await self._jobs.output.printed_plan(pods[-1], nonce)
+        except (ApiError, TimeoutError) as error:
+            log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
+            return None
+        if isinstance(found, Plan) and self._seals.plans.is_sealed(entry, kept, found):
+            return found
+        return None
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Observe the recorded attempt; ``done`` where it has ended, so that it runs no more.
@@ -364,10 +390,12 @@ class AttemptRunner:
             return None
         found = await self._find_approved(entry, entry.status)
         approved = found.operations if found is not None else ()
+        objects = found.plan.objects if found is not None else None
+        untouched = objects.untouched() if objects is not None else ()
         release = spec.release_key._replace(
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )
-        return refused_ending(ending, *judge_refusals(refusals, approved, release))
+        return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
 
     async def _redacted(
         self,
@@ -478,7 +506,9 @@ class AttemptRunner:
         if not enforcement.is_enforced:
             text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        rollback_hooks = await self._find_rollback_hooks(entry) if spec.auto_rollback else None
+        rollback = RollbackHooks(unknown="not asked for")
+        if spec.auto_rollback:
+            rollback = await self._seals.plans.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -488,11 +518,11 @@ class AttemptRunner:
             deployed_revision=status.deployed.revision,
             hooks=found.plan.hooks,
             as_account=found.plan.as_account,
-            auto_rollback=rollback_hooks is not None,
-            rollback_hooks=rollback_hooks or (),
+            auto_rollback=not rollback.unknown,
+            rollback_hooks=rollback.operations,
         )
         try:
-            await self._lists.write(entry, order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -500,22 +530,7 @@ class AttemptRunner:
                 raise
             text = f"the list of what the Job may write can't be written: {error.message}"
             raise MissingReferenceError(text, BundleReason.GUARD_NOT_ACTIVE) from None
-        return replace(order, rolls_back=rollback_hooks is not None)
-
-    async def _find_rollback_hooks(self, entry: BundleEntry) -> tuple[Operation, ...] | None:
-        """The hooks that a rollback to the deployed version makes, as approved for that.
-
-        None where they aren't known: it was deployed without a plan, or before they were listed.
-
-        Raises:
-            ApiError: they can't be read.
-        """
-        there = entry.status.deployed
-        if there.digest is None:
-            return ()  # nothing to roll back to
-        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
-        stored = await self._seals.recall_operations(entry, kept)
-        return stored.rollback_hooks if stored is not None else None
+        return replace(order, rolls_back=not rollback.unknown)
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
         """The order for an attempt's Job, which has the name that was recorded."""

@@ -163,11 +163,14 @@ def build_plan_job(
     kind: JobKind = JobKind.PLAN,
     *,
     renders: int = 2,
+    is_owned: bool = True,
 ) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
     plan may wait for a decision for any time (``retention``).
+
+    ``is_owned``: not of a Bundle that is being deleted, as a foreground deletion would delete it.
     """
     command = plan_command(
         nonce,
@@ -183,6 +186,9 @@ def build_plan_job(
     job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
     job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
     del job["spec"]["ttlSecondsAfterFinished"]
+    if not is_owned:
+        del job["metadata"]["ownerReferences"]
+        job["spec"]["ttlSecondsAfterFinished"] = pod.LONG_TTL
     return job
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG
 from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
@@ -83,6 +84,8 @@ log = logging.getLogger(__name__)
 
 _PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
 _LOG_TIMEOUT: Final = 10.0
+_LINE_BYTES: Final = 512
+"""Bytes of a log's last line that are read."""
 HEALTH_SECONDS: Final = 2.0
 """Seconds between two checks whether the watch of Jobs is forbidden."""
 _PODS_AT_ONCE: Final = 2
@@ -149,13 +152,18 @@ class PodReader:
                 break
         return strip_colours(text or _termination_message(pods))
 
-    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
-        """The last lines of a pod's log.
+    async def printed_plan(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
+        """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
 
         Raises:
             ApiError: it can't be read.
         """
-        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
+        last = await self._read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
+        lines = block_lines(last, nonce)
+        if isinstance(lines, BlockFault):
+            return lines
+        log_end = await self._read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
+        return read_block(log_end, nonce)
 
     async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
         if not pods:
@@ -243,11 +251,6 @@ class JobClient:
         failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
 
-    @property
-    def pods_seen(self) -> bool:
-        """Whether the watch of pods is up to date."""
-        return self._pods is not None and self._pods.synced
-
     def is_over(self, job: ObjectName) -> bool:
         """Whether a Job has ended or is gone, and no pod of it is known that hasn't ended."""
         if self._registration is None or not self._registration.synced:
@@ -255,22 +258,31 @@ class JobClient:
         record: JobRecord | None = self._registration.store.get(job)
         return (record is None or record.is_finished) and job not in self._open_pods
 
+    async def has_ended(self, job: ObjectName) -> bool:
+        """Whether a Job is over, with each of its pods.
+
+        They are asked for where no pods are watched, and where the watch doesn't have the Job: it
+        may be silent since before that was created.
+
+        Raises:
+            ApiError: they can't be read.
+        """
+        if not self.is_over(job) or self._registration is None:
+            return False
+        is_known = self._registration.store.get(job) is not None
+        if is_known and self._pods is not None and self._pods.synced:
+            return True
+        if not is_known:
+            with suppress(NotFound):
+                found = read_job(await self._context.client.get(JOBS, job.namespace, job.name))
+                if found is not None and not found.is_finished:
+                    return False
+        return not await self.output.has_open_pods(job)
+
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, by its uid."""
         found = self._by_bundle.get(key, {}).values()
         return [job for job in found if job.bundle_uid == uid]
-
-    def plans(self) -> list[JobRecord]:
-        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
-
-        Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
-        """
-        found = []
-        for entry in self._context.bundles.planning:
-            known = self._by_bundle.get(entry.key, {})
-            jobs = (known.get(name) for name in entry.status.plan_jobs)
-            found += [job for job in jobs if job and job.bundle_uid == entry.uid and not job.done]
-        return found
 
     def record_pods(self, job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> None:
         """Record what a Job's pods tell, newest last: its own status may not, or not any more."""
@@ -377,14 +389,6 @@ class JobClient:
         except NotFound:
             return
 
-    async def end_plans(
-        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
-    ) -> None:
-        """End a Bundle's Jobs that plan, except those named ``but``."""
-        for job in self.of(key, uid):
-            if job.kind in _PLANS and job.name not in but and not job.done:
-                await self.give_up(job)
-
     def _changed(self, name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
         if record is None or not record.bundle:
@@ -485,6 +489,15 @@ async def _list_stored(
     async for page in pages:
         for body in page.items:
             yield body["metadata"]
+
+
+async def end_plans(
+    jobs: JobClient, entry: BundleEntry, *, but: Collection[str | None] = ()
+) -> None:
+    """End a Bundle's Jobs that plan, except those named ``but``."""
+    for job in jobs.of(entry.key, entry.uid):
+        if job.kind in _PLANS and job.name not in but and not job.done:
+            await jobs.give_up(job)
 
 
 async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:

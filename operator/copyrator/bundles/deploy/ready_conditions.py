@@ -190,8 +190,11 @@ def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
 def quarantined(status: BundleStatus) -> ReadyCondition:
     """Ready where the last attempt failed and isn't retried any more."""
     attempted = status.attempted
+    failed = f"failed {times(attempted.failures or 0)}"
+    if attempted.reason == BundleReason.EXCEEDS_APPROVAL:
+        failed = "failed"  # it was tried once, and counts as often as the spec allows
     text = (
-        f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
+        f"{attempted.version} ({short(attempted.digest)}) {failed}: "
         f"{_open(attempted.message)}. It isn't retried until the tag, the spec or the "
         "values change, or the annotation operator.werf.dev/requestedAt is set"
     )

@@ -27,7 +27,7 @@ from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
-from copyrator.bundles.deploy.jobs import JobClient, is_stored
+from copyrator.bundles.deploy.jobs import JobClient, end_plans, is_stored
 from copyrator.bundles.deploy.outcome import (
     Ending,
     JobRecord,
@@ -39,12 +39,13 @@ from copyrator.bundles.deploy.outcome import (
 )
 from copyrator.bundles.deploy.pod import LONG_TTL, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
-from copyrator.bundles.plan.inventory import InventoryStore
+from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.status import StatusWriter
@@ -75,6 +76,7 @@ class Uninstaller:
         lists: GuardLists,
         enforcement: EnforcementReviewer,
         redaction: Redactor,
+        renderer: ReleaseRenderer,
     ) -> None:
         self._context = context
         self._jobs = jobs
@@ -86,6 +88,7 @@ class Uninstaller:
         self._lists = lists
         self._enforcement = enforcement
         self._redaction = redaction
+        self._renderer = renderer
         self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
 
     async def uninstall(self, entry: BundleEntry) -> Step:
@@ -94,7 +97,7 @@ class Uninstaller:
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or memory.remove_finalizer == entry.uid:
             return Step(entry)
-        await self._jobs.end_plans(entry.key, entry.uid)
+        await end_plans(self._jobs, entry, but={self._renderer.job_of(entry)})
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
@@ -106,6 +109,9 @@ class Uninstaller:
 
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
+        if self._uninstallable(entry).approval.is_enabled:
+            await end_plans(self._jobs, entry)
+            await self._seals.remove_others(entry, ())  # those that no Bundle owns
         await self._writer.remove_finalizer(entry)
         self._context.memories[entry.key].deploy.remove_finalizer = entry.uid
         return Step(entry)
@@ -225,7 +231,9 @@ class Uninstaller:
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord], done: JobRecord) -> Step:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
-        for job in jobs:
+        rendered = self._renderer.job_of(entry)
+        ours = [job for job in self._jobs.of(entry.key, entry.uid) if job.name == rendered]
+        for job in (*jobs, *ours):
             await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
         self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
@@ -323,12 +331,21 @@ class Uninstaller:
         except MissingReferenceError as error:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
             return Step(entry, entry.status, verdict, due=(again,))
-        try:
-            guard = await self._write_list(entry, target.spec, attempt)
-        except ListTooLargeError as error:
-            verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
-            return Step(entry, entry.status, verdict, due=(again,))
-        is_guarded = guard is not None
+        guarded = await self._find_list(entry, target.spec)
+        if isinstance(guarded, Step):
+            return guarded
+        is_guarded = isinstance(guarded, GuardedUninstall)
+        guard = self._context.settings.guard_policy if is_guarded else None
+        if isinstance(guarded, GuardedUninstall):
+            name = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
+            try:
+                await self._lists.write(name, guarded)
+            except ListTooLargeError as error:
+                verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
+                return Step(entry, entry.status, verdict, due=(again,))
+        elif guarded:
+            text = f"The uninstall isn't held to what plans had: {guarded}"
+            self._context.record(entry, WARNING, "UninstallNotEnforced", text)
         sealed, name = None, uninstall_job(spec.name, entry.uid, attempt, is_guarded=is_guarded)
         if target.kubeconfig is not None:
             sealed = self._seals.sealed_kubeconfig(entry, name, target.kubeconfig)
@@ -338,35 +355,40 @@ class Uninstaller:
         create = partial(self._create_job, body, target)
         return Step(entry, entry.status, _running(name), effect=create, due=(again,))
 
-    async def _write_list(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> str | None:
-        """Write what the Job may delete, and which hooks it may make, by the approved plans.
+    async def _find_list(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> GuardedUninstall | Step | str:
+        """What the Job may delete, and which hooks it may make, by the approved plans.
 
-        Returns the policy that holds the Job to it; None where not all plans of the release are
-        known, as of Bundles without an approval, or where it can't be enforced.
+        Where not all of them are known, also by a render of what is deployed; the step until that
+        is known. A text: why the Job isn't held to it, empty for Bundles without an approval.
 
         Raises:
-            ApiError: it may have been written; the next reconcile tries again.
-            ListTooLargeError: it doesn't fit into a ConfigMap.
+            ApiError: the next reconcile tries again.
         """
-        policy = self._context.settings.guard_policy
-        if policy is None or spec.kube_config is not None:
-            return None
-        found = await self._inventories.find(entry)
-        if found is None:
-            return None
-        if not (await self._enforcement.of(spec, found.deletions)).is_enforced:
-            return None
-        guarded = GuardedUninstall(
+        known, needs_approval = ReleaseInventory(), spec.approval.is_enabled
+        if self._context.settings.guard_policy is not None and spec.kube_config is None:
+            known = await self._inventories.find(entry)
+        is_complete = known.is_complete(entry.status)
+        if not is_complete and not needs_approval:
+            return ""
+        enforcement = await self._enforcement.of(spec, known.deletions)
+        if enforcement.is_enforced and not is_complete:
+            found = await self._renderer.find(entry, spec)
+            if isinstance(found, Step):
+                return found
+            known = known.complete_with(found)
+            enforcement = await self._enforcement.of(spec, known.deletions)
+        if not enforcement.is_enforced:
+            return enforcement.reason if needs_approval else ""
+        return GuardedUninstall(
             account=ServiceAccount.of(spec),
             release=spec.release,
             namespace=spec.project_namespace,
-            inventory=found.deletions,
-            hooks=found.objects.uninstall_hooks,
-            as_account=found.hooks_as_account,
+            inventory=known.deletions,
+            hooks=known.objects.uninstall_hooks,
+            as_account=known.hooks_as_account,
         )
-        job = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
-        await self._lists.write(entry, job, guarded)
-        return policy
 
     async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The access to the cluster that the release was deployed to.

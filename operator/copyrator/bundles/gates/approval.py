@@ -8,7 +8,7 @@ count when the rejection's annotation is gone: only one that is set after it was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -30,6 +30,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     RejectedPlan,
 )
+from copyrator.api.plan_words import PLAN_WORDS, UNKNOWN, find_lacking
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of
@@ -154,7 +155,7 @@ def passes(plan: PlanStatus, approval: Approval) -> bool:
     """Whether a plan may be deployed. One that isn't enforced and bound is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
         return False
-    is_certain = plan.bound and plan.enforced
+    is_certain = not any(_uncertainties(plan))
     if approval.must_be_bound and not is_certain:
         return False
     if plan.decision == PlanDecision.APPROVED:
@@ -191,20 +192,25 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
         return Refused(
             BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{_by(plan)}"
         )
-    if spec.approval.must_be_bound and not (plan.bound and plan.enforced):
-        lacks = "enforced" if plan.bound else "bound"
-        reasons = "; ".join(plan.unbound[:_NAMED]) if lacks == "bound" else plan.unenforced
-        remedy = "Change the chart, or ask" if lacks == "bound" else "Ask"
+    if spec.approval.must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
-            f"{_describe_plan(plan)} isn't {lacks}, which bundles.requireBoundPlans requires in "
-            f"this namespace: {reasons or 'it was made before this was judged'}. {remedy} an "
-            "administrator to change the setting"
+            f"{_describe_plan(plan)} isn't enforced and bound, as bundles.requireBoundPlans "
+            f"requires in this namespace. {'. '.join(faults)}. "
+            "Correct that, or ask an administrator to change the setting"
         )
         return Refused(BundleReason.PLAN_UNBOUND, text)
     why = f", as {plan.message}" if plan.message else ""
     what = f"{_describe_plan(plan)} ({summary(plan)})"
     text = f"{what} waits for approval{why}: {_command('approve', spec)}"
     return Waiting(BundleReason.AWAITING_APPROVAL, text, parse_time(plan.expires_at))
+
+
+def _uncertainties(plan: PlanStatus) -> Iterator[str]:
+    """Why a plan isn't enforced and bound; nothing where it is."""
+    for word in PLAN_WORDS:
+        if not word.judge(plan):
+            reasons = "; ".join(word.reasons(plan)[:_NAMED]) or UNKNOWN
+            yield f"{word.negation.capitalize()}: {reasons}"
 
 
 def _planning_verdict(
@@ -255,8 +261,7 @@ def summary(plan: PlanStatus) -> str:
     """The number of a plan's operations by type: ``2 create, 1 delete; 1 risky``."""
     text = describe_counts(plan.counts) or "no changes"
     text += f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    text += "; contents aren't bound" if plan.bound is False else ""
-    return text + ("; not enforced" if plan.enforced is False else "")
+    return "; ".join((text, *(word.lack for word in find_lacking(plan))))
 
 
 def record_planning(status: BundleStatus) -> BundleStatus:

@@ -112,14 +112,18 @@ VENDORED: Final = Gate(
 """What the chart of a gated Bundle names has to be in its ``charts/``.
 
 What is missing there werf downloads at each run, so that no digest, signature, approval or soak
-binds it. A chart that can't be judged passes: the script of a gated Bundle's Job ends where werf
-has downloaded something (docs/adr/0030).
+binds it. A chart that can't be judged passes here: the script of a gated Bundle's Job ends where
+werf has downloaded something (docs/adr/0030).
 """
 
 
 def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
     if chart.unreadable is not None:
-        return Passed(f"the chart of {digest} can't be judged, so its plans are unbound")
+        return Refused(
+            BundleReason.CHART_NOT_PLAIN,
+            f"the chart of {digest} can't be judged, so nobody can approve it: {chart.unreadable}; "
+            "publish it with `werf bundle publish`, without files that it doesn't need",
+        )
     if not chart.unplain:
         return PASSED
     text = first_of(chart.unplain, _NAMED_DEPENDENCIES)

@@ -1,8 +1,8 @@
 """Whether the API server can hold a Bundle's Jobs to what was approved, and if not, why.
 
 It can where the chart's policy and its binding are in the cluster, every object of the plan is
-written through this API server, and the Jobs' account can't change admission policies: none is
-asked for those (docs/facts/guard.md).
+written through this API server, and the Jobs' account can't change admission policies, as none is
+asked for those (docs/facts/guard.md), nor act as somebody else in any namespace.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ _EXEMPT: Final = (
     "mutatingadmissionpolicybindings",
 )
 """What no policy is asked for."""
+_IMPERSONATED: Final = ("users", "serviceaccounts")
+"""Who can be impersonated: of them the policy knows no pod. Without one of them the API server
+accepts no groups and no extra fields."""
 _NAMED: Final = ("update", "patch", "delete")
 _NAMELESS: Final = ("create", "deletecollection")
 _AT_ONCE: Final = 5
@@ -135,7 +138,7 @@ class EnforcementReviewer:
         return ""
 
     async def _account_fault(self, account: ServiceAccount) -> str:
-        """Why an account can't be held to a list: it may change the policies."""
+        """Why an account can't be held to a list: it may change the policies, or evade them."""
         asked = (self._review_fault(account, review) for review in self._reviews())
         return next(filter(None, await asyncio.gather(*asked)), "")
 
@@ -144,12 +147,16 @@ class EnforcementReviewer:
 
         A role may have rights to the guard alone, by its name: a review without a name doesn't
         find these, one with a name finds both.
+
+        That it may impersonate the service accounts of one namespace doesn't count: the
+        ClusterRoles ``admin`` and ``edit`` have that, and no chart can make werf do it.
         """
         name = self._settings.guard_policy or ""
         for resource in _EXEMPT:
             attributes = {"group": ADMISSION, "resource": resource}
             yield from ({"verb": verb, **attributes} for verb in _NAMELESS)
             yield from ({"verb": verb, "name": name, **attributes} for verb in _NAMED)
+        yield from ({"verb": "impersonate", "group": "", "resource": one} for one in _IMPERSONATED)
 
     async def _review_fault(self, account: ServiceAccount, attributes: Mapping[str, str]) -> str:
         subject = Subject(account.user, account.groups)
@@ -158,14 +165,17 @@ class EnforcementReviewer:
                 granted = await is_allowed(self._client, attributes, subject, timeout=_SECONDS)
         except Forbidden as error:
             return (
-                f"whether service account {account} may change admission policies can't be "
-                f"asked: {error.message} (bundles.permissionReviews.enabled of the chart)"
+                f"whether service account {account} may change admission policies or impersonate "
+                f"others can't be asked: {error.message} (bundles.permissionReviews.enabled of the "
+                "chart)"
             )
         if not granted:
             return ""
+        what = ".".join(filter(None, (attributes["resource"], attributes["group"])))
+        evades = "remove the policy" if attributes["group"] else "write as somebody without a list"
         return (
-            f"service account {account} may {attributes['verb']} {attributes['resource']}."
-            f"{ADMISSION}, so it could remove the policy: give it a role without that"
+            f"service account {account} may {attributes['verb']} {what}, so it could {evades}: "
+            "give it a role without that"
         )
 
 

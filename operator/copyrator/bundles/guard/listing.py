@@ -9,12 +9,13 @@ line with ``A``. A line ``D//Secret//sh.helm.release.v1.NAME.v/`` is of all revi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.keys import ObjectName
 from copyrator.bundles.plan.operations import Operation, OperationType
 from copyrator.bundles.plan.rights import LOCK, ServiceAccount
 
@@ -191,32 +192,35 @@ def _every_revision(release: str) -> str:
     return f"sh.helm.release.v1.{release}.v/"
 
 
-def config_map(job: str, uid: str, guarded: GuardedDeploy | GuardedUninstall) -> dict[str, Any]:
-    """The list as a ConfigMap, but for its namespace.
+def key_of(job: ObjectName) -> str:
+    """The key of a Job's list in the data of a ConfigMap: no namespace has a dot."""
+    return f"{job.namespace}.{job.name}"
 
-    Args:
-        job: the Job's name, at most 57 characters: its pods' names begin with all of it.
-        uid: the Bundle's.
-        guarded: what the Job may do.
+
+def job_of(key: str) -> ObjectName:
+    """The Job of a key; of what the operator didn't write, one that can't exist."""
+    namespace, _, name = key.partition(".")
+    return ObjectName(namespace, name)
+
+
+def list_of(guarded: GuardedDeploy | GuardedUninstall) -> str:
+    """The list of a Job: its account, the release's namespace, and a line for each object.
 
     Raises:
         ListTooLargeError: it doesn't fit into a ConfigMap.
     """
-    if isinstance(guarded, GuardedDeploy):
-        operations = deploy_list(guarded)
-    else:
-        operations = uninstall_list(guarded)
+    lines = deploy_list(guarded) if isinstance(guarded, GuardedDeploy) else uninstall_list(guarded)
+    return f"{guarded.account.user}\n{guarded.namespace}{lines}"
+
+
+def config_map(name: str, lists: Mapping[str, str]) -> dict[str, Any]:
+    """A ConfigMap of lists by their keys, but for its namespace.
+
+    One has the lists of many Jobs: each costs each write of the cluster (docs/facts/guard.md).
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": job,
-            "labels": {names.LABEL_GUARD: job, names.LABEL_BUNDLE_UID: uid},
-        },
-        "immutable": True,
-        "data": {
-            "account": guarded.account.user,
-            "namespace": guarded.namespace,
-            "operations": operations,
-        },
+        "metadata": {"name": name, "labels": {names.LABEL_GUARD: "lists"}},
+        "data": dict(lists),
     }

@@ -1,28 +1,33 @@
 """Writes the lists of guarded Jobs, and removes each once no pod of its Job can write any more.
 
-A list is a ConfigMap in the namespace of the operator's pod (``listing.config_map``). It is written
-before its Job is created, and kept for ``BundleTiming.guard_list_kept`` after the Job has ended or
-is gone and each of its pods has ended or is gone: the token of a deleted pod works for ten seconds,
-and without a list everything is allowed (docs/facts/guard.md). By the watches of lists, Jobs and
-pods this needs no further request, and what a crash left is found after a restart.
+A list is a key of a ConfigMap in the namespace of the operator's pod (``listing.config_map``): a
+ConfigMap has the lists of as many Jobs as fit, is made with the first and deleted with the last. A
+list is written before its Job is created, and kept for ``BundleTiming.guard_list_kept`` after the
+Job has ended or is gone and each of its pods has ended or is gone: the token of a deleted pod works
+for ten seconds, and without a list everything is allowed (docs/facts/guard.md). By the watches of
+lists, Jobs and pods this needs no further request, and what a crash left is found after a restart.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.guard.listing import GuardedDeploy, GuardedUninstall, config_map
-from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, NotFound
+from copyrator.bundles.guard.listing import (
+    GuardedDeploy,
+    GuardedUninstall,
+    config_map,
+    job_of,
+    key_of,
+    list_of,
+)
+from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invalid, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.settings.config import Settings
@@ -32,44 +37,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_USER: Final = "system:serviceaccount:"
+PAGE_BYTES: Final = 1_048_576
+"""Of all values of a ConfigMap, as the API server limits them."""
+
+_NO_LIST: Final = "."
+"""The key of a ConfigMap without lists, so that it is removed as a list is: of no Job."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredList:
-    """What is kept of a list: it may have a megabyte."""
+class StoredLists:
+    """What is kept of a ConfigMap with lists: it may have a megabyte."""
 
     uid: str
-    job: ObjectName
-    """Its Job's; of what the operator didn't write, one that can't exist."""
-    content: str
-    """A hash of its labels and data."""
+    resource_version: str
+    keys: frozenset[str]
+    """Of its lists."""
+    size: int
+    """Bytes of its values."""
     deleting: bool
-    resource_version: str = ""
 
 
-def read_list(body: Mapping[str, Any]) -> StoredList | None:
-    """Decode a list for the watch; None where it isn't one, so that nothing else is removed."""
-    labels = body["metadata"].get("labels") or {}
-    return _decode(body) if names.LABEL_GUARD in labels else None
-
-
-def _decode(body: Mapping[str, Any]) -> StoredList:
+def read_page(body: Mapping[str, Any]) -> StoredLists | None:
+    """Decode a ConfigMap for the watch; None where it has no lists, so nothing else is removed."""
     metadata, data = body["metadata"], body.get("data") or {}
-    account = str(data.get("account") or "")
-    namespace = account.removeprefix(_USER).partition(":")[0] if account.startswith(_USER) else ""
-    return StoredList(
+    if names.LABEL_GUARD not in (metadata.get("labels") or {}):
+        return None
+    return StoredLists(
         uid=str(metadata.get("uid", "")),
-        job=ObjectName(namespace, str(metadata.get("name", ""))),
-        content=_hash_content(body),
-        deleting="deletionTimestamp" in metadata,
         resource_version=str(metadata.get("resourceVersion", "")),
+        keys=frozenset(data) or frozenset((_NO_LIST,)),
+        size=sum(len(str(value).encode()) for value in data.values()),
+        deleting="deletionTimestamp" in metadata,
     )
-
-
-def _hash_content(body: Mapping[str, Any]) -> str:
-    content = body["metadata"].get("labels"), body.get("data"), body.get("binaryData")
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class GuardedJobs(Protocol):
@@ -78,18 +77,16 @@ class GuardedJobs(Protocol):
     job_changed: Callable[[ObjectName | None], None]
     """Called with a Job that changed, or one of its pods; None: all were listed."""
 
-    @property
-    def synced(self) -> bool:
-        """Whether all Jobs are known."""
-        ...
-
-    @property
-    def pods_seen(self) -> bool:
-        """Whether their pods are watched."""
-        ...
-
     def is_over(self, job: ObjectName) -> bool:
-        """Whether a Job has ended or is gone, with each of its pods that is watched."""
+        """Whether a Job is known to have ended or be gone, with its pods that are watched."""
+        ...
+
+    async def has_ended(self, job: ObjectName) -> bool:
+        """Whether it is over, with each of its pods; asked for where the watches may not tell.
+
+        Raises:
+            ApiError: they can't be read.
+        """
         ...
 
 
@@ -101,7 +98,6 @@ class GuardLists:
         settings: name the policy and the operator's namespace.
         informers: watch them.
         jobs: tell when a Job has ended.
-        has_open_pods: asks whether a pod of a Job runs, or will run, where pods can't be watched.
         kept: seconds that a list outlives its Job's pods.
     """
 
@@ -111,7 +107,6 @@ class GuardLists:
         settings: Settings,
         informers: InformerFactory,
         jobs: GuardedJobs,
-        has_open_pods: Callable[[ObjectName], Awaitable[bool]],
         *,
         kept: float,
     ) -> None:
@@ -119,13 +114,14 @@ class GuardLists:
         self._settings = settings
         self._informers = informers
         self._jobs = jobs
-        self._has_open_pods = has_open_pods
         self._kept = kept
         self._watch: Registration | None = None
-        self._names: dict[ObjectName, ObjectName] = {}
-        """Of the lists, by their Jobs."""
-        self._timers: dict[ObjectName, asyncio.TimerHandle] = {}
-        """By the lists' names: each is removed when its timer ends."""
+        self._writing = asyncio.Lock()
+        """Held while a list is written or removed, so that neither undoes the other."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """By the lists' keys: each is removed when its timer ends."""
+        self._due: set[str] = set()
+        """Of the lists whose timers have ended, and that aren't removed yet."""
         self._removals: set[asyncio.Task[None]] = set()
 
     @property
@@ -141,7 +137,7 @@ class GuardLists:
             resource=CONFIGMAPS,
             namespace=self._namespace,
             label_selector=names.LABEL_GUARD,
-            decode=read_list,
+            decode=read_page,
             reserved=True,
         )
         self._jobs.job_changed = self._job_changed
@@ -159,97 +155,150 @@ class GuardLists:
             task.cancel()
         await asyncio.gather(*self._removals, return_exceptions=True)
 
-    async def write(
-        self, entry: BundleEntry, job: str, guarded: GuardedDeploy | GuardedUninstall
-    ) -> None:
-        """Write the list of a Job that isn't created yet; the same may be there after a crash.
+    async def write(self, job: str, guarded: GuardedDeploy | GuardedUninstall) -> None:
+        """Write the list of a Job that isn't created yet, over one that a crash left.
 
         Raises:
             ApiError: it can't be written.
             ListTooLargeError: it doesn't fit into a ConfigMap.
         """
-        client, namespace = self._client, self._namespace
-        body = config_map(job, entry.uid, guarded)
-        body["metadata"]["namespace"] = namespace
-        self._cancel(ObjectName(namespace, job))
+        key, text = key_of(ObjectName(guarded.account.namespace, job)), list_of(guarded)
+        self._cancel(key)
+        self._due.discard(key)
+        async with self._writing:
+            try:
+                await self._put(key, text)
+            finally:
+                self._judge(key)
+
+    async def _put(self, key: str, text: str) -> None:
+        pages, size = await self._known(), len(text.encode())
+        for name in [name for name, page in pages.items() if key in page.keys]:
+            if await self._add(name, key, text):
+                return
+            await self._take_out(name, key)
+        for name, page in pages.items():
+            if page.size + size <= PAGE_BYTES and await self._add(name, key, text):
+                return
+        for number in count(1):
+            name = f"{self._settings.guard_policy}.{number}"
+            if name not in pages and await self._create(name, key, text):
+                return
+
+    async def _known(self) -> dict[str, StoredLists]:
+        """The ConfigMaps with lists that take more, by name; asked for where they aren't seen."""
+        if self._watch is not None and self._watch.synced:
+            found = self._pages
+        else:
+            pages = self._client.list_pages(
+                CONFIGMAPS, self._namespace, label_selector=names.LABEL_GUARD
+            )
+            bodies = [body async for page in pages for body in page.items]
+            found = {body["metadata"]["name"]: page for body in bodies if (page := read_page(body))}
+        return {name: page for name, page in found.items() if not page.deleting}
+
+    async def _create(self, name: str, key: str, text: str) -> bool:
+        """Make a ConfigMap with a list, or add it to the one that is there."""
+        body = config_map(name, {key: text})
+        body["metadata"]["namespace"] = self._namespace
         try:
-            await client.create(CONFIGMAPS, namespace, body)
+            await self._client.create(CONFIGMAPS, self._namespace, body)
         except AlreadyExists:
-            there = await self._read(job)
-            if there is None or there.content != _hash_content(body) or there.deleting:
-                if there is not None:  # what was approved, or the form of lists, has changed since
-                    await self._delete(job, there.uid)
-                await client.create(CONFIGMAPS, namespace, body)
-        finally:
-            self._judge(ObjectName(namespace, job))
+            return await self._add(name, key, text)
+        return True
 
-    async def _read(self, job: str) -> StoredList | None:
-        """The list as it is now; a ConfigMap without its label too."""
-        pages = self._client.list_pages(
-            CONFIGMAPS, self._namespace, field_selector=f"metadata.name={job}"
-        )
-        found = [one async for page in pages for one in page.items]
-        return _decode(found[0]) if found else None
+    async def _add(self, name: str, key: str, text: str) -> bool:
+        """Add a list to a ConfigMap; False where it is gone, or full."""
+        body = config_map(name, {key: text})
+        change = {"metadata": {"labels": body["metadata"]["labels"]}, "data": body["data"]}
+        try:
+            await self._client.patch(CONFIGMAPS, self._namespace, name, change)
+        except (NotFound, Invalid):
+            return False
+        return True
 
-    async def _delete(self, job: str, uid: str) -> None:
-        with suppress(NotFound):
-            await self._client.delete(CONFIGMAPS, self._namespace, job, uid=uid)
+    async def _take_out(self, name: str, key: str) -> None:
+        try:
+            await self._client.patch(CONFIGMAPS, self._namespace, name, {"data": {key: None}})
+        except NotFound:
+            return
 
     # --- removal ---------------------------------------------------------------------------------
 
-    def _changed(self, name: ObjectName, old: StoredList | None, new: StoredList | None) -> None:
-        if old is not None:
-            self._names.pop(old.job, None)
-        if new is None:
-            self._cancel(name)
-        else:
-            self._names[new.job] = name
-            self._judge(name)
+    def _changed(self, _name: ObjectName, old: StoredLists | None, new: StoredLists | None) -> None:
+        for key in (old.keys if old else frozenset()) | (new.keys if new else frozenset()):
+            self._judge(key)
 
     def _job_changed(self, job: ObjectName | None) -> None:
         """A Job or one of its pods has changed; None: a watch of them has listed everything."""
-        found = self._names.values() if job is None else (self._names.get(job),)
-        for name in [one for one in found if one is not None]:
-            self._judge(name)
+        keys = {key for page in self._pages.values() for key in page.keys}
+        for key in keys if job is None else keys & {key_of(job)}:
+            self._judge(key)
 
-    def _judge(self, name: ObjectName) -> None:
+    def _judge(self, key: str) -> None:
         """Have a list removed later if its Job has ended; where that changes, begin anew."""
-        there = None if self._watch is None else self._watch.store.get(name)
-        if there is None or there.deleting or not self._jobs.is_over(there.job):
-            self._cancel(name)
-        elif name not in self._timers:
-            self._start_timer(name)
+        if not self._has(key) or not self._jobs.is_over(job_of(key)):
+            self._cancel(key)
+        elif key not in self._timers and key not in self._due:
+            self._start_timer(key)
 
-    def _start_timer(self, name: ObjectName) -> None:
+    @property
+    def _pages(self) -> dict[str, StoredLists]:
+        """The ConfigMaps with lists that are known, by name."""
+        store = {} if self._watch is None else self._watch.store
+        return {name.name: page for name, page in store.items() if page is not None}
+
+    def _has(self, key: str) -> bool:
+        return any(key in page.keys and not page.deleting for page in self._pages.values())
+
+    def _start_timer(self, key: str) -> None:
         loop = asyncio.get_running_loop()
-        self._timers[name] = loop.call_later(self._kept, self._expire, name)
+        self._timers[key] = loop.call_later(self._kept, self._expire, key)
 
-    def _cancel(self, name: ObjectName) -> None:
-        if (timer := self._timers.pop(name, None)) is not None:
+    def _cancel(self, key: str) -> None:
+        if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
 
-    def _expire(self, name: ObjectName) -> None:
-        del self._timers[name]
-        task = asyncio.create_task(self._remove(name), name=f"removal of the list {name.name}")
+    def _expire(self, key: str) -> None:
+        del self._timers[key]
+        self._due.add(key)
+        task = asyncio.create_task(self._remove(key), name=f"removal of the list {key}")
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
 
-    async def _remove(self, name: ObjectName) -> None:
+    async def _remove(self, key: str) -> None:
         """Remove a list; what fails, or isn't known, is tried again after the same time."""
-        there = None if self._watch is None else self._watch.store.get(name)
-        if there is None or (self._jobs.synced and not self._jobs.is_over(there.job)):
-            return
-        try:
-            if self._jobs.synced and await self._have_pods_ended(there.job):
-                await self._delete(name.name, there.uid)
-                return
-        except ConflictError:
-            return  # it was made anew, which the watch tells
-        except ApiError as error:
-            log.warning("the list %s can't be removed yet: %s", name.name, error)
-        if name not in self._timers:
-            self._start_timer(name)
+        job = job_of(key)
+        async with self._writing:
+            if key not in self._due:
+                return  # it was written anew
+            try:
+                if self._jobs.is_over(job) and await self._jobs.has_ended(job):
+                    for name, page in self._pages.items():
+                        if key in page.keys:
+                            await self._remove_from(name, page, key)
+                    return
+            except ApiError as error:
+                log.warning("the list of the Job %s can't be removed yet: %s", job, error)
+            finally:
+                self._due.discard(key)
+            self._judge(key)
 
-    async def _have_pods_ended(self, job: ObjectName) -> bool:
-        """Whether each pod of a Job has; asked where pods can't be watched."""
-        return self._jobs.pods_seen or not await self._has_open_pods(job)
+    async def _remove_from(self, name: str, page: StoredLists, key: str) -> None:
+        """Delete a ConfigMap with its last list, unless another one was added meanwhile."""
+        if page.keys == {key}:
+            try:
+                await self._client.delete(
+                    CONFIGMAPS,
+                    self._namespace,
+                    name,
+                    uid=page.uid,
+                    resource_version=page.resource_version,
+                )
+            except NotFound:
+                return
+            except ConflictError:
+                log.debug("%s has another list by now", name)
+            else:
+                return
+        await self._take_out(name, key)

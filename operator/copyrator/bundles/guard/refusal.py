@@ -20,10 +20,8 @@ from copyrator.bundles.plan.rights import LOCK
 
 _SHOWN: Final = 200
 """Characters of an object that a message has."""
-_REPAIR: Final = "fix managed fields for resource"
-"""werf's words where it repairs managed fields that another client has changed."""
 _DENIED: Final = (
-    r"^(.*?)ValidatingAdmissionPolicy '{0}' with binding '{0}' denied request: (?:{1}|({2}))"
+    r"^.*?ValidatingAdmissionPolicy '{0}' with binding '{0}' denied request: (?:{1}|({2}))"
     r"(CREATE|UPDATE|DELETE|CONNECT)/([a-z0-9.-]{{0,253}})/([A-Za-z0-9]{{1,63}})"
     r"(?::([a-z]{{1,63}}(?:/[a-z]{{1,63}})?))?/([a-z0-9-]{{0,63}})/(.*)"
 )
@@ -52,8 +50,6 @@ class DeniedWrite:
     name: str
     as_account: bool
     """Whether only that it acts as the Job's account wasn't approved."""
-    is_repair: bool
-    """Whether werf repaired managed fields."""
 
     def __str__(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
@@ -77,7 +73,7 @@ def find_refusals(error: str, policy: str) -> tuple[DeniedWrite, ...]:
 
 
 def _read(found: re.Match[str]) -> DeniedWrite:
-    before, as_account, verb, group, kind, subresource, namespace, name = found.groups()
+    as_account, verb, group, kind, subresource, namespace, name = found.groups()
     return DeniedWrite(
         verb=verb,
         group=group,
@@ -86,34 +82,43 @@ def _read(found: re.Match[str]) -> DeniedWrite:
         namespace=namespace,
         name=name.rstrip(),
         as_account=as_account is not None,
-        is_repair=_REPAIR in before,
     )
 
 
 def judge_refusals(
-    refusals: Iterable[DeniedWrite], approved: Collection[Operation], release: ReleaseKey
+    refusals: Iterable[DeniedWrite],
+    approved: Collection[Operation],
+    release: ReleaseKey,
+    untouched: Collection[Operation] = (),
 ) -> tuple[DeniedWrite, Blame]:
     """The refusal that tells most of a deploy that had some, and whose fault it is.
 
-    ``approved`` are the operations of its plan.
+    ``approved`` are the operations of its plan, ``untouched`` the objects that it left alone. werf
+    writes these too: where somebody else has edited them, to own their managed fields.
     """
-    judged = [(one, _judge(one, approved, release)) for one in refusals]
+    judged = [(one, _judge(one, approved, release, untouched)) for one in refusals]
     return min(judged, key=lambda pair: list(Blame).index(pair[1]))
 
 
-def _judge(refusal: DeniedWrite, approved: Collection[Operation], release: ReleaseKey) -> Blame:
+def _judge(
+    refusal: DeniedWrite,
+    approved: Collection[Operation],
+    release: ReleaseKey,
+    untouched: Collection[Operation],
+) -> Blame:
     if refusal.as_account or refusal.subresource:
         return Blame.DIGEST
     own = ("", release.namespace)
     place = "" if refusal.namespace in own else refusal.namespace
     of_object = refusal.group, refusal.kind, refusal.name
+    is_written = refusal.verb in ("CREATE", "UPDATE")
     same = [
         one
-        for one in approved
+        for one in (*approved, *(untouched if is_written else ()))
         if (one.group, one.kind, one.name) == of_object
         and ("" if one.namespace in own else one.namespace) == place
     ]
-    if same or (refusal.is_repair and refusal.verb == "UPDATE"):
+    if same:
         return Blame.CHANGED
     is_core = not refusal.group and not place
     secret = rf"{re.escape(_RELEASE + release.name)}\.v[0-9]+"

@@ -62,19 +62,26 @@ class ReleaseInventory:
             objects: of the plan.
             status: of the Bundle, with the new attempt.
         """
+        union = self._add(objects)
+        is_first = not status.has_deployed and (status.attempted.attempt or 1) <= 1
+        if is_first or self.is_complete(status):
+            return ReleaseInventory(union, is_whole=True)
+        plans = tuple(one for one in self.plans if one != job)
+        return ReleaseInventory(union, plans=(*plans[1 - _MOST_PLANS :], job))
+
+    def complete_with(self, objects: RenderedObjects) -> ReleaseInventory:
+        """Also of what is deployed, as it was rendered."""
+        return ReleaseInventory(self._add(objects), is_whole=True)
+
+    def _add(self, objects: RenderedObjects) -> RenderedObjects:
         before = self.objects
-        union = RenderedObjects(
+        return RenderedObjects(
             before.inventory | objects.inventory,
             before.hooks | objects.hooks,
             (),
             tuple(sorted({*before.uninstall_hooks, *objects.uninstall_hooks}, key=str)),
             before.as_account | objects.as_account,
         )
-        is_first = not status.has_deployed and (status.attempted.attempt or 1) <= 1
-        if is_first or self.is_complete(status):
-            return ReleaseInventory(union, is_whole=True)
-        plans = tuple(one for one in self.plans if one != job)
-        return ReleaseInventory(union, plans=(*plans[1 - _MOST_PLANS :], job))
 
     def is_complete(self, status: BundleStatus) -> bool:
         """Whether it has what is deployed: not of what an older operator deployed."""
@@ -151,8 +158,8 @@ class InventoryStore:
         data = {_RECORD: text, _SIGNATURE: self._signature(entry, text)}
         await self._seals.store_release(entry, 1 - slot, data)
 
-    async def find(self, entry: BundleEntry) -> ReleaseInventory | None:
-        """The objects of the Bundle's release; None: not known, or its Secret was edited.
+    async def find(self, entry: BundleEntry) -> ReleaseInventory:
+        """What is known of the Bundle's release; of an edited Secret nothing is.
 
         Raises:
             ApiError: it can't be read now.
@@ -160,8 +167,8 @@ class InventoryStore:
         try:
             known, _ = await self._newest(entry)
         except Forbidden:
-            return None
-        return known if known is not None and known.is_complete(entry.status) else None
+            known = None
+        return known or ReleaseInventory()
 
     async def _newest(self, entry: BundleEntry) -> tuple[ReleaseInventory | None, int]:
         """The newest record and its slot; without one the first slot is free."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -29,7 +28,7 @@ from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.blocked import find_blocked, missing_account
 from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
-from copyrator.bundles.deploy.jobs import JobClient
+from copyrator.bundles.deploy.jobs import JobClient, end_plans
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
     JobRecord,
@@ -52,7 +51,7 @@ from copyrator.bundles.deploy.werf_error import (
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import BundleMemory
-from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
+from copyrator.bundles.plan.operations import BlockFault, Plan
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import (
@@ -78,8 +77,6 @@ TENANTS_PLAN_READS: Final = 8  # limit: fairness between namespaces
 
 log = logging.getLogger(__name__)
 
-_LINE_BYTES: Final = 512
-"""Bytes of a log's last line that are read."""
 _DEADLINE: Final = "DeadlineExceeded"
 _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
@@ -218,7 +215,7 @@ class PlanReader:
         timeout = self._timing.plan_log_timeout
         try:
             async with asyncio.timeout(timeout):
-                plan = await self._block(pods[-1], nonce)
+                plan = await self._jobs.output.printed_plan(pods[-1], nonce)
         except TimeoutError:
             return self._late(job, f"there was no answer within {timeout:g} s")
         except ApiError as error:
@@ -237,14 +234,6 @@ class PlanReader:
         if now >= end:
             return PlanFault(text)
         return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
-
-    async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
-        """The plan in a pod's log, whose last line has the number of lines to read."""
-        last = await self._jobs.output.log_tail(pod, 1, _LINE_BYTES)
-        lines = block_lines(last, nonce)
-        if isinstance(lines, BlockFault):
-            return lines
-        return read_block(await self._jobs.output.log_tail(pod, lines, MAX_TEXT), nonce)
 
     async def _cause(
         self, key: BundleKey, job: JobRecord, pods: list[dict[str, Any]], log: str
@@ -301,24 +290,30 @@ class PlanJobClient:
         self._reader = PlanReader(context, jobs, logins, redaction)
 
     async def create(
-        self, entry: BundleEntry, spec: BundleSpec, purpose: PlanPurpose, *, renders: int
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        purpose: PlanPurpose,
+        plan: PlanRecord,
+        *,
+        renders: int,
     ) -> PlanFault | None:
-        """Create the Job of the recorded plan; else the result says why not.
+        """Create the Job of a plan; else the result says why not.
 
         EDITED: the values have changed since, or a source of them is gone. Another fault: a change
         of the spec or the cluster is needed.
 
         Args:
-            entry: the Bundle, with the record in its status.
+            entry: the Bundle.
             spec: its spec.
             purpose: the plan's.
+            plan: its record.
             renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
             PendingLoginError: its login was asked for; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        plan = record_of(entry.status, purpose)
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
         job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
         inputs = self._inputs.begin(entry, order.spec) if is_deploy else None
@@ -344,7 +339,9 @@ class PlanJobClient:
             return EDITED
         order = replace(order, sealed=sealed)
         nonce = self._nonce(entry, job)
-        body = build_plan_job(order, job, nonce, purpose.job_kind, renders=renders)
+        body = build_plan_job(
+            order, job, nonce, purpose.job_kind, renders=renders, is_owned=not entry.deleting
+        )
         try:
             created = await self._jobs.create(body)
         except ApiError as error:
@@ -468,7 +465,7 @@ class PlanJobClient:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         status = entry.status
         needed = {record_of(status, purpose).job for purpose in PlanPurpose}
-        await self._jobs.end_plans(entry.key, entry.uid, but=needed)
+        await end_plans(self._jobs, entry, but=needed)
         await self._seals.remove_others(entry, needed_jobs(status))
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:

@@ -411,7 +411,9 @@ class PlanMachine:
             # A chart that draws gets no hash, with which its correction would never be equal.
             is_bound = has_baseline(task.status) and task.status.baseline.bound
             renders = 1 if is_bound else 2
-        fault = await self._plan_jobs.create(entry, spec, task.purpose, renders=renders)
+        fault = await self._plan_jobs.create(
+            entry, spec, task.purpose, task.record, renders=renders
+        )
         if fault is None:
             self._slot(task).begun = task.record.number
         return fault
@@ -490,14 +492,14 @@ class PlanMachine:
             status = await self._judge_check(task, PlanResult(plan, missing))
             await self._seals.remove_values(entry, status.drift.check.job)
             return status
-        baseline = await self._seals.find_operations(entry, task.status.baseline)
+        baseline = await self._seals.plans.find(entry, task.status.baseline)
         result = PlanResult(plan, missing, baseline=baseline)
         status = record_preview_result(task.status, result, self._context.clock())
         return set_message(status, task.purpose, describe_left_out(task.spec))
 
     async def _record_plan_result(self, task: _Task, plan: Plan) -> BundleStatus:
         entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
-        seal = await self._seals.store_operations(entry, job, plan.text)
+        seal = await self._seals.plans.store(entry, job, plan.text)
         missing = await self._plan_jobs.missing_namespace(spec)
         is_missing = missing is not None
         self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
@@ -505,11 +507,14 @@ class PlanMachine:
             plan,
             missing,
             seal,
-            approved=await self._seals.find_operations(entry, status.plan.approved),
-            baseline=await self._seals.find_operations(entry, status.baseline),
+            approved=await self._seals.plans.find(entry, status.plan.approved),
+            baseline=await self._seals.plans.find(entry, status.baseline),
         )
         enforcement = await self._enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
+        if spec.auto_rollback and enforcement.is_enforced:
+            withheld = (await self._seals.plans.find_rollback_hooks(entry)).unknown
+            result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self._context.clock())
         changed, unknown = await self._inputs.find_changes(entry, status)
         status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)
@@ -529,7 +534,7 @@ class PlanMachine:
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self._seals.find_operations(entry, status.baseline)
+        baseline = await self._seals.plans.find(entry, status.baseline)
         if baseline is None:
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
@@ -547,7 +552,7 @@ class PlanMachine:
         baseline = None
         if has_baseline(status):
             try:
-                baseline = await self._seals.read_operations(entry, status.baseline)
+                baseline = await self._seals.plans.read(entry, status.baseline)
             except Forbidden as error:
                 status = record_check_result(status, result, now, bound=bound)
                 text = f"the Secret with the baseline can't be read: {error.message}"
@@ -570,7 +575,7 @@ class PlanMachine:
     async def _store(self, task: _Task, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
         job = task.record.job or ""
-        seal = await self._seals.store_operations(task.entry, job, result.plan.text)
+        seal = await self._seals.plans.store(task.entry, job, result.plan.text)
         return replace(result, seal=seal)
 
     async def _follows_from_plan(
@@ -584,7 +589,7 @@ class PlanMachine:
         plan = status.plan
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
-        made = await self._seals.find_operations(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        made = await self._seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
         if made is None:
             return False
         return made.render == baseline.render or covers(made.operations, baseline.operations)

@@ -170,6 +170,12 @@ class RenderedObjects:
         found += (f"{AS_ACCOUNT}{one}" for one in self.as_account)
         return sorted(found)
 
+    def untouched(self) -> tuple[Operation, ...]:
+        """Its objects that are no hooks, as updates: what a plan leaves alone is among them."""
+        hooks = {one.object for _, one in self.operations()} | self.hooks
+        found = (read_operation(f"{OperationType.UPDATE} {one}") for one in self.inventory - hooks)
+        return tuple(one for one in found if one is not None)
+
     def operations(self) -> tuple[tuple[str, Operation], ...]:
         """The operations at rollback and at uninstall, each with how its text begins."""
         return (

@@ -297,7 +297,7 @@ class PermissionRecorder:
             return
 
         async def ask() -> ReviewRequest | None:
-            kept = await self._seals.find_operations(entry, ApprovedPlan(job=job, seal=plan.seal))
+            kept = await self._seals.plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
                 self._context.memories[entry.key].plan.reviewed = job
                 return None

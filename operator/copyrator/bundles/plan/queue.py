@@ -120,7 +120,7 @@ class PlanQueue:
             return None
         now = self._context.clock()
         latest = now + timedelta(seconds=self._context.timing.plan_requeue)
-        dues = (_pending_at(job) for job in self._jobs.plans())
+        dues = (_pending_at(job) for job in self._plans())
         return min((latest, *(due for due in dues if due is not None and due > now)))
 
     def end(self, ticket: Ticket) -> None:
@@ -175,10 +175,22 @@ class PlanQueue:
                 if ticket != asking:
                     self._context.schedule.changed(ticket.key, Change.PLAN_SLOT)
 
+    def _plans(self) -> list[JobRecord]:
+        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
+
+        Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
+        """
+        return [
+            job
+            for entry in self._context.bundles.planning
+            for job in self._jobs.of(entry.key, entry.uid)
+            if job.name in entry.status.plan_jobs and not job.done
+        ]
+
     def _usage(self) -> _Usage:
         usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
         pending: Counter[str] = Counter()
-        for job in sorted(self._jobs.plans(), key=lambda one: (one.created or now, one.name)):
+        for job in sorted(self._plans(), key=lambda one: (one.created or now, one.name)):
             due = _pending_at(job)
             is_pending = due is not None and due <= now and pending[job.namespace] < MAX_PENDING
             pending[job.namespace] += is_pending

@@ -394,6 +394,8 @@ class PlanResult:
     """The plan of the baseline; None likewise."""
     unenforced: str = ""
     """Why the API server can't refuse what isn't approved; empty: it can. Only of a deploy."""
+    rollback_withheld: str = ""
+    """Why werf doesn't get ``spec.autoRollback``; empty: it does. Likewise."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -462,6 +464,7 @@ def record_result(
         seal=made.seal,
         enforced=not made.unenforced,
         unenforced=made.unenforced or None,
+        rollback_withheld=made.rollback_withheld or None,
     )
     if not _is_covered(status, made, operations):
         plan = replace(plan, message=_why_uncovered(before, made))

@@ -4,7 +4,7 @@ All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply wr
 werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
 deploy of what was approved, also run ``werf bundle plan`` and read its graph. They use sh, grep,
 sed, sort, wc and sha256sum, and sleep where a guard isn't in force yet, as Alpine's busybox and
-Debian have them, and no pipe but two, whose results are compared: sh ignores a failure before a
+Debian have them, and no pipe but some whose results are compared: sh ignores a failure before a
 pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
@@ -354,8 +354,14 @@ _HOOK_KEY: Final = f"(helm{_DOT}sh/hook|werf{_DOT}io/deploy-on)"
 _POLICY_KEY: Final = f"(helm{_DOT}sh/hook-delete-policy|werf{_DOT}io/delete-policy)"
 _EVENT: Final = "((pre-|post-)?(install|upgrade|rollback|delete)|test|test-success)"
 _QUOTE: Final = "[\"'\\'']?"
+_KEY_LINE: Final = f"^    {_QUOTE}(werf{_DOT}io|helm{_DOT}sh)/([A-Za-z0-9._-]+){_QUOTE}:"
+_WITH_KEY: Final = (
+    f"-e '\\#{_KEY_LINE}#{{' -e h -e 's#{_KEY_LINE}.*#@key \\2#p' -e g -e tkey -e :key -e '}}'"
+)
+"""Before the token of such a line one with the key's last part."""
 _IN_METADATA: Final = (
     "s#^  (name|namespace): (.*)#@\\1 \\2#",
+    "s#^  annotations:$#@annotations#",
     f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}: ({_EVENT}( *, *{_EVENT})*)$#@hook \\2#",
     f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}:.*#@unknown#",
     f"s#^    {_QUOTE}{_POLICY_KEY}{_QUOTE}:.*#@policy#",
@@ -381,7 +387,8 @@ def _first_of(commands: Iterable[str]) -> str:
 
 
 _TOKENS: Final = (
-    f"-e '/^metadata:/,/^[^ ]/{{' {_first_of(_IN_METADATA)} -e '}}' {_first_of(_ANYWHERE)} -e d"
+    f"-e '/^metadata:/,/^[^ ]/{{' {_WITH_KEY} {_first_of(_IN_METADATA)} -e '}}' "
+    f"{_first_of(_ANYWHERE)} -e d"
 )
 """Of the lines of a render what matters, one token each.
 
@@ -445,10 +452,12 @@ read_render() {{
   while IFS= read -r line; do
     case $line in
     @deep* | @hidden) [ "$open" != name ] || is_cut=yes ;;
+    @annotations) section=annotations ;;
+    @other | '@name '* | '@namespace '*) section='' ;;
     esac
     case $line in
-    @hidden) is_hidden=yes ;;
-    @deep) ;;
+    @hidden) is_hidden=yes open='' ;;
+    '@key '*) [ -z "$section" ] || add_key "${{line#* }}" ;;
     @deeper) [ -z "$open" ] || is_cut=yes ;;
     *) open='' ;;
     esac
@@ -480,8 +489,14 @@ read_render() {{
   : >"$memory/tokens"
   require_space 'the render of the chart'
 }}
+add_key() {{
+  case " $keys " in
+  *" $1 "*) twice=$1 ;;
+  *) keys="$keys $1" ;;
+  esac
+}}
 begin_document() {{
-  version='' kind='' name='' space='' open='' events=''
+  version='' kind='' name='' space='' open='' events='' section='' keys='' twice=''
   is_hidden='' is_cut='' is_hook='' is_named='' runs=''
 }}
 unquote() {{
@@ -508,6 +523,7 @@ end_document() {{
     *) object=$space::$kind:$name ;;
     esac
     [ -z "$is_cut" ] || printf 'name or hook of %s\\n' "$object"
+    [ -z "$twice" ] || printf 'two annotations of one meaning, %s, in %s\\n' "$twice" "$object"
     [ -z "$runs" ] || printf '{AS_ACCOUNT}%s\\n' "$object"
     case $events in
     *rollback*) printf '{AT_ROLLBACK}create %s\\n' "$object" ;;
@@ -541,11 +557,18 @@ require_render() {{
   fi
   require_space 'the render of the chart'
 }}
+join_documents() {{
+  mark=$(printf '\\001')
+  sed -n -e '/^---$/,$!d' -e "s/$mark/${{mark}}a/g" -e '/^---$/bdocument' -e H -e '$!d' \\
+    -e :document -e x -e "s/\\\\n/${{mark}}b/g" -e p "$memory/render"
+}}
 hash_render() {{
-  : >"$work.hashed" || broken
-  sum=$({{ sed '' "$salt" && sed -n '/^---$/,$p' "$memory/render" && echo >"$work.hashed"; }} |
-    sha256sum) || broken
-  [ -s "$work.hashed" ] || broken
+  : >"$work.hashed" && : >"$work.joined" || broken
+  sum=$({{
+    sed '' "$salt" && {{ join_documents && echo >"$work.joined"; }} |
+      TMPDIR=$memory sort && echo >"$work.hashed"
+  }} | sha256sum) || broken
+  [ -s "$work.joined" ] && [ -s "$work.hashed" ] || broken
   rendered=${{sum%% *}}
 }}
 plan_deploy() {{
@@ -579,6 +602,9 @@ template by werf 3), or the first one of a template: what follows may be its tex
 
 Where the account lacks a permission, the kinds of a render without the cluster, which needs none,
 come before it, so that all permissions are named at once (``rights.read_needs``).
+
+Documents are sorted before they are hashed, each joined to one line: what is compared is a set of
+objects, and werf gives those of some kinds in the order of a map.
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.

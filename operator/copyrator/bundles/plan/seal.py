@@ -258,7 +258,11 @@ def variables(sealed: SealedValues) -> dict[str, str]:
 
 
 def secret(
-    owner: Mapping[str, Any], namespace: str, name: str, labels: SealLabels, data: Mapping[str, str]
+    owner: Mapping[str, Any] | None,
+    namespace: str,
+    name: str,
+    labels: SealLabels,
+    data: Mapping[str, str],
 ) -> dict[str, Any]:
     """An immutable Secret of this name in the Bundle's namespace, with base64 by key."""
     return {
@@ -268,7 +272,7 @@ def secret(
             "name": name,
             "namespace": namespace,
             "labels": labels.labels,
-            "ownerReferences": [dict(owner)],
+            "ownerReferences": [dict(owner)] if owner is not None else [],
         },
         "immutable": True,
         "type": "Opaque",

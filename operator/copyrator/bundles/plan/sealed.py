@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.operations import Plan, read_plan
+from copyrator.bundles.plan.operations import Operation, Plan, read_plan
 from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
 from copyrator.bundles.plan.seal import (
     FileHash,
@@ -70,6 +70,15 @@ _REMEMBERED_BYTES: Final = 16 * 1024
 """Bytes of one that is kept, compressed: some thousand operations."""
 
 
+@dataclass(frozen=True, slots=True)
+class RollbackHooks:
+    """The hooks that a rollback to what is deployed makes, as approved for that."""
+
+    operations: tuple[Operation, ...] = ()
+    unknown: str = ""
+    """Why they aren't known, as a sentence without a full stop; empty: they are."""
+
+
 class SealStore:
     """The Secrets of all Bundles.
 
@@ -80,6 +89,7 @@ class SealStore:
     def __init__(self, context: Context, references: ReferenceReader) -> None:
         self._context = context
         self._references = references
+        self.plans = PlanStore(context, self)
 
     def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
         """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
@@ -250,70 +260,6 @@ class SealStore:
             former = seal.release_secret(bundle, 1 - slot)
             await self._context.client.delete(SECRETS, namespace, former)
 
-    async def store_operations(self, entry: BundleEntry, job: str, text: str) -> str:
-        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
-        salt = self.derive(entry, job, "salt")
-        data = {seal.SALT: _encode(salt), seal.OPERATIONS: _encode(text)}
-        labels = SealLabels(entry.key.name, job, SealKind.OPERATIONS)
-        await self._create(entry, seal.operations_secret(job), labels, data)
-        self._remember(entry, job, text)
-        return seal.seal_of(salt, text.encode())
-
-    def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
-        """Keep a plan that is small, so that its deploy reads no Secret."""
-        kept, compressed = (
-            self._context.memories[entry.key].operations,
-            zlib.compress(text.encode()),
-        )
-        if len(compressed) <= _REMEMBERED_BYTES:
-            kept[job] = compressed
-        while len(kept) > _REMEMBERED:
-            del kept[next(iter(kept))]
-
-    async def find_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan; None where there is none, it was changed, or it can't be read."""
-        try:
-            return await self.read_operations(entry, kept)
-        except Forbidden:
-            return None
-
-    async def read_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan; None where there is none, or it was changed.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        if kept.job is None:
-            return None
-        name = seal.operations_secret(kept.job)
-        try:
-            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
-            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
-        except (NotFound, ValueError):
-            return None
-        if seal.seal_of(self.derive(entry, kept.job, "salt"), content) != kept.seal:
-            return None
-        return read_plan(content.decode())
-
-    async def recall_operations(
-        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
-    ) -> Plan | None:
-        """The stored plan as ``read_operations``, without a request where this process stored it.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        known = self._context.memories[entry.key].operations.get(kept.job or "")
-        if known is None:
-            return await self.read_operations(entry, kept)
-        content = zlib.decompress(known)
-        is_same = seal.seal_of(self.derive(entry, kept.job or "", "salt"), content) == kept.seal
-        return read_plan(content.decode()) if is_same else None
-
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
         if job:
@@ -343,8 +289,7 @@ class SealStore:
     @staticmethod
     def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
         """A Secret of a Job that the Bundle owns."""
-        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-        owner = owner_reference(entry.key.name, entry.uid)
+        labels, owner = SealLabels(entry.key.name, job, SealKind.VALUES), _owner(entry)
         return seal.secret(owner, entry.key.namespace, name, labels, data)
 
     async def _replace(self, body: Mapping[str, Any]) -> None:
@@ -366,14 +311,119 @@ class SealStore:
         job: JobRecord | None = None,
     ) -> None:
         """Create a Secret that the Bundle owns, or a Job."""
-        key, owner = entry.key, owner_reference(entry.key.name, entry.uid)
+        key, owner = entry.key, _owner(entry)
         if job is not None:
+            owner = owner_reference(key.name, entry.uid)
             owner |= {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid}
         body = seal.secret(owner, key.namespace, name, labels, data)
         try:
             await self._context.client.create(SECRETS, key.namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
             log.debug("%s: Secret %s exists already", key, name)
+
+
+def _owner(entry: BundleEntry) -> dict[str, Any] | None:
+    """The Bundle; None while it is being deleted: a foreground deletion would delete the Secret.
+
+    What has no owner is deleted before the Bundle's finalizer is removed.
+    """
+    return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
+
+
+class PlanStore:
+    """The operations that plans found, in Secrets."""
+
+    def __init__(self, context: Context, seals: SealStore) -> None:
+        self._context = context
+        self._seals = seals
+
+    async def store(self, entry: BundleEntry, job: str, text: str) -> str:
+        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
+        salt, name = self._seals.derive(entry, job, "salt"), seal.operations_secret(job)
+        data = {seal.SALT: salt, seal.OPERATIONS: text}
+        await self._seals.store(entry, name, job, SealKind.OPERATIONS, data)
+        self._remember(entry, job, text)
+        return seal.seal_of(salt, text.encode())
+
+    def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
+        """Keep a plan that is small, so that its deploy reads no Secret."""
+        kept, compressed = (
+            self._context.memories[entry.key].operations,
+            zlib.compress(text.encode()),
+        )
+        if len(compressed) <= _REMEMBERED_BYTES:
+            kept[job] = compressed
+        while len(kept) > _REMEMBERED:
+            del kept[next(iter(kept))]
+
+    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan, plan: Plan) -> bool:
+        """Whether it is the plan that was stored."""
+        salt = self._seals.derive(entry, kept.job or "", "salt")
+        return seal.seal_of(salt, plan.text.encode()) == kept.seal
+
+    async def find(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan; None where there is none, it was changed, or it can't be read."""
+        try:
+            return await self.read(entry, kept)
+        except Forbidden:
+            return None
+
+    async def read(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan; None where there is none, or it was changed.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        if kept.job is None:
+            return None
+        name = seal.operations_secret(kept.job)
+        try:
+            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
+            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
+        except (NotFound, ValueError):
+            return None
+        if seal.seal_of(self._seals.derive(entry, kept.job, "salt"), content) != kept.seal:
+            return None
+        return read_plan(content.decode())
+
+    async def recall(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
+        """The stored plan as ``read`` finds it, without a request where this process stored it.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        known = self._context.memories[entry.key].operations.get(kept.job or "")
+        if known is None:
+            return await self.read(entry, kept)
+        content = zlib.decompress(known)
+        is_same = (
+            seal.seal_of(self._seals.derive(entry, kept.job or "", "salt"), content) == kept.seal
+        )
+        return read_plan(content.decode()) if is_same else None
+
+    async def find_rollback_hooks(self, entry: BundleEntry) -> RollbackHooks:
+        """The hooks of a rollback to the deployed version.
+
+        Raises:
+            ApiError: its plan can't be read now.
+        """
+        there = entry.status.deployed
+        if there.digest is None:
+            return RollbackHooks()  # nothing to roll back to
+        hooks = f"the hooks for a rollback to {there.version} aren't known"
+        if there.plan_job is None:
+            return RollbackHooks(unknown=f"{hooks}, as it was deployed without a plan")
+        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
+        try:
+            stored = await self.recall(entry, kept)
+        except Forbidden as error:
+            return RollbackHooks(unknown=f"{hooks}, as its plan can't be read: {error.message}")
+        if stored is None:
+            return RollbackHooks(unknown=f"{hooks}, as its plan was deleted or changed")
+        if stored.rollback_hooks is None:
+            text = "as its plan was made by an operator that didn't list them"
+            return RollbackHooks(unknown=f"{hooks}, {text}")
+        return RollbackHooks(stored.rollback_hooks)
 
 
 def _encode(text: str) -> str:

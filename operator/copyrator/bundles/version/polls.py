@@ -33,7 +33,7 @@ from copyrator.oci.reference import DIGEST, Repository
 from copyrator.settings import limits
 from copyrator.signatures.model import DeployedEvidence, Judgement
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
-from copyrator.workqueue.isolated import Isolated, IsolatedError
+from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, IsolatedError
 
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
@@ -51,7 +51,7 @@ TENANTS_POLLS: Final = 256  # limit: fairness between namespaces
 CHART_MANIFEST_BYTES: Final = 256 * 1024  # limit: charts of bundles
 """Bytes of the manifest of a bundle whose chart is read."""
 
-CHARTS_AT_ONCE: Final = 8  # limit: charts of bundles
+CHARTS_AT_ONCE: Final = 4  # limit: charts of bundles
 """Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
 
 _LAYERS: Final = frozenset(
@@ -89,10 +89,11 @@ class ChartReader:
     async def read(
         self, repository: Repository, digest: str, credential: Credential | None, namespace: str
     ) -> ChartFacts:
-        """Judge the chart of a manifest: two requests, of which the second may be up to 4 MiB.
+        """Judge the chart of a manifest: two requests, of which the second may be up to 8 MiB.
 
         Raises:
-            RegistryError: the registry can't be reached, or what it sends isn't what was asked for.
+            RegistryError: the registry can't be reached, or what it sends isn't what was asked for;
+                or the child ended for another reason than the chart.
         """
         async with self._limit.slot(namespace):
             try:
@@ -107,6 +108,9 @@ class ChartReader:
                 return packed
             try:
                 return await self._isolated.call(judge_layer, namespace, packed)
+            except InterruptedWorkError as error:
+                text = f"the chart of {digest} couldn't be judged: {error}"
+                raise RegistryError(text) from None
             except IsolatedError as error:
                 return ChartFacts(unreadable=str(error))
 

@@ -14,6 +14,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
+from copyrator.api.plan_words import find_lacking
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -339,9 +340,8 @@ def _decide(
     if shape is None:
         show(found)
         plan = found.view.status.plan
-        unbound = "; its contents aren't bound" if plan.bound is False else ""
-        unbound += "; it isn't enforced" if plan.enforced is False else ""
-        prose(["", f"{said(plan.id)}: {operation_counts(plan)}{unbound}."])
+        lacking = "".join(f"; its {word.lack}" for word in find_lacking(plan))
+        prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))

@@ -19,10 +19,11 @@ from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.plan.operations import Operation, OperationType, read_operation, risky
+from copyrator.bundles.plan.operations import Operation, OperationType, list_risky, read_planned
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,
@@ -37,7 +38,6 @@ from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import annotations_of, one
 from copyrator.cli.core.output import (
-    Column,
     Detail,
     Format,
     Kind,
@@ -54,16 +54,17 @@ from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, shown, wait
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
-    MAY_DIFFER,
     BundleView,
     contents,
     describe_plan,
     describe_version,
     failure,
     how_to_decide,
+    lacking_reasons,
     operation_counts,
     preview_failure,
 )
+from copyrator.cli.view.operations import OperationRow, columns
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -88,14 +89,11 @@ def first_lines(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
 def _contents(plan: PlanSummary, log: PlanLog) -> Iterator[str]:
     if not is_judged(plan):
         return
-    if isinstance(plan, PlanStatus) and plan.enforced is False:
-        yield f"Operations aren't enforced: {said(plan.unenforced, 1000)}"
-    if plan.bound is False:
-        reasons = [f"  {said(one)}" for one in plan.unbound]
-        yield f"Contents aren't bound: {MAY_DIFFER}{', because' if reasons else ''}"
-        yield from reasons
-        if len(reasons) >= MAX_UNBOUND:
-            yield "  There may be more reasons."
+    for word in find_lacking(plan):
+        reasons = lacking_reasons(word, plan)
+        because = ", because" if reasons else ""
+        yield f"{word.lack.capitalize()}: {word.otherwise}{because}"
+        yield from (f"  {one}" for one in reasons)
     if secrets := hidden_secrets(log.operations or ()):
         yield f"Hidden from the diff: the contents of {count(secrets, 'Secret')}"
     if plan.hidden:
@@ -167,8 +165,8 @@ def plan_bundle(
     if not found.is_preview and (fault := plan_fault(found.view)):
         raise Fault(fault)
     if shape is Format.NAME:
-        for operation in found.log.operations or ():
-            click.echo(_reference(operation))
+        for reference in dict.fromkeys(row.reference for row in rows_of(found)):
+            click.echo(reference)
         prose(explain_missing(found), err=True)
     elif shape in (Format.TABLE, Format.WIDE):
         show(found, wide=shape is Format.WIDE, whole=whole)
@@ -267,9 +265,9 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
     """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
     first = list(first_lines(found.plan, found.log))
     prose([*first, *([""] if first else []), *detail_lines(_describe_head(found))])
-    if found.log.operations:
+    if listed := rows_of(found):
         click.echo()
-        Table(columns(found), wide=wide, whole=True).print(found.log.operations)
+        Table(columns(listed), wide=wide, whole=True).print(listed)
     if found.log.diff:
         click.echo()
         diff, number = (found.log.diff, 0) if whole else fold(found.log.diff)
@@ -347,7 +345,9 @@ def explain_missing(found: PlanView) -> Iterator[str]:
     if log.cut:
         command = f"kubectl logs -n {found.view.name.namespace} job/{said(plan.job)}"
         yield f"The diff is cut after {DIFF_BYTES >> 20} MiB; all of it: {command}"
-    if log.operations and not _knows_all_risky(found):
+    if any(one.when for one in log.planned):
+        yield "The diff has no contents of what is created at rollback or at uninstall."
+    if log.planned and not _knows_all_risky(found):
         yield (
             "More are marked as risky than the operator counts: what this chart does with every "
             "deploy is marked, too."
@@ -361,36 +361,24 @@ def _anew(found: PlanView) -> tuple[str, ...]:
     return "--version", said(found.view.status.preview.requested_version)
 
 
-def columns(found: PlanView) -> list[Column]:
-    """The columns of the operations; risky ones are marked."""
+def rows_of(found: PlanView) -> list[OperationRow]:
+    """The operations, those at rollback and at uninstall too; risky ones are marked."""
     marked = _risky(found)
-    columns = [
-        Column("OPERATION", lambda operation: str(operation.type)),
-        Column("GROUP", lambda operation: operation.group or "-", wide=True),
-        Column("KIND", lambda operation: operation.kind),
-        Column("NAMESPACE", lambda operation: operation.namespace or "-"),
-        Column("NAME", lambda operation: operation.name),
-    ]
-    if marked:
-        risk = Column("RISK", lambda operation: "risky" if operation in marked else "")
-        columns.insert(0, risk)
-    return columns
+    return [OperationRow(one, str(one) in marked) for one in found.log.planned]
 
 
-def _risky(found: PlanView) -> frozenset[Operation]:
-    """The risky operations; a few more where the status doesn't name all of them."""
-    listed, operations = set(found.plan.risky), found.log.operations or ()
+def _risky(found: PlanView) -> frozenset[str]:
+    """The texts of risky operations; a few more where the status doesn't name all of them."""
+    listed, planned = set(found.plan.risky), found.log.planned
     if len(listed) >= (found.plan.risky_operations or 0):
-        return frozenset(one for one in operations if str(one) in listed)
-    return frozenset(risky(operations, ()))
+        return frozenset(listed & set(map(str, planned)))
+    return frozenset(list_risky(planned))
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedOperation:
-    """An operation as a person reads it."""
+class PlannedOperation(OperationRow):
+    """An operation with its diff."""
 
-    operation: Operation
-    is_risky: bool = False
     diff: ObjectDiff | None = None
     """None: werf's diff has none, or it isn't told which of two is this one's."""
 
@@ -419,7 +407,7 @@ class PlannedChanges:
 def planned_changes(found: PlanView) -> PlannedChanges:
     """The operations with their diffs, in the order in which they are read; pure."""
     if found.log.operations is None:
-        named = filter(None, map(read_operation, found.plan.risky))
+        named = filter(None, map(read_planned, found.plan.risky))
         return PlannedChanges([PlannedOperation(one, is_risky=True) for one in named])
     diff, folded = fold(found.log.diff or "")
     objects, text = split(diff)
@@ -436,9 +424,11 @@ def planned_changes(found: PlanView) -> PlannedChanges:
             diffs[title] = found_diff
         else:
             others.append(found_diff)
-    marked = _risky(found)
     operations = [
-        PlannedOperation(one, one in marked, diffs.get(_title(one))) for one in found.log.operations
+        PlannedOperation(
+            row.staged, row.is_risky, None if row.when else diffs.get(_title(row.operation))
+        )
+        for row in rows_of(found)
     ]
     operations.sort(key=lambda one: (not one.is_risky, not one.is_hidden))
     return PlannedChanges(operations, others, text, folded)
@@ -455,31 +445,14 @@ def _knows_all_risky(found: PlanView) -> bool:
     return len(_risky(found)) <= (found.plan.risky_operations or 0)
 
 
-def _reference(operation: Operation) -> str:
-    group = f".{operation.group}" if operation.group else ""
-    return f"{operation.kind.lower()}{group}/{operation.name}"
-
-
 def document(found: PlanView) -> dict[str, Any]:
     """As in -o json: the plan of the status, with what its log has."""
     log = found.log
-    marked = _risky(found)
-    listed = [
-        {
-            "type": str(one.type),
-            "group": one.group,
-            "kind": one.kind,
-            "namespace": one.namespace,
-            "name": one.name,
-            "risky": one in marked,
-        }
-        for one in log.operations or ()
-    ]
     fields = {
         "bundle": str(found.view.name),
         "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
-        "operations": None if log.operations is None else listed,
+        "operations": None if log.operations is None else [row.to_dict() for row in rows_of(found)],
         **_hidden(found),
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),

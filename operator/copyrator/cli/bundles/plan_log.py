@@ -28,6 +28,7 @@ from copyrator.bundles.plan.operations import (
     Operation,
     Plan,
     RenderedObjects,
+    StagedOperation,
     all_planned,
     block_lines,
     count_all,
@@ -64,6 +65,7 @@ class PlanLog:
     """What could be read."""
 
     operations: tuple[Operation, ...] | None = None
+    """Of the deploy."""
     diff: str | None = None
     objects: RenderedObjects | None = None
     """Of the chart."""
@@ -71,6 +73,11 @@ class PlanLog:
     """Whether the diff has only its first ``DIFF_BYTES``."""
     fault: str = ""
     """Why operations and diff are missing; empty where they aren't."""
+
+    @property
+    def planned(self) -> list[StagedOperation]:
+        """The operations, then those at rollback and at uninstall."""
+        return all_planned(self.operations or (), self.objects)
 
 
 class _UnreadableError(Exception):

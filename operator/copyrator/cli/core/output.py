@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from copyrator.cli.core.jsonpath import JsonPathTemplate
 
 GAP = 2
 """Spaces between two columns."""
@@ -86,39 +85,14 @@ class Kind(enum.StrEnum):
     VERSION = "Version"
 
 
-class _FormatType(click.Choice[Format]):
-    """A format, or ``jsonpath=TEMPLATE``: JSON that `dump` prints by the template."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Format:
-        word, _, text = str(value).partition("=")
-        if word != "jsonpath" or ctx is None:
-            return super().convert(value, param, ctx)
-        from copyrator.cli.core.jsonpath import JsonPathError, parse_template
-
-        try:
-            ctx.meta[_TEMPLATE] = parse_template(text)
-        except JsonPathError as error:
-            self.fail(f"the template of jsonpath: {error}", param, ctx)
-        return Format.JSON
-
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        return f"{super().get_invalid_choice_message(value, ctx)[:-1]}, or jsonpath=TEMPLATE."
-
-
-_TEMPLATE = f"{__name__}.template"
-"""The template in a context's `meta`."""
-
-
 def _output(allowed: Sequence[Format], default: Format | None) -> Callable[[Command], Command]:
     return click.option(
         "-o",
         "--output",
         "shape",
-        type=_FormatType(allowed, case_sensitive=False),
+        type=click.Choice(allowed, case_sensitive=False),
         default=default,
-        help=f"Output format: {', '.join(allowed)} or jsonpath=TEMPLATE.",
+        help=f"Output format: {', '.join(allowed[:-1])} or {allowed[-1]}.",
         metavar="FORMAT",
     )
 
@@ -142,8 +116,6 @@ class Column:
     below: bool = False
     """On a terminal it is no column: the text follows on a line of its own, where it isn't empty.
     """
-    order: Callable[[Any], Any] | None = None
-    """What a row is sorted by; default: its cell."""
     signed: bool = False
     """It begins with ``+added ~changed -removed``."""
     spare: int = 0
@@ -369,28 +341,14 @@ def typed(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump(document: Mapping[str, Any], shape: Format) -> None:
-    """Print an object of the cluster, or a `typed` document, as JSON, YAML or by a template."""
+    """Print an object of the cluster, or a `typed` document, as JSON or YAML."""
     value = {"apiVersion": document["apiVersion"], "kind": document["kind"], **document}
-    context = click.get_current_context(silent=True)
-    if context is not None and (template := context.meta.get(_TEMPLATE)):
-        _print_by(template, value)
-    elif shape is Format.JSON:
+    if shape is Format.JSON:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
         import yaml
 
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip())
-
-
-def _print_by(template: JsonPathTemplate, value: Any) -> None:
-    """Without a line feed at the end, as kubectl; on a terminal without control characters."""
-    from copyrator.cli.core.jsonpath import JsonPathError
-
-    try:
-        text = template.render(value)
-    except JsonPathError as error:
-        raise click.ClickException(f"the template of jsonpath: {error}") from None
-    click.echo(printable(text) if _terminal() else text, nl=False)
 
 
 def reference(body: Mapping[str, Any]) -> str:

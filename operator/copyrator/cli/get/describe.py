@@ -1,6 +1,6 @@
-"""`copyrator describe` and `events`: one object with its state and Events, and all Events.
+"""`copyrator describe`: one object with its state and Events.
 
-Each of these imports its own part of the operator, which takes as long as its requests.
+Each part imports its own part of the operator, which takes as long as its requests.
 """
 
 # ruff: noqa: PLC0415 - late imports are intended, see above
@@ -22,21 +22,16 @@ from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import RESOURCES, copies, object_arguments, one
 from copyrator.cli.core.output import (
-    Column,
     Detail,
     Format,
     Kind,
-    Table,
     answer_option,
     detail_lines,
     dump,
-    output_option,
     plain,
     prose,
-    show_all,
     typed,
 )
-from copyrator.cli.get.get import Watched, changes_of
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import EVENTS, Resource
@@ -262,49 +257,19 @@ def _writers(body: Body) -> dict[str, str]:
     return found
 
 
-OURS = (names.RULE_KIND, names.BUNDLE_KIND)
-
-
-@click.command()
-@object_arguments("rules", "bundles", required=False)
-@cluster_options(everywhere=True)
-@output_option
-@click.option("-w", "--watch", is_flag=True, help="Watch for further Events until Ctrl-C.")
-@click.option("--no-headers", is_flag=True, help="Don't print headers.")
-def events(
-    *,
-    target: Target,
-    what: str | None,
-    name: str | None,
-    shape: Format,
-    watch: bool,
-    no_headers: bool,
-) -> None:
-    """List the Events of rules and Bundles, newest last; all in the namespace, or of one object."""
-    columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
-    wide = shape is Format.WIDE
-    table = Table(columns, wide=wide, whole=True, heads=not no_headers)
-    run(_list_events(target, what, name, _EventPrinter(shape, table), watch=watch))
-
-
 @dataclass(frozen=True, slots=True)
 class _EventQuery:
-    """Events of these kinds in a namespace (None: in all), or of one object.
+    """Events of one object. Some Events are about several rules: their object is the Namespace."""
 
-    Some Events are about several rules: their object is the Namespace.
-    """
-
-    kinds: Sequence[str]
-    namespace: str | None
-    uid: str | None = None
-    name: str | None = None
+    kind: str
+    namespace: str
+    uid: str
+    name: str
 
     @property
-    def selectors(self) -> list[str | None]:
+    def selectors(self) -> list[str]:
         """The field selectors by which the API server chooses."""
-        if self.uid is None:
-            return [None]
-        shared = ["involvedObject.kind=Namespace"] if names.RULE_KIND in self.kinds else []
+        shared = ["involvedObject.kind=Namespace"] if self.kind == names.RULE_KIND else []
         return [f"involvedObject.uid={self.uid}", *shared]
 
     def includes(self, event: Body) -> bool:
@@ -313,112 +278,32 @@ class _EventQuery:
             return False
         rules = (event["metadata"].get("annotations") or {}).get(names.ANN_RULES)
         if involved.get("kind") == "Namespace" and rules is not None:
-            return names.RULE_KIND in self.kinds and self.name in (None, *str(rules).split(","))
-        return involved.get("kind") in self.kinds
-
-
-@dataclass(frozen=True, slots=True)
-class _EventPrinter:
-    """Prints Events in the chosen shape."""
-
-    shape: Format
-    table: Table
-
-    def print(self, found: Sequence[Body], *, single: bool = False) -> None:
-        if self.shape in (Format.JSON, Format.YAML, Format.NAME):
-            show_all(found, self.shape, single=single)
-        else:
-            self.table.print(found)
-
-
-async def _list_events(
-    target: Target, what: str | None, name: str | None, printer: _EventPrinter, *, watch: bool
-) -> None:
-    async with target.connect() as client:
-        choice = await _choose(client, target, what, name)
-        found, version = await _listed(client, choice)
-        if found or watch or printer.shape in (Format.JSON, Format.YAML):
-            printer.print(found)
-        else:
-            click.echo("No Events found; the API server keeps them for an hour.", err=True)
-        if watch:
-            watched = [
-                Watched(
-                    EVENTS,
-                    choice.namespace,
-                    metadata_only=False,
-                    fields=selector,
-                    version=version,
-                    deletions=False,  # the API server deletes them after an hour
-                )
-                for selector in choice.selectors
-            ]
-            async for event in changes_of(client, watched):
-                if choice.includes(event):
-                    printer.print([event], single=True)
-
-
-async def _choose(
-    client: KubeClient, target: Target, what: str | None, name: str | None
-) -> _EventQuery:
-    kinds = [RESOURCES[what].kind] if what else OURS
-    if not (what and name):
-        return _EventQuery(kinds, target.scope)
-    namespace, name = target.locate(name)
-    body = await one(client, what, namespace, name)
-    return _EventQuery(kinds, namespace, body["metadata"]["uid"], name)
+            return self.kind == names.RULE_KIND and self.name in str(rules).split(",")
+        return involved.get("kind") == self.kind
 
 
 async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
     """The Events of one object, newest last."""
     metadata = body["metadata"]
-    place = metadata["namespace"], metadata["uid"], metadata["name"]
-    found, _ = await _listed(client, _EventQuery([kind], *place))
-    return found
+    query = _EventQuery(kind, metadata["namespace"], metadata["uid"], metadata["name"])
 
-
-async def _listed(
-    client: KubeClient, choice: _EventQuery
-) -> tuple[list[dict[str, Any]], str | None]:
-    """The Events, newest last, and the version from which a watch continues."""
-
-    async def listed(selector: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    async def listed(selector: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        version: str | None = None
-        async for page in client.list_pages(EVENTS, choice.namespace, field_selector=selector):
-            version = page.resource_version
+        async for page in client.list_pages(EVENTS, query.namespace, field_selector=selector):
             found += [
                 plain({**event, "apiVersion": "v1", "kind": "Event"})
                 for event in page.items
-                if choice.includes(event)
+                if query.includes(event)
             ]
-        return found, version
+        return found
 
-    lists = await asyncio.gather(*map(listed, choice.selectors))
-    found = [event for events, _ in lists for event in events]
-    return sorted(found, key=last_seen), lists[0][1]
+    lists = await asyncio.gather(*map(listed, query.selectors))
+    return sorted((event for events in lists for event in events), key=last_seen)
 
 
 def last_seen(event: Body) -> str:
     """The time of an Event, as the API server has it."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def event_columns(now: datetime, *, namespaces: bool) -> list[Column]:
-    """The columns of `events`."""
-
-    def of(event: Body) -> str:
-        involved = event["involvedObject"]
-        return f"{str(involved.get('kind')).lower()}/{involved.get('name')}"
-
-    columns = [
-        Column("LAST SEEN", lambda event: rows.age(last_seen(event), now)),
-        Column("TYPE", lambda event: str(event.get("type"))),
-        Column("REASON", lambda event: str(event.get("reason"))),
-        Column("OBJECT", of),
-        Column("MESSAGE", lambda event: str(event.get("message")), below=True),
-    ]
-    return [rows.NAMESPACE, *columns] if namespaces else columns
 
 
 def times(event: Body) -> str:

@@ -43,21 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One watch; the namespace None is the whole cluster.
-
-    Without a `version` it begins with what changes from now on.
-    """
+    """One watch of what changes from now on; the namespace None is the whole cluster."""
 
     resource: Resource
     namespace: str | None
     selector: str | None = None
     metadata_only: bool = False
-    fields: str | None = None
-    """A field selector."""
-    version: str | None = None
-    """Of a list, whose later changes are watched."""
-    deletions: bool = True
-    """Whether a deleted object counts as changed."""
 
 
 async def changes_of(
@@ -87,7 +78,7 @@ async def _follow(
 ) -> None:
     """Queue the changes of one watch, reopening it when it ends."""
     resource = watched.resource
-    version = watched.version
+    version: str | None = None
     try:
         while True:
             if version is None:
@@ -95,7 +86,6 @@ async def _follow(
                     resource,
                     watched.namespace,
                     label_selector=watched.selector,
-                    field_selector=watched.fields,
                     metadata_only=True,
                     limit=1,
                 )
@@ -107,12 +97,9 @@ async def _follow(
                     watched.namespace,
                     metadata_only=watched.metadata_only,
                     label_selector=watched.selector,
-                    field_selector=watched.fields,
                     resource_version=version,
                 ):
                     version = event.object["metadata"]["resourceVersion"]
-                    if event.type == "DELETED" and not watched.deletions:
-                        continue
                     if event.type != "BOOKMARK":
                         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
                         changes.put_nowait({**event.object, **kind})
@@ -182,11 +169,6 @@ class _Found:
 @click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
 @click.option("--no-headers", is_flag=True, help="Don't print headers.")
-@click.option(
-    "--sort-by",
-    metavar="COLUMN|JSONPATH",
-    help="Sort by a column, or by a field such as .metadata.name.",
-)
 def get(
     *,
     target: Target,
@@ -197,7 +179,6 @@ def get(
     watch: bool,
     rule: str | None,
     no_headers: bool,
-    sort_by: str | None,
 ) -> None:
     """List rules, bundles or copies with their status and age; `all` lists the three.
 
@@ -215,7 +196,7 @@ def get(
         kind: _ListQuery.of(target, [name for one, name in wanted if one == kind], rule, labels)
         for kind in (KINDS if what == "all" else kinds)
     }
-    run(_get(target, queries, _Style(shape, heads=not no_headers, sort_by=sort_by), watch=watch))
+    run(_get(target, queries, _Style(shape, heads=not no_headers), watch=watch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +205,6 @@ class _Style:
 
     shape: Format
     heads: bool = True
-    sort_by: str | None = None
-    """A column, or a JSONPath."""
 
 
 async def _get(
@@ -366,8 +345,6 @@ def _show(
     printers = {
         part.what: _Printer(part.what, style, freezes, namespaces=everywhere) for part in found
     }
-    if style.sort_by is not None:
-        _sort(found, printers, style.sort_by)
     if style.shape in (Format.JSON, Format.YAML):
         bodies = [body for part in found for body in part.bodies]
         wanted = sum(len(query.wanted) for query in queries.values())
@@ -380,39 +357,6 @@ def _show(
             click.echo()
         printers[part.what].print(part.bodies)
     return printers
-
-
-def _sort(found: Sequence[_Found], printers: Mapping[str, _Printer], by: str) -> None:
-    """Sort the objects of each kind.
-
-    Raises:
-        Fault: it is neither a column nor a field that any of them has.
-    """
-    from copyrator.cli.core.jsonpath import (  # noqa: PLC0415 - rarely needed
-        JsonPathError,
-        parse_path,
-        sort_key,
-    )
-
-    try:
-        path = parse_path(by)
-    except JsonPathError as error:
-        raise click.UsageError(f"--sort-by: {error}") from None
-
-    def by_path(body: rows.Body) -> Any:
-        return next(iter(path.find(body, body)), None)
-
-    is_known = False
-    for part in found:
-        key = printers[part.what].order_of(by) or by_path
-        values = [(sort_key(key(body)), body) for body in part.bodies]
-        is_known |= key is not by_path or any(one > sort_key(None) for one, _ in values)
-        part.bodies = [body for _, body in sorted(values, key=lambda one: one[0])]
-    if not is_known and any(part.bodies for part in found):
-        raise Fault(
-            f"--sort-by: {by} is neither a column nor a field of what was found; NAME and AGE are "
-            "columns of all lists, .metadata.name is a field"
-        )
 
 
 def _nothing(target: Target, queries: Mapping[str, _ListQuery], style: _Style) -> None:
@@ -452,17 +396,8 @@ class _Printer:
             columns = rows.copy_columns(now)
         if what != "bundles" and namespaces:
             columns.insert(0, rows.NAMESPACE)
-        self._columns = columns
         self._shape = style.shape
         self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
-
-    def order_of(self, head: str) -> Callable[[dict[str, Any]], Any] | None:
-        """What rows are sorted by for a column; None where there is none of this name."""
-        for column in self._columns:
-            if column.head.lower() == head.lower():
-                order = column.order or column.value
-                return lambda body: None if (cell := order(self._row(body))) == "-" else cell
-        return None
 
     def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:
         if self._shape in (Format.JSON, Format.YAML, Format.NAME):

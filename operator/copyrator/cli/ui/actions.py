@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, parse_status
-from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
-from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import is_spent
 from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
@@ -46,9 +47,12 @@ from copyrator.cli.view.bundle import (
     describe_version,
     enforcement,
     is_expired,
+    lacking_reasons,
     permission_summary,
+    rollback,
 )
 from copyrator.cli.view.lists import page_of, pages_of
+from copyrator.cli.view.operations import describe_effect
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -69,13 +73,6 @@ OPENED: Final = 5
 OPENED_LINES: Final = 40
 
 _SIGNS: Final = {"+": "added", "-": "removed", "": "same"}
-_WORDS: Final = {
-    OperationType.CREATE: "create",
-    OperationType.UPDATE: "update",
-    OperationType.DELETE: "delete",
-    OperationType.RECREATE: "recreate",
-    OperationType.APPLY: "blindly apply",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +97,7 @@ class OperationView:
     type: str
     what: str
     where: str
+    role: str
     is_risky: bool
     is_hidden: bool
     diff: DiffView
@@ -141,8 +139,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     return {
         "bundle": str(view.name),
         "sentence": describe_plan_effect(view),
-        "unenforced": said(plan.unenforced, 1000) if plan.enforced is False else "",
-        "unbound": _unbound(plan) if plan.bound is False else None,
+        "lacking": [(word, lacking_reasons(word, plan)) for word in find_lacking(plan)],
         "unseen": printable(found.log.fault),
         "hidden_secrets": secrets,
         "hidden": plan.hidden or 0,
@@ -174,11 +171,7 @@ def describe_plan_effect(view: BundleView) -> str:
     plan = view.status.plan
     if fault := plan_fault(view):
         return f"{fault[0].upper()}{fault[1:]}."
-    counts = [(word, getattr(plan.counts, type_) or 0) for type_, word in _WORDS.items()]
-    parts = [f"{word} {number}" for word, number in counts if number]
-    if parts:
-        parts[0] += " object" if parts[0].endswith(" 1") else " objects"
-    done = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "change nothing"
+    done = describe_effect(plan.counts)
     return f"Plan {said(plan.id)} of {said(plan.version)} would {done}; {_state(view, plan)}."
 
 
@@ -225,11 +218,6 @@ def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
     return ShownPlan.of(view.body).decision != choice.decision
 
 
-def _unbound(plan: PlanStatus) -> list[str]:
-    more = ["There may be more reasons."] if len(plan.unbound) >= MAX_UNBOUND else []
-    return [*map(said, plan.unbound), *more]
-
-
 def _missing_permissions(found: PlanView) -> Iterator[str]:
     status = parse_status(with_refusals_of(found.view.body, found.log.diff))
     missing = missing_of(status)
@@ -250,6 +238,8 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Operations", enforcement(plan))
     if plan.bound:
         yield Detail("Contents", contents(plan))
+    if shown := rollback(plan):
+        yield Detail("Rollback", shown)
     if not missing_of(view.status) and (permissions := permission_summary(view.status)):
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)
@@ -267,8 +257,12 @@ def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]
     """How many operations there are of each type and kind, the most first; none of a few."""
     if len(operations) <= GROUPED:
         return []
-    found = Counter((_WORDS[one.operation.type], _kind(one.operation)) for one in operations)
+    found = Counter((_words(one), _kind(one.operation)) for one in operations)
     return [(word, kind, number) for (word, kind), number in found.most_common(OPERATIONS)]
+
+
+def _words(one: PlannedOperation) -> str:
+    return f"{one.when}: {one.verb}" if one.when else one.verb
 
 
 def _kind(operation: Operation) -> str:
@@ -294,10 +288,11 @@ def _operation(number: int, one: PlannedOperation, budget: LineBudget) -> Operat
     places = operation.group, operation.namespace and f"in {operation.namespace}"
     return OperationView(
         number=number,
-        word=_WORDS[operation.type],
+        word=_words(one),
         type=operation.type,
         what=said(f"{operation.kind}/{operation.name}", LINE),
         where=said(", ".join(filter(None, places)), LINE) if any(places) else "",
+        role=one.role,
         is_risky=one.is_risky,
         is_hidden=one.is_hidden,
         diff=diff,

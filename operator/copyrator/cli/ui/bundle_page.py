@@ -268,7 +268,8 @@ def drift_reading(body: Body, log: PlanLog) -> DriftReading:
     view = BundleView(body, datetime.min.replace(tzinfo=UTC))
     drift, budget = view.status.drift, LineBudget(DRIFT_LINES)
     changes = planned_changes(PlanView(view, log)) if log.operations is not None else None
-    named = {str(one.operation): one for one in changes.operations} if changes else {}
+    operations = changes.operations if changes else ()
+    named = {str(one.operation): one for one in operations if not one.when}
     diffs = []
     for text in drift.objects:
         one = named.get(text)

@@ -35,7 +35,14 @@ from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.health import HealthMode, HealthReason
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
-from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.api.plan_status import (
+    MAX_UNBOUND,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    PlanSummary,
+)
+from copyrator.api.plan_words import BOUND, ENFORCED, PLAN_WORDS, PlanWord
 from copyrator.api.promotion import shown_hold
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
@@ -51,7 +58,6 @@ from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
-MAY_DIFFER: Final = "what is deployed may differ from what is shown"
 """Of a plan whose contents aren't bound."""
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
@@ -257,12 +263,8 @@ def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
 
 
 def _of_body(column: Column) -> Column:
-    value, order = column.value, column.order
-    return replace(
-        column,
-        value=lambda view: value(view.body),
-        order=order and (lambda view: order(view.body)),
-    )
+    value = column.value
+    return replace(column, value=lambda view: value(view.body))
 
 
 def _raw(view: BundleView) -> Body:
@@ -470,31 +472,46 @@ def _first(texts: Sequence[str], separator: str, total: int = 0) -> str:
 
 def contents(plan: PlanSummary) -> str:
     """Whether contents are bound or hidden, in one line; empty where that wasn't judged."""
-    if plan.bound is None:
-        return ""
-    text = "bound: what is deployed is what was planned"
-    if not plan.bound:
-        text = f"not bound: {_first(plan.unbound, '; ') or MAY_DIFFER}"
-    if plan.hidden:
+    text = _certainty(BOUND, plan)
+    if text and plan.hidden:
         text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
     return text
 
 
 def enforcement(plan: PlanSummary) -> str:
     """Whether the API server refuses what isn't approved, in one line; empty: not judged."""
-    if not isinstance(plan, PlanStatus) or plan.enforced is None:
+    return _certainty(ENFORCED, plan)
+
+
+def _certainty(word: PlanWord, plan: PlanSummary) -> str:
+    """A word with what it means, or why it isn't said; empty: not judged."""
+    match word.judge(plan):
+        case None:
+            return ""
+        case True:
+            return f"{word.name}: {word.meaning}"
+    return f"{word.negation}: {_first(word.reasons(plan), '; ') or word.otherwise}"
+
+
+def lacking_reasons(word: PlanWord, plan: PlanSummary) -> list[str]:
+    """Why a word isn't said of a plan."""
+    found = word.reasons(plan)
+    more = ["There may be more reasons."] if len(found) >= MAX_UNBOUND else []
+    return [*(said(one, 1000) for one in found), *more]
+
+
+def rollback(plan: PlanStatus) -> str:
+    """Why a failed deploy of it isn't rolled back though it is asked for; empty: it is."""
+    if not plan.rollback_withheld:
         return ""
-    if plan.enforced:
-        return "enforced: the API server refuses what isn't approved"
-    return f"not enforced: {said(plan.unenforced, 1000)}"
+    return f"spec.autoRollback has no effect: {said(plan.rollback_withheld, 1000)}"
 
 
 def _plan_words(view: BundleView) -> str:
-    """``enforced,unbound``; ``-`` where there is no plan, or it wasn't judged."""
-    plan = view.status.plan
-    judged = ((plan.enforced, "enforced"), (plan.bound, "bound"))
-    words = [word if holds else f"un{word}" for holds, word in judged if holds is not None]
-    return ",".join(words) or "-"
+    """``enforced, not bound``; ``-`` where there is no plan, or it wasn't judged."""
+    judged = [(word, word.judge(view.status.plan)) for word in PLAN_WORDS]
+    words = [word.name if holds else word.negation for word, holds in judged if holds is not None]
+    return ", ".join(words) or "-"
 
 
 def changes(plan: PlanStatus) -> str:
@@ -531,6 +548,8 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
         yield Detail("Operations", shown)
     if is_planned and (shown := contents(plan)):
         yield Detail("Contents", shown)
+    if is_planned and (shown := rollback(plan)):
+        yield Detail("Rollback", shown)
     yield Detail("State", plan_state(view))
     yield Detail("Version", describe_version(plan.version, plan.digest))
     if plan.newer:

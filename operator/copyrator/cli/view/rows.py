@@ -67,13 +67,8 @@ def age(stamp: object, now: datetime) -> str:
 def age_column(
     head: str, stamp: Callable[[Body], object], now: datetime, *, wide: bool = False, spare: int = 0
 ) -> Column:
-    """A column of ages; it is sorted by time, the newest first."""
-
-    def order(body: Body) -> float | None:
-        moment = parse_time(stamp(body))
-        return None if moment is None else (now - moment).total_seconds()
-
-    return Column(head, lambda body: age(stamp(body), now), wide=wide, order=order, spare=spare)
+    """A column of ages."""
+    return Column(head, lambda body: age(stamp(body), now), wide=wide, spare=spare)
 
 
 def created(body: Body) -> object:
@@ -165,7 +160,7 @@ def common_columns(now: datetime, state: Callable[[Any], State]) -> tuple[Column
     """The columns that rules and Bundles have."""
     return (
         NAME,
-        Column("STATUS", state, order=lambda row: tuple(State).index(state(row))),
+        Column("STATUS", state),
         Column("REASON", lambda body: reason_of(ready(body))),
         age_column("SINCE", lambda body: ready(body).get("lastTransitionTime"), now, spare=2),
     )

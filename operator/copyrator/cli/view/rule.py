@@ -263,10 +263,6 @@ def rule_columns(now: datetime) -> list[Column]:
     def of(value: Callable[[RuleView], object]) -> Callable[[Body], str]:
         return lambda body: str(value(RuleView(body, now)))
 
-    def expiry(body: Body) -> float | None:
-        found = RuleView(body, now).certificates
-        return found[0].not_after.timestamp() if found else None
-
     return [
         *rows.common_columns(now, lambda body: RuleView(body, now).state),
         rows.READY,
@@ -277,7 +273,7 @@ def rule_columns(now: datetime) -> list[Column]:
         Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
         Column("PENDING", of(lambda view: view.counts.pending), wide=True),
         Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
-        Column("EXPIRES", of(_first_expiry), wide=True, order=expiry),
+        Column("EXPIRES", of(_first_expiry), wide=True),
         rows.age_column("AGE", rows.created, now, wide=True),
         Column("MESSAGE", of(lambda view: view.trouble), below=True),
     ]

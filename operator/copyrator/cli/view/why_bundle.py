@@ -56,6 +56,7 @@ from copyrator.cli.view.bundle import (
     next_poll,
     operation_counts,
     plan_state,
+    rollback,
     target_cluster,
 )
 
@@ -355,6 +356,8 @@ def _plan(view: BundleView) -> Iterator[str]:
             yield f"  Operations: {shown}."
         if shown := contents(plan):
             yield f"  Contents: {shown}."
+        if shown := rollback(plan):
+            yield f"  Rollback: {shown}."
         yield f"  {said(plan.id)}: {operation_counts(plan)}."
     if shown := changes(plan):
         yield f"  Changed besides the chart: {shown}."

@@ -6,7 +6,7 @@ objects. A watch is a connection, so their number is bounded, fair between names
 beyond the bound are read from time to time.
 
 What a trusted rule wants is compared with the live object: one with that content counts as right
-and isn't changed (ADR 15).
+and isn't changed (ADR 3).
 """
 
 from __future__ import annotations

@@ -363,7 +363,7 @@ def _indented(text: Any, width: int | str = 4, first: bool = False, blank: bool 
 
 
 @jinja2.pass_environment
-def _wrapped(
+def _wrapped(  # noqa: PLR0917 - as Jinja2 has them
     environment: jinja2.Environment,
     text: str,
     width: int = 79,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from copyrator.api.plan_status import PlanStatus, PreviewPlan
-from copyrator.bundles.plan.operations import Operation, OperationType, read_operation
+from copyrator.bundles.plan.operations import (
+    Operation,
+    OperationType,
+    RenderedObjects,
+    read_operation,
+)
 from copyrator.cli.bundles.plan import (
     PlanView,
     document,
@@ -20,7 +26,11 @@ from copyrator.cli.bundles.plan import (
     show,
 )
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.ui.actions import decision_values
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.why_bundle import explain_bundle
+from copyrator.settings.config import Settings
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -335,3 +345,83 @@ def test_without_the_log_only_the_risky_operations_that_the_status_names_are_kno
     names = [RISK, "no operation"]
     found = planned_changes(PlanView(view(plan=PLAN | {"risky": names}), PlanLog(fault="x")))
     assert [(str(one.operation), one.is_risky) for one in found.operations] == [(RISK, True)]
+
+
+JOB = ":batch:Job:migrate"
+PURGE = ":batch:Job:purge"
+STAGED = PlanLog(
+    (Operation(OperationType.UPDATE, "", "batch", "Job", "migrate"),),
+    "",
+    RenderedObjects(
+        frozenset({JOB, PURGE}),
+        frozenset({JOB, PURGE}),
+        (Operation(OperationType.CREATE, "", "batch", "Job", "migrate"),),
+        (Operation(OperationType.CREATE, "", "batch", "Job", "purge"),),
+        frozenset({PURGE}),
+    ),
+)
+RISKY_HOOK = f"as the deploying account: at uninstall: create {PURGE}"
+HOOKED = PLAN | {
+    "operations": 1,
+    "counts": {"update": 1, "atRollback": 1, "atUninstall": 1},
+    "risky": [RISKY_HOOK],
+}
+
+
+def test_hooks_of_rollback_and_uninstall_and_what_runs_as_the_account_are_listed(capsys):
+    found = PlanView(view(plan=HOOKED), STAGED)
+    show(found)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = lines.index("RISK OPERATION WHEN KIND NAMESPACE NAME ROLE")
+    assert lines[at + 1 : at + 4] == [
+        "update Job - migrate",
+        "create at rollback Job - migrate",
+        "risky create at uninstall Job - purge as the deploying account",
+    ]
+    assert "The diff has no contents of what is created at rollback or at uninstall." in lines
+    fields = ("type", "when", "asDeployingAccount", "risky")
+    listed = [tuple(one[field] for field in fields) for one in document(found)["operations"]]
+    assert listed == [
+        ("update", "deploy", False, False),
+        ("create", "rollback", False, False),
+        ("create", "uninstall", True, True),
+    ]
+
+
+def test_hooks_of_rollback_and_uninstall_are_on_the_page():
+    values = decision_values(PlanView(view(plan=HOOKED), STAGED))
+    shown = [(one.word, one.what, one.role, one.is_risky) for one in values["operations"]]
+    assert shown == [
+        ("at uninstall: create", "Job/purge", "as the deploying account", True),
+        ("update", "Job/migrate", "", False),
+        ("at rollback: create", "Job/migrate", "", False),
+    ]
+    effect = "would update 1 object, and at rollback create 1, and at uninstall create 1;"
+    assert effect in values["sentence"]
+
+
+def test_without_the_log_a_risky_hook_is_named_too():
+    found = planned_changes(PlanView(view(plan=HOOKED), PlanLog(fault="x")))
+    assert [(one.when, one.role) for one in found.operations] == [
+        ("at uninstall", "as the deploying account")
+    ]
+
+
+def test_of_an_object_that_the_deploy_and_a_rollback_write_the_diff_is_of_the_deploy():
+    diff = "┌ Update Job/migrate\n│ + x\n└ Update Job/migrate"
+    found = planned_changes(PlanView(view(plan=HOOKED), replace(STAGED, diff=diff)))
+    lines = {(one.when, one.diff.lines if one.diff else None) for one in found.operations}
+    assert lines == {("", ("+ x",)), ("at rollback", None), ("at uninstall", None)}
+
+
+def test_why_autorollback_is_withheld_is_said(capsys):
+    why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
+    found = PlanView(view(plan=PLAN | {"rollbackWithheld": why}), STAGED)
+    told = f"spec.autoRollback has no effect: {why}"
+    show(found)
+    assert f"Rollback:      {told}\n" in capsys.readouterr().out
+    assert told in str(decision_values(found)["facts"])
+    whole = replace(found.view, installation=Installation(settings=Settings(), namespace="x"))
+    assert f"  Rollback: {told}." in list(explain_bundle(whole))
+    show(PlanView(view(plan=PLAN), STAGED))
+    assert "autoRollback" not in capsys.readouterr().out

@@ -11,7 +11,7 @@ from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
-from copyrator.cli.bundles.plan import PlanView, columns, document
+from copyrator.cli.bundles.plan import PlanView, document, rows_of
 from copyrator.cli.bundles.plan_log import (
     PlanLog,
     _UnreadableError,
@@ -22,6 +22,7 @@ from copyrator.cli.bundles.plan_log import (
     remove_no_errors,
 )
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.operations import columns
 
 NONCE = "0123456789abcdef" * 2
 BUNDLE: dict[str, Any] = {"metadata": {"namespace": "apps", "name": "shop", "uid": "the-bundle"}}
@@ -172,9 +173,9 @@ def shown(risky, number, **log):
 def test_the_operations_that_the_status_names_as_risky_are_marked():
     found = document(shown(["update ::X:c"], 1))["operations"]
     assert [one["name"] for one in found if one["risky"]] == ["c"]
-    assert columns(shown([], 0))[0].head == "OPERATION"
-    risk = columns(shown(["update ::X:c"], 1))[0]
-    assert [risk.value(one) for one in PLAN.operations] == ["", "", "risky"]
+    assert columns(rows_of(shown([], 0)))[0].head == "OPERATION"
+    rows = rows_of(shown(["update ::X:c"], 1))
+    assert [columns(rows)[0].value(row) for row in rows] == ["", "", "risky"]
 
 
 def test_where_the_status_doesnt_name_all_risky_ones_they_are_found_again():

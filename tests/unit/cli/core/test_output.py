@@ -18,7 +18,6 @@ from copyrator.cli.core.output import (
     reference,
     said,
 )
-from copyrator.cli.get.describe import event_columns
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, bundle_columns
 
@@ -202,24 +201,6 @@ def test_the_rule_of_a_copy_with_long_names_is_whole(capsys):
     lines = printed(capsys)
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines[1:]).split()) == f"{'s' * 30} ConfigMap {'n' * 40} - {owner}"
-
-
-@pytest.mark.usefixtures("terminal")
-def test_the_message_of_an_event_is_below_its_row(capsys):
-    event = {
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-        "type": "Warning",
-        "reason": "PartialFailure",
-        "involvedObject": {"kind": "CopyratorRule", "name": "registry-credentials"},
-        "message": f"{MESSAGE} {MESSAGE}",
-    }
-    table = Table(event_columns(datetime(2026, 1, 2, tzinfo=UTC), namespaces=False), whole=True)
-    table.print([event])
-    heads, first, *below = printed(capsys)
-    assert heads.split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT"]
-    assert first.split()[-1] == "copyratorrule/registry-credentials"
-    assert " ".join(line.strip() for line in below) == event["message"]
-    assert max(map(len, below)) <= 80
 
 
 def test_a_pipe_gets_one_line_for_each_object(capsys):

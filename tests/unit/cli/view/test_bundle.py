@@ -453,6 +453,36 @@ def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str
     assert described(body, "Preview")[1:] == ([line] if text else [])
 
 
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        ({"enforced": True}, "enforced: the API server refuses what isn't approved"),
+        ({"enforced": False}, "not enforced: the deploy may write what isn't approved"),
+        ({"enforced": False, "unenforced": "no policy"}, "not enforced: no policy"),
+        ({}, ""),
+    ],
+)
+def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: str) -> None:
+    body = planned(PLAN | plan)
+    line = f"  Operations:    {text}"
+    assert (described(body, "Plan")[1] == line) is bool(text)
+    assert (why(body, "The plan")[1] == f"  Operations: {text}.") is bool(text)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ({"enforced": True, "bound": True}, "enforced, bound"),
+        ({"enforced": True, "bound": False}, "enforced, not bound"),
+        ({"enforced": False, "bound": False}, "not enforced, not bound"),
+        ({"bound": True}, "bound"),
+        ({}, "-"),
+    ],
+)
+def test_the_wide_table_has_the_words(plan: dict[str, Any], words: str) -> None:
+    assert cells(planned(PLAN | plan))["PLAN"] == words
+
+
 def test_what_changed_besides_the_chart_is_named() -> None:
     changed = [
         "ConfigMap shop-values values.yaml: image, replicas",

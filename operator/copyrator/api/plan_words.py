@@ -1,0 +1,73 @@
+"""How certain it is that a plan is what is deployed: the words for it, in one table. Pure.
+
+The gate's messages, the commands, the local web page and docs/approval.md use these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from copyrator.api.plan_status import PlanStatus, PlanSummary
+
+UNKNOWN: Final = "it was made before this was judged"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWord:
+    """A word, and what it says of a plan."""
+
+    name: str
+    subject: str
+    """What it is said of."""
+    meaning: str
+    """What holds where it is said."""
+    otherwise: str
+    """What may be where it isn't."""
+    judge: Callable[[PlanSummary], bool | None]
+    """Whether it is said of a plan; None where that wasn't judged."""
+    reasons: Callable[[PlanSummary], tuple[str, ...]]
+    """Why it isn't."""
+
+    @property
+    def negation(self) -> str:
+        """``not bound``."""
+        return f"not {self.name}"
+
+    @property
+    def lack(self) -> str:
+        """``contents aren't bound``."""
+        return f"{self.subject} aren't {self.name}"
+
+
+def _enforced(plan: PlanSummary) -> bool | None:
+    return plan.enforced if isinstance(plan, PlanStatus) else None
+
+
+def _unenforced(plan: PlanSummary) -> tuple[str, ...]:
+    return (plan.unenforced,) if isinstance(plan, PlanStatus) and plan.unenforced else ()
+
+
+ENFORCED: Final = PlanWord(
+    name="enforced",
+    subject="operations",
+    meaning="the API server refuses what isn't approved",
+    otherwise="the deploy may write what isn't approved",
+    judge=_enforced,
+    reasons=_unenforced,
+)
+BOUND: Final = PlanWord(
+    name="bound",
+    subject="contents",
+    meaning="what is deployed is what was planned",
+    otherwise="what is deployed may differ from what is shown",
+    judge=lambda plan: plan.bound,
+    reasons=lambda plan: plan.unbound,
+)
+PLAN_WORDS: Final = (ENFORCED, BOUND)
+
+
+def find_lacking(plan: PlanSummary) -> Iterator[PlanWord]:
+    """The words that were judged and aren't said of a plan."""
+    return (word for word in PLAN_WORDS if word.judge(plan) is False)

@@ -1,0 +1,134 @@
+"""What the deployed version of a release has, where not all of its plans are known.
+
+An uninstall is held to a list of what approved plans had (plan/inventory.py). Of a release that was
+deployed before they were kept, a plan's Job renders the deployed digest once more. The stored
+release isn't asked, as a chart may have drawn it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.plan_status import PlanRecord
+from copyrator.api.times import format_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.deploy import ready_conditions
+from copyrator.bundles.deploy.identity import job_name
+from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.memory import ReleaseRender
+from copyrator.bundles.plan.jobs import EDITED, PlanDelay, PlanJobClient
+from copyrator.bundles.plan.operations import RenderedObjects
+from copyrator.bundles.plan.record import PlanFault, PlanPurpose
+from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.step import Step
+from copyrator.bundles.version.rhythm import retry_delay
+
+_REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
+
+
+class ReleaseRenderer:
+    """Renders what is deployed of Bundles that are being deleted."""
+
+    def __init__(
+        self,
+        context: Context,
+        references: ReferenceReader,
+        *,
+        seals: SealStore,
+        plan_jobs: PlanJobClient,
+    ) -> None:
+        self._context = context
+        self._references = references
+        self._seals = seals
+        self._plan_jobs = plan_jobs
+
+    def job_of(self, entry: BundleEntry) -> str:
+        """The name of the newest Job."""
+        number = self._memory(entry).number
+        return job_name(entry.key.name, JobKind.PLAN, entry.uid, "uninstall", number)
+
+    def _memory(self, entry: BundleEntry) -> ReleaseRender:
+        memory = self._context.memories[entry.key].deploy
+        if memory.render.uid != entry.uid:  # of an earlier Bundle of this name
+            memory.render = ReleaseRender(entry.uid)
+        return memory.render
+
+    async def find(self, entry: BundleEntry, spec: BundleSpec) -> RenderedObjects | Step:
+        """The objects of the deployed version; the step while they aren't known.
+
+        Raises:
+            ApiError: the next reconcile repeats it.
+        """
+        render, now = self._memory(entry), self._context.clock()
+        if render.objects is None and not render.fault:
+            found = await self._render(entry, spec)
+            if isinstance(found, PlanDelay):
+                return self._wait(entry, found)
+            await self._seals.remove_values(entry, self.job_of(entry))
+            if isinstance(found, PlanFault):
+                render.fault, render.ended = found.message, now
+            else:
+                render.objects = found
+        if render.objects is not None:
+            return render.objects
+        delay = retry_delay(self._context.timing.uninstall_retry, render.number)
+        due = (render.ended or now) + timedelta(seconds=delay)
+        if now >= due:
+            again = ReleaseRender(entry.uid, render.number + 1)
+            self._context.memories[entry.key].deploy.render = again
+            return await self.find(entry, spec)
+        text = f"it can't be rendered: {render.fault}. Next attempt at {format_time(due)}"
+        return Step(entry, entry.status, _failed(entry, text), due=(due,))
+
+    def _wait(self, entry: BundleEntry, delay: PlanDelay) -> Step:
+        """The step while the Job hasn't printed its plan."""
+        again = self._context.clock() + timedelta(seconds=self._context.timing.uninstall_recheck)
+        verdict = ready_conditions.uninstalling(
+            f"{_unknown(entry)}: Job {self.job_of(entry)} renders it"
+        )
+        if delay.message:
+            verdict = _failed(entry, f"it isn't rendered yet: {delay.message}")
+        return Step(entry, entry.status, verdict, due=(delay.due, again))
+
+    async def _render(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> RenderedObjects | PlanFault | PlanDelay:
+        """Create the Job, or read its result."""
+        there = entry.status.deployed if entry.status.has_deployed else entry.status.attempted
+        try:
+            values_hash = await self._references.values_hash(entry, spec)
+        except MissingReferenceError as error:
+            return PlanFault(str(error))
+        record = PlanRecord(
+            job=self.job_of(entry),
+            version=there.version or entry.status.deploy.version,
+            digest=there.digest or entry.status.deploy.digest,
+            values_hash=values_hash,
+        )
+        job = await self._plan_jobs.find(entry, record)
+        if job is None:
+            purpose = PlanPurpose.PREVIEW
+            fault = await self._plan_jobs.create(entry, spec, purpose, record, renders=1)
+            return PlanDelay() if fault is None or fault is EDITED else fault
+        found = await self._plan_jobs.progress(entry, spec, job, record)
+        if isinstance(found, PlanDelay | PlanFault):
+            return found
+        return found.objects or RenderedObjects()
+
+
+def _unknown(entry: BundleEntry) -> str:
+    status = entry.status
+    there = status.deployed if status.has_deployed else status.attempted
+    version = there.version or status.deploy.version
+    return f"no plan tells all that version {version} has"
+
+
+def _failed(entry: BundleEntry, text: str) -> ReadyCondition:
+    return ready_conditions.uninstall_failed(
+        f"Uninstalling is blocked: {_unknown(entry)}, and {text}. {_REMEDY}"
+    )
