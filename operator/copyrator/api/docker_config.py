@@ -111,10 +111,10 @@ def read_entry(entry: Mapping[str, Any]) -> DockerLogin | None:
         ValueError: ``auth`` isn't base64 of UTF-8.
     """
     fields = {str(name).lower(): value for name, value in entry.items()}
-    user, password = drop_line_end(_text(fields, "username")), _text(fields, "password")
+    user, password = _text(fields, "username"), _text(fields, "password")
     if auth := _text(fields, "auth").strip():
         user, _, password = decode_auth(auth).partition(":")
-    password = drop_line_end(password.strip("\0"))
+    user, password = drop_line_end(user), drop_line_end(password.strip("\0"))
     tokens = _text(fields, "identitytoken").strip(), _text(fields, "registrytoken").strip()
     return DockerLogin(user, password, *tokens) if password or any(tokens) else None
 

@@ -623,3 +623,17 @@ async def test_an_auth_provider_that_nothing_runs_is_refused(
 async def test_a_scheme_in_capitals(tmp_path: Path) -> None:
     path = write(tmp_path / "config", kubeconfig(server="HTTPS://one:1"))
     assert (await load_connection(path)).host == "https://one:1"
+
+
+@pytest.mark.leaves("the library's, until the process ends", "file tmp")
+async def test_a_plugin_may_give_a_certificate(tmp_path: Path, contents: dict[str, str]) -> None:
+    pair = {"clientCertificateData": contents["CERTIFICATE"], "clientKeyData": contents["KEY"]}
+    answer = {"apiVersion": V1BETA1, "kind": "ExecCredential", "status": pair}
+    write(tmp_path / "answer", json.dumps(answer))
+    write(tmp_path / "plugin", f"#!/bin/sh\ncat {tmp_path / 'answer'}\n").chmod(0o755)
+    ca = {"certificate-authority-data": b64encode(contents["CA"].encode()).decode()}
+    path = write(tmp_path / "config", tls(exec_user("./plugin"), **ca))
+    endpoint = (await load_connection(path)).endpoint
+    assert endpoint.authorization is None
+    read = _files(endpoint.ca_file, endpoint.cert_file, endpoint.key_file)
+    assert [*read.values()] == [contents[name] for name in ("CA", "CERTIFICATE", "KEY")]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import Team, stays
+from tests.e2e.bundles.conftest import UNPULLABLE, Team, stays
 from tests.e2e.bundles.test_chart_protections import ADDRESSES, installation
+from tests.e2e.operator_process import until
 
 from localcluster import Cluster
 
@@ -44,3 +45,29 @@ def test_a_value_for_all_bundles_refuses_each(
         stays(3, lambda: team.jobs("shop") == [], json.dumps(found))
         team.delete("bundles", "shop")
         team.wait_gone("bundles", "shop")
+
+
+def test_no_more_plans_are_made_at_a_time_than_the_chart_allows(
+    cluster: Cluster, teams: Callable[[str], Team], tmp_path: Path
+) -> None:
+    """`bundles.maxPlanJobs`; a Job that can't start keeps its slot for a minute."""
+    values = {
+        "bundles.allowRegistryAddresses": ADDRESSES,
+        "bundles.requireApproval": {"*": "Always"},
+        "bundles.allowedImages": [UNPULLABLE],
+        "bundles.maxPlanJobs": 1,
+    }
+    two = [teams("first"), teams("second")]
+    for team in two:
+        team.publish("1.0.0", "one")
+    with installation(cluster, tmp_path, values):
+        for team in two:
+            team.bundle("shop", werf={"image": UNPULLABLE})
+        until(lambda: any(team.jobs("shop", "plan") for team in two), "a plan")
+        for team in two:
+            team.wait_reason("shop", "Planning")
+        said = json.dumps([team.status("shop") for team in two])
+        stays(3, lambda: sum(len(team.jobs("shop", "plan")) for team in two) == 1, said)
+        for team in two:
+            team.delete("bundles", "shop")
+            team.wait_gone("bundles", "shop")

@@ -275,6 +275,7 @@ URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
         ),
         ({"username": "alice\r\n", "password": "s3cret"}, ALICE),
         ({"auth": encoded("alice:s3 cret:x\n")}, Credential("alice", "s3 cret:x")),
+        *(({"auth": encoded(f"alice{end}:s3cret{end}")}, ALICE) for end in ("\n", "\r\n")),
         ({"username": "alice", "password": "s3cret\r\n"}, ALICE),
         # Base64: without padding, wrapped, with a line feed of its own, of the URL alphabet.
         ({"auth": encoded("alice:s3cre").rstrip("=")}, Credential("alice", "s3cre")),
