@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, idle, waits
+from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
@@ -225,3 +226,39 @@ async def test_without_an_approval_it_is_uninstalled_as_before(
     assert cluster.jobs("plan") == []
     assert "UninstallNotEnforced" not in recorder.said
     assert "require_guard" not in str(cluster.jobs("uninstall")[0])
+
+
+WRITES = 12
+"""Copies of values and their salt, the render's Job, that it runs, the deletion of the copies, the
+list, that the uninstall runs, its Job, the TTL of both, the deletion of what no Bundle owns, and
+the finalizer."""
+
+
+@pytest.mark.parametrize("number", sampled(range(1, WRITES + 1)))
+async def test_a_process_that_dies_at_any_write_renders_once_and_leaves_nothing(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, number: int
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    operator, _ = await from_before(cluster, start, bundle, valuesFrom=VALUES)
+    await operator.stop()
+    delete(cluster)
+    await die_after(cluster, start, number)
+
+    await start()
+
+    await gone(cluster)
+    assert len(cluster.jobs("plan")) == len(cluster.jobs("uninstall")) == 1
+    assert secrets(cluster) == []
+
+
+async def test_an_uninstall_that_renders_first_makes_these_writes(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    operator, _ = await from_before(cluster, start, bundle, valuesFrom=VALUES)
+    await operator.stop()
+    delete(cluster)
+    before = cluster.writes_seen
+    await start()
+    await gone(cluster)
+    assert cluster.writes_seen - before == WRITES
