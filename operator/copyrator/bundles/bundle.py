@@ -1,7 +1,7 @@
 """One Bundle, parsed, and the cache of all of them with their dependencies.
 
 An entry has the spec, the status and the metadata that reconciling needs; everything else follows
-from these, and is computed when it is needed (docs/adr/0036-a-parsed-status-in-the-cache.md). The
+from these, and is computed when it is needed (docs/adr/0049-memory.md). The
 cache has all Bundles as of their last event or the operator's last write.
 """
 

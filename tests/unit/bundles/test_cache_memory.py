@@ -1,7 +1,7 @@
 """What the cache holds of a Bundle, however long its life has been.
 
 A process may take 15 KB for each in all: tests/e2e/bundles/test_scale.py measures that
-(docs/adr/0036-a-parsed-status-in-the-cache.md).
+(docs/adr/0049-memory.md).
 """
 
 from __future__ import annotations

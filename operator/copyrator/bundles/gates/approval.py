@@ -3,7 +3,7 @@
 The annotations are seen as they are now: what was set and removed in between isn't known. So a
 rejection wins over an approval, and an approval that was there when a plan was rejected doesn't
 count when the rejection's annotation is gone: only one that is set after it was seen absent
-(docs/adr/0031-a-rejection-ends-an-approval.md).
+(docs/adr/0022-plans-and-approval.md).
 """
 
 from __future__ import annotations

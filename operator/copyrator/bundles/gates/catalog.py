@@ -113,7 +113,7 @@ VENDORED: Final = Gate(
 
 What is missing there werf downloads at each run, so that no digest, signature, approval or soak
 binds it. A chart that can't be judged passes here: the script of a gated Bundle's Job ends where
-werf has downloaded something (docs/adr/0030).
+werf has downloaded something (docs/adr/0022).
 """
 
 
