@@ -100,7 +100,7 @@ class DeployMemory:
     """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
-    render: ReleaseRender = field(default_factory=ReleaseRender)
+    render: ReleaseRender | None = None
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -22,9 +23,22 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.workqueue.isolated import Isolated
+from copyrator.bundles.plan import seal
+from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 pytestmark = pytest.mark.usefixtures("registry", "werf")
+
+T = TypeVar("T")
+
+
+class Short(Isolated):
+    """Short of memory for values."""
+
+    async def call(self, function: Callable[..., T], group: str, *args: Any, **kwargs: Any) -> T:
+        if function is seal.key_hashes_of:
+            raise IsolatedError("it takes more than 1 MB of memory")
+        return await super().call(function, group, *args, **kwargs)
+
 
 VALUES = [{"kind": "ConfigMap", "name": "values"}, {"kind": "Secret", "name": "creds"}]
 FIRST = "image: hunter2-one\nreplicas: 1\n"
@@ -175,6 +189,6 @@ async def test_large_files_are_read_in_a_child_process_and_its_failure_names_the
     approve(shop, await waits(shop, changed=["ConfigMap values values.yaml: image"]))
     await deployed(shop)
     await operator.stop()
-    await run(isolated=lambda: Isolated(memory=1))  # any file is too much for it
+    await run(isolated=Short)
     shop.change("configmaps", "values", data={"values.yaml": large})
     await waits(shop, changed=["ConfigMap values values.yaml"])

@@ -27,7 +27,6 @@ COMMANDS = {
     f"why bundle {HOME}/app": 100,
     f"describe rule {HOME}/rule": 60,
     f"tree rule {HOME}/rule": 54,
-    "events -A": 52,
 }
 """Modules of ours that they import, at most."""
 

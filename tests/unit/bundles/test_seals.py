@@ -21,7 +21,7 @@ from copyrator.kube.errors import AlreadyExists, NotFound
 KEY = b"the operator's hash key"
 TEXT = "revision 2\nrender none\ncreate ::ConfigMap:a\n"
 OTHER = TEXT.replace("ConfigMap", "Secret")
-ENTRY: Any = SimpleNamespace(key=BundleKey("apps", "shop"), uid="uid-1")
+ENTRY: Any = SimpleNamespace(key=BundleKey("apps", "shop"), uid="uid-1", deleting=False)
 
 
 class Client:

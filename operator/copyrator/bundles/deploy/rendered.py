@@ -54,7 +54,7 @@ class ReleaseRenderer:
 
     def _memory(self, entry: BundleEntry) -> ReleaseRender:
         memory = self._context.memories[entry.key].deploy
-        if memory.render.uid != entry.uid:  # of an earlier Bundle of this name
+        if memory.render is None or memory.render.uid != entry.uid:  # of an earlier Bundle
             memory.render = ReleaseRender(entry.uid)
         return memory.render
 
