@@ -292,9 +292,10 @@ class AttemptRunner:
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
-        if isinstance(found, Plan) and self._seals.plans.is_sealed(entry, kept, found):
-            return found
-        return None
+        if not isinstance(found, Plan):
+            return None
+        is_sealed = self._seals.plans.is_sealed(entry, kept, found.text.encode())
+        return found if is_sealed else None
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Observe the recorded attempt; ``done`` where it has ended, so that it runs no more.

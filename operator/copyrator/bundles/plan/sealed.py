@@ -356,10 +356,10 @@ class PlanStore:
         while len(kept) > _REMEMBERED:
             del kept[next(iter(kept))]
 
-    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan, plan: Plan) -> bool:
-        """Whether it is the plan that was stored."""
+    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan | Baseline, content: bytes) -> bool:
+        """Whether it is the text of the plan that was stored."""
         salt = self._seals.derive(entry, kept.job or "", "salt")
-        return seal.seal_of(salt, plan.text.encode()) == kept.seal
+        return seal.seal_of(salt, content) == kept.seal
 
     async def find(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
         """The stored plan; None where there is none, it was changed, or it can't be read."""
@@ -382,9 +382,7 @@ class PlanStore:
             content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
         except (NotFound, ValueError):
             return None
-        if seal.seal_of(self._seals.derive(entry, kept.job, "salt"), content) != kept.seal:
-            return None
-        return read_plan(content.decode())
+        return read_plan(content.decode()) if self.is_sealed(entry, kept, content) else None
 
     async def recall(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
         """The stored plan as ``read`` finds it, without a request where this process stored it.
@@ -396,10 +394,7 @@ class PlanStore:
         if known is None:
             return await self.read(entry, kept)
         content = zlib.decompress(known)
-        is_same = (
-            seal.seal_of(self._seals.derive(entry, kept.job or "", "salt"), content) == kept.seal
-        )
-        return read_plan(content.decode()) if is_same else None
+        return read_plan(content.decode()) if self.is_sealed(entry, kept, content) else None
 
     async def find_rollback_hooks(self, entry: BundleEntry) -> RollbackHooks:
         """The hooks of a rollback to the deployed version.
