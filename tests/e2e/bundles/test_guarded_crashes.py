@@ -8,7 +8,6 @@ pod, and may write ConfigMaps by its roles, also in a namespace that isn't watch
 import json
 import secrets
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -285,11 +284,15 @@ def test_a_list_goes_once_no_pod_of_its_job_can_write(scene: Scene) -> None:
     assert scene.is_held("lost")
 
     team.delete("pods", scene.pod("lost")["metadata"]["name"], gracePeriodSeconds=0)
-    held, evil = 0, config("evil", scene.outside)
-    while "Unauthorized" not in (said := refusal(scene.people["lost"], evil)):
-        assert "not approved: CREATE" in said
-        held += 1
-        time.sleep(0.1)
+    answers, evil = [], config("evil", scene.outside)
+
+    def has_ended() -> bool:
+        answers.append(refusal(scene.people["lost"], evil))
+        return "Unauthorized" in answers[-1]
+
+    until(has_ended, "the token has ended")
+    *held, _ = answers
     assert held
+    assert all("not approved: CREATE" in said for said in held), held
     assert lost in scene.lists
     team.api.delete(f"{NODES}/{scene.node}")

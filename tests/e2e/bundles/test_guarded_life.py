@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team, approve, is_gone
 from tests.e2e.bundles.test_guarded import key_of, lists, plan
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
+from tests.e2e.guard.conftest import definition
 from tests.e2e.mutating_webhook import mutating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
@@ -120,22 +121,6 @@ def granted(team: Team, group: str) -> Iterator[None]:
     yield
     team.api.delete(f"{RBAC}/clusterrolebindings/{name}")
     team.api.delete(f"{RBAC}/clusterroles/{name}")
-
-
-def definition(group: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"things.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "Thing", "plural": "things"},
-            "versions": [version],
-        },
-    }
 
 
 def test_a_chart_with_all_that_charts_have_lives_under_the_guard(

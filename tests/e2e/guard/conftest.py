@@ -223,6 +223,23 @@ def config(name: str, namespace: str, **data: str) -> dict[str, Any]:
     }
 
 
+def definition(group: str) -> dict[str, Any]:
+    """A CRD of Things."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Thing", "plural": "things"},
+            "versions": [version],
+        },
+    }
+
+
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[Guarded]:
     """The chart without its Deployment; its guard is in force."""

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.e2e.guard.conftest import RBAC, Guarded, GuardedJob, config, ops
+from tests.e2e.guard.conftest import RBAC, Guarded, GuardedJob, config, definition, ops
 from tests.e2e.operator_process import until
 from tests.e2e.person import RefusedError
 
@@ -438,20 +438,7 @@ def test_a_chart_installs_a_crd_and_an_object_of_it(guarded: Guarded, api: Api) 
         f"create :apiextensions.k8s.io:CustomResourceDefinition:things.{group}",
         f"create :{group}:Thing:one",
     )
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"things.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "Thing", "plural": "things"},
-            "versions": [version],
-        },
-    }
-    job.person.apply(crd)
+    job.person.apply(definition(group))
     things = f"/apis/{group}/v1/namespaces/{team}/things"
     _wait_served(api, things)
     thing = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}}
