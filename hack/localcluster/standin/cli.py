@@ -49,7 +49,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     if list(arguments) == ["version"]:
         return partial(print, version)
     # 0.1 s of processor time, which no `version` needs.
-    from . import deploy, kubectl, registry, uninstalling  # noqa: PLC0415
+    from . import deploy, kubectl, registry, stored, uninstalling  # noqa: PLC0415
 
     match arguments:
         case ["cr", "login", *rest]:
@@ -63,6 +63,10 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
             act = partial(does, settings.parse_deploy(rest, env, *switches))
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(uninstalling.uninstall, settings.parse_uninstall(rest))
+        case ["helm", "get", ("manifest" | "hooks") as what, *rest] if not newest:
+            act = partial(stored.get, settings.parse_get(what, rest))
+        case ["rollback", *rest]:
+            act = partial(deploy.roll_back, *settings.parse_rollback(rest, env))
         case ["kubectl", "auth", "can-i", verb, resource, *rest]:
             act = partial(kubectl.answer, verb, resource, settings.parse_namespace(rest))
         case ["kubectl", "create", ("configmap" | "namespace") as kind, name, *rest]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.as_approved import as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
@@ -415,6 +416,7 @@ class StatusWriter:
             found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
+            found[ConditionType.AS_APPROVED] = as_approved_condition(status.as_approved)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
             if spec.kube_config is not None:
