@@ -259,12 +259,13 @@ def parse_rollback(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[De
         WerfError: an unknown flag, or one that is needed is missing.
     """
     _, flags = _read(arguments, (), ("--namespace", "--release", "--revision"), 0)
-    named = {f"WERF_{name.upper()}": flags.get(f"--{name}", "") for name in ("namespace", "release")}
-    if not all(named.values()):
+    place = {name: flags.get(f"--{name}", "") for name in ("namespace", "release")}
+    if not all(place.values()):
         raise WerfError(
-            "get release name and namespace: no git with werf project found: rollback should either "
-            "be executed in a git repository, or with --namespace and --release specified"
+            "get release name and namespace: no git with werf project found: rollback should "
+            "either be executed in a git repository, or with --namespace and --release specified"
         )
+    named = {f"WERF_{name.upper()}": value for name, value in place.items()}
     # It has a report of its own, under another variable.
     deploy = parse_deploy((), {**env, **named, "WERF_SAVE_DEPLOY_REPORT": "0"})
     return deploy, _number(flags, "--revision", 0)

@@ -229,6 +229,13 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
         _emit(context, entry, NORMAL, "DriftCorrected", text)
 
 
+def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where something else was deployed than what was approved."""
+    old, new = before.status.as_approved, written.status.as_approved
+    if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
+        _emit(context, written, WARNING, found.reason, found.message)
+
+
 def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where a release became unhealthy, or became healthy again."""
     if before.health == written.health:
@@ -365,6 +372,7 @@ class StatusWriter:
             record_ready(self._context, entry, found)  # the outcome of the last attempt
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
+        record_stored(self._context, entry, written)
         self._health_written(entry, written)
         if gated:
             record_update(self._context, entry, status, verdict)

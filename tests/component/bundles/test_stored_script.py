@@ -273,7 +273,7 @@ def test_a_signal_reaches_werf(pod: Pod) -> None:
     """As when the pod is deleted; werf ends itself."""
     begun = pod.fake / "begun-apply"
     (pod.fake / "while-applying").write_text(
-        f'trap \'echo told >"$FAKE/told"; exit 143\' TERM\n: >{begun}\n'
+        f"trap 'echo told >\"$FAKE/told\"; exit 143' TERM\n: >{begun}\n"
         "while :; do /bin/sleep 0.05; done\n"
     )
     (pod.fake / "graph").write_text(graph(map(node, SHOP), 2))
