@@ -353,7 +353,7 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
     if status.condition(ConditionType.ATTESTED).get("status") == ConditionStatus.UNKNOWN:
         yield About.NOT_ATTESTED
     if not status.conditions:  # as after a backup was restored
-        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING)
+        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING, About.DEPLOYED_DIFFERENTLY)
     if status.verification.verdict == Trust.UNKNOWN:
         yield About.UNTRUSTED
     if status.failed_polls.count:
