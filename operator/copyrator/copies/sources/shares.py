@@ -44,7 +44,7 @@ _MIB: Final = 1024 * 1024
 
 
 class SourceShare:
-    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share).
+    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.watch.store.Share).
 
     `most` is the limit of bytes without a tenant, and `whose` its sources are, for messages.
     """

@@ -118,7 +118,7 @@ class UnmanagedObjects:
         return self._known.get(key)
 
     def satisfied(self, key: CopyKey) -> Terms | None:
-        """The terms that the object there fulfils (copies.policy.planning.TargetState)."""
+        """The terms that the object there fulfils (copies.targets.planning.TargetState)."""
         known = self._known.get(key)
         return known.satisfied if known else None
 
