@@ -178,7 +178,7 @@ def build_plan_job(
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
-    plan may wait for a decision for any time (``retention``).
+    plan may wait for a decision for any time.
 
     ``is_owned``: not of a Bundle that is being deleted, as a foreground deletion would delete it.
     """

@@ -47,13 +47,13 @@ from copyrator.settings import limits
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-BUNDLE_LOG_BYTES: Final = 16 * 1024  # limit: Bundles
+BUNDLE_LOG_BYTES: Final = 16 * 1024
 """Bytes of a pod's log that are read: 2 KB of it go into the status."""
 
-BUNDLE_PODS: Final = 4  # limit: Bundles
+BUNDLE_PODS: Final = 4
 """Pods of a Job that are read. A Job has one."""
 
-BUNDLE_LABELLED_PODS: Final = 40  # limit: Bundles
+BUNDLE_LABELLED_PODS: Final = 40
 """Pods with a Job's label that are looked through for its own: anyone may give a pod that label."""
 
 

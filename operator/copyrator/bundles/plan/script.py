@@ -183,7 +183,7 @@ def plan_command(
     renders: int = 2,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
-    """The command of a container that prints its plan as a block (see ``plan_block``).
+    """The command of a container that prints its plan as a block (see ``read_block``).
 
     It ends with 0 with and without changes, else with one of ``PlanExit`` or 128 + a signal.
 
