@@ -103,6 +103,7 @@ case "$*" in
 "version") exec /bin/cat "$FAKE/version" ;;
 "rollback "*)
   echo "$*" >>"$FAKE/rolled-back"
+  /bin/cat "$WERF_DEPLOY_REPORT_PATH" >"$FAKE/reported"
   exit 1
   ;;
 esac

@@ -15,7 +15,7 @@ from tests.component.bundles.approvals import (
     idle,
     waits,
 )
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import NONCE, Werf, container
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import CONSENT, soak_of
@@ -124,6 +124,7 @@ async def test_it_ends_a_soak_and_withdraws_its_evidence(
     assert "longest" not in record
 
 
+COMPLETE = {"type": "Complete", "status": "True"}
 FORGED = (
     f"{STORED} {'0' * 32} {'a' * 64} {'a' * 64}\n",
     f"{STORED} {{nonce}} {'a' * 64} {'a' * 64}\nand more\n",
@@ -164,6 +165,26 @@ async def test_the_exit_code_tells_it_where_no_log_can_be_read(
     await quarantined(cluster)
 
     assert condition(cluster, AS_APPROVED) == DIFFERENT
+
+
+async def test_where_the_pod_is_gone_it_isnt_known(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    def end(job: dict[str, Any]) -> tuple[int, str] | None:
+        ended = werf.run(job)
+        if NONCE.search(container(job)["command"][2]):
+            name = job["metadata"]["name"]
+            cluster.drop(path_of("pods", f"{name}-pod"))
+            cluster.change("jobs", name, status={"conditions": [COMPLETE]})
+            return None
+        return ended
+
+    cluster.ends = end
+    bundle(approval=ON_RISK)
+    await run()
+    await deployed(cluster)
+
+    assert condition(cluster, AS_APPROVED) == ("Unknown", "Unreadable")
 
 
 async def test_without_an_approval_nothing_is_compared(

@@ -238,6 +238,8 @@ def test_with_autorollback_it_is_rolled_back_and_the_result_is_last(pod: Pod) ->
 
     assert judged(ended) == (PlanExit.DIFFERENT, OTHER)
     assert pod.told("rolled-back") == ["rollback --namespace app --release shop --revision 1"]
+    assert pod.told("reported") == [DEPLOYED.replace("deployed", "failed")], "before it began"
+    assert pod.told("report.json") == pod.told("reported")
 
 
 def test_a_skipped_deploy_is_compared_with_the_revision_before(pod: Pod) -> None:

@@ -24,6 +24,7 @@ from copyrator.bundles.deploy.outcome import (
 )
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.plan.script import PlanExit
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
@@ -538,7 +539,18 @@ def test_a_runtime_may_report_an_id_and_the_digest_as_the_image() -> None:
     assert pinned_image(pods, "org/werf:2") is None
 
 
-@pytest.mark.parametrize("code", [None, 0, 1, 9, 14])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_deploy_that_stored_something_else_has_failed_whatever_werf_says(
+    outcome: Outcome,
+) -> None:
+    ended = planned_ending(Ending(outcome, BROKEN, "bad", 4, PlanExit.DIFFERENT, is_raw=True))
+
+    assert (ended.outcome, ended.reason) == (Outcome.FAILED, BundleReason.DEPLOYED_DIFFERENTLY)
+    assert "as revision 4 isn't what was approved" in ended.message
+    assert not ended.is_raw
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 9, 15])
 def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
 

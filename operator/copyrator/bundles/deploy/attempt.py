@@ -324,7 +324,7 @@ class AttemptRunner:
             return replace(step, due=(*step.due, renew_at))
         pods = await self._jobs.output.pods(job)
         ending = planned_ending(ending_of(job, pods))
-        ending, stored = await self._compared(entry, job, pods, ending)
+        ending, stored = await self._compared(entry, spec, job, pods, ending)
         evidence = state.Evidence(stored=stored)
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.output.printed_digests(pods)
@@ -338,13 +338,22 @@ class AttemptRunner:
         return self._finish(entry, spec, ending, evidence, job, secrets=secrets_of(pods))
 
     async def _compared(
-        self, entry: BundleEntry, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
     ) -> tuple[Ending, StoredReason | None]:
         """The ending, and what its script found of what was stored; None where it didn't look."""
         different = StoredReason.DEPLOYED_DIFFERENTLY
         if ending.reason is BundleReason.DEPLOYED_DIFFERENTLY:
             return ending, different
-        if ending.outcome is not Outcome.SUCCEEDED or not compares_stored(pods):
+        if ending.outcome is not Outcome.SUCCEEDED:
+            return ending, None
+        if not pods and entry.status.attempted.plan_job is not None and spec.approval.is_enabled:
+            return ending, StoredReason.UNREADABLE
+        if not compares_stored(pods):
             return ending, None
         nonce = self._seals.derive(entry, job.name, "nonce")
         stored = await self._jobs.output.printed_stored(pods, nonce)

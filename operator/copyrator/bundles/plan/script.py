@@ -770,6 +770,11 @@ run_werf() {{
 reports() {{
   grep -q -E "\\"status\\": *\\"($1)\\"" "${{WERF_DEPLOY_REPORT_PATH:-/dev/null}}" 2>/dev/null
 }}
+report_failed() {{
+  [ -s "${{WERF_DEPLOY_REPORT_PATH:-}}" ] || return 0
+  sed -E 's/("status": *)"[a-z]*"/\\1"failed"/' "$WERF_DEPLOY_REPORT_PATH" >"$memory/messages" &&
+    sed '' "$memory/messages" >"$WERF_DEPLOY_REPORT_PATH"
+}}
 get_stored() {{
   werf helm get "$1" "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" --revision "$revision" \\
     >>"$memory/stored" 2>>"$memory/messages"
@@ -812,6 +817,7 @@ compare_stored() {{
   *)
     printf '\\nError: DeployedDifferently: what was stored for the release %s\\n' \\
       "isn't what was approved"
+    report_failed
     if [ -n "$back" ]; then
       run_werf rollback --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE" --revision "$back"
     fi
@@ -822,7 +828,8 @@ compare_stored() {{
   exit "$code"
 }}
 """
-"""``run_werf`` passes signals on, and sets ``$code``; its result isn't its own.
+"""``run_werf`` passes signals on, and sets ``$code``; its result isn't its own. ``report_failed``:
+what kills a rollback doesn't make the deploy a successful one.
 
 Each document that was stored is followed by an empty line, and each hook has the line ``# Source:``
 twice (docs/facts/guard.md); the first has no ``---``.
