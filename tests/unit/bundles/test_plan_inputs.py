@@ -36,9 +36,7 @@ def source(kind: str, name: str, files: Mapping[str, str]) -> SourceHash:
     )
 
 
-def values(
-    text: str, file: str = "values.yaml", kind: str = "ConfigMap"
-) -> Callable[[], Inputs]:
+def values(text: str, file: str = "values.yaml", kind: str = "ConfigMap") -> Callable[[], Inputs]:
     """What a table has, so that nothing is hashed before its test runs."""
     return lambda: Inputs((source(kind, "shop-values", {file: text}),), {})
 
