@@ -59,6 +59,10 @@ def test_a_secret_is_immutable_and_goes_with_its_bundle() -> None:
     }
 
 
+def test_a_secret_may_have_no_owner() -> None:
+    assert seal.secret(None, "team", "s", LABELS, {})["metadata"]["ownerReferences"] == []
+
+
 def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> None:
     assert sealed_value(7, 12, "a.yaml", "0" * 64) == SealedFile(
         path="/run/copyrator/values/007/a.yaml",
