@@ -323,26 +323,13 @@ async def test_what_was_refused_is_asked_again_ever_less_often(
 ) -> None:
     """Many Bundles that nobody accepts are no load."""
     bundle(project_namespace="prod")
-    await run(timing=replace(SOON, consent_pause=0.05, consent_longest_pause=600.0))
+    await run(timing=replace(SOON, consent_pause=0.01, consent_longest_pause=600.0))
     await eventually(lambda: cluster.consents_asked, "it is asked")
     began = asyncio.get_running_loop().time()
 
-    await eventually(lambda: len(cluster.consents_asked) >= 6, "it is asked again")
+    await eventually(lambda: len(cluster.consents_asked) >= 10, "it is asked again")
 
-    assert asyncio.get_running_loop().time() - began > (1 + 2 + 4 + 8 + 16) * 0.05 / 2
-
-
-async def test_a_bundle_that_is_being_deleted_has_no_claim_to_a_release_that_others_have(
-    cluster: BundleCluster, run: Run, bundle: Make, evil: Any
-) -> None:
-    evil(FAKED)
-    bundle(metadata={"finalizers": ["example.com/held"]})
-    cluster.drop(path_of("bundles", "shop"))
-    await run()
-
-    await eventually(lambda: (cluster.objects[EVIL].get("status") or {}).get("consent"))
-
-    assert cluster.objects[EVIL]["status"]["consent"]["state"] == "Assumed"
+    assert asyncio.get_running_loop().time() - began > 0.01 * 2**9 * 0.8
 
 
 async def test_an_operator_of_some_namespaces_asks_where_it_cant_read_the_annotation(
