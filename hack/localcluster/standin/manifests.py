@@ -90,9 +90,8 @@ def _kept(text: str) -> Path:
 
 def _parse_marked(texts: list[str]) -> list[list[Object]]:
     mark, marked = "standin-source", []
-    for text in texts:
-        name = {"name": mark}
-        marked.append(json.dumps({"apiVersion": mark, "kind": mark, "metadata": name}))
+    for text in texts:  # kubectl 1.29 reads all as JSON if the first one is
+        marked.append(f"apiVersion: {mark}\nkind: {mark}\nmetadata: {{name: {mark}}}")
         marked += [text] if text else []
     result: list[list[Object]] = []
     for body in parse("\n---\n".join(marked)) if marked else []:
