@@ -84,7 +84,10 @@ def test_a_key_that_is_trusted_for_signatures_is_named() -> None:
 
     found = read(asked, staging={"a": MINE})
 
-    assert "a is trusted for signatures by entry 1 of the signature policy" in found.fault
+    assert found.fault == (
+        "the keys of staging, ConfigMap team/staging-keys: a is trusted for signatures by entry 1 "
+        "of the signature policy; attest with another key"
+    )
 
 
 def test_what_was_read_counts_as_the_same_only_with_the_same_keys_and_faults() -> None:
