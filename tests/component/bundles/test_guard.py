@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,12 +20,13 @@ from tests.component.bundles.approvals import (
     waits,
 )
 from tests.component.bundles.fake_cluster import GUARD, HOME, TEAM, BundleCluster, path_of
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_werf import Werf, block
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.plan.operations import BEGIN
 from copyrator.bundles.plan.script import PlanExit
 
 POLICY = GUARD
@@ -602,6 +604,32 @@ async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
     status = await deployed(cluster)
     assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
     assert "PlanChanged" in str(cluster.statuses["shop"])
+
+
+@pytest.mark.promise
+async def test_a_log_that_shows_another_plan_than_was_approved_is_not_deployed(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """Whoever can answer for a kubelet: the log is read where the plan's Secret may not be."""
+    werf.todo = lambda _: ["create ::ConfigMap:app"]
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS, retry=PATIENT)
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    log = f"{found['job']}-pod"
+    said = re.search(rf"{BEGIN} (\S+) 1 0 0 \S+ (\S+)\nrevision ([0-9]+)\n", cluster.logs[log])
+    assert said is not None
+    other = block(said[1], int(said[3]), ["create ::ConfigMap:ape"], said[2])
+    assert len(other) < len(cluster.logs[log]), "a plan as it is printed"
+    cluster.logs[log] = other
+
+    approve(cluster, found)
+
+    await eventually(lambda: cluster.status().get("attempted"), "the attempt")
+    await eventually(lambda: cluster.status()["attempted"].get("outcome") != "Running", "its end")
+    assert cluster.statuses["shop"][-1]["attempted"]["reason"] == "PlanChanged"
+    assert "ConfigMap//ape" not in str(cluster.seen)
 
 
 def rolls_back(job: dict[str, Any]) -> bool:

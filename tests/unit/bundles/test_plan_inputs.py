@@ -16,6 +16,7 @@ from copyrator.bundles.plan.seal import (
     SourceHash,
     find_changes,
     key_hashes,
+    key_hashes_of,
     keyed_hash,
     read_inputs,
 )
@@ -106,6 +107,8 @@ FILE = "ConfigMap shop-values values.yaml"
         (values(BASE), lambda: Inputs((SourceHash("ConfigMap shop-values", "2"),)),
          ("ConfigMap shop-values",)),
         (values("[a]: b"), values("[a]: c"), (FILE,)),
+        (values("a: !x b\n"), values("a: !y b\n"), (f"{FILE}: a",)),
+        (values("a: &x b\n"), values("a: &y b\n"), (f"{FILE}: a",)),
     ],
 )  # fmt: skip
 def test_what_changed_is_named(before, now, named):
@@ -144,6 +147,12 @@ def test_of_too_many_keys_none_is_named():
     most = "".join(f"k{i}: 1\n" for i in range(PLAN_INPUT_FILE_KEYS))
     assert len(key_hashes(KEY, most.encode()) or ()) == PLAN_INPUT_FILE_KEYS
     assert key_hashes(KEY, f"{most}one: 1\n".encode()) is None
+
+
+def test_hashes_of_several_files_are_those_of_each():
+    files = {"a.yaml": b"a: b", "b.yaml": b"c: d"}
+    found = key_hashes_of(KEY, files)
+    assert found == {name: key_hashes(KEY, content) for name, content in files.items()}
 
 
 def test_hashes_cant_be_computed_without_the_key():
