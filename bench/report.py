@@ -77,6 +77,7 @@ def table(results: Sequence[Result], *, requests: bool = True) -> str:
     """A Markdown table: what, goal, median, spread, whether the goal is met.
 
     Args:
+        results: its rows, one for each figure.
         requests: whether it has the requests of each scenario by verb, which the file has, too.
     """
     two = len({result.tree for result in results}) > 1

@@ -44,9 +44,9 @@ _MIB: Final = 1024 * 1024
 
 
 class SourceShare:
-    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.watch.store.Share).
+    """What the sources of one tenant's rules hold, or those of all trusted rules.
 
-    `most` is the limit of bytes without a tenant, and `whose` its sources are, for messages.
+    It is a kube.watch.store.Share. `most` is the limit of bytes without a tenant, and `whose` its sources are, for messages.
     """
 
     def __init__(
