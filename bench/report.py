@@ -76,9 +76,7 @@ def _figure(body: dict[str, Any]) -> Figure:
 def table(results: Sequence[Result], *, requests: bool = True) -> str:
     """A Markdown table: what, goal, median, spread, whether the goal is met.
 
-    Args:
-        results: its rows, one for each figure.
-        requests: whether it has the requests of each scenario by verb, which the file has, too.
+    With `requests` it has those of each scenario by verb, which are in the file of results too.
     """
     two = len({result.tree for result in results}) > 1
     rows = ["| scenario | figure | goal | median | spread | |", "|---|---|---|---|---|---|"]

@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,22 @@ def apply(deploy: Deploy) -> None:
                 deploy.namespace, client, create_namespace=deploy.create_namespace
             )
         with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, helm, client).run()
+            _Deployment(deploy, client, helm.added).run(helm)
+
+
+def roll_back(deploy: Deploy, revision: int) -> None:
+    """Deploy again what is stored of a revision.
+
+    Raises:
+        WerfError: there is no such revision, or something failed.
+    """
+    with told(deploy.version), doing("release rollback"):
+        client = Client(deploy.namespace)
+        with doing("lock release"):
+            lock = locking.prepare(deploy.namespace, client, create_namespace=False)
+        with locking.locked(deploy.release, deploy.namespace, client, lock):
+            added = {"annotations": deploy.annotations, "labels": deploy.labels}
+            _Deployment(deploy, client, added).roll_back_to(revision)
 
 
 def plan(deploy: Deploy) -> None:
@@ -87,24 +102,24 @@ def render(deploy: Deploy) -> None:
 class _Deployment:
     """One deploy of a chart over what is stored."""
 
-    def __init__(self, deploy: Deploy, helm: release.Helm, client: Client) -> None:
+    def __init__(
+        self, deploy: Deploy, client: Client, added: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self._deploy = deploy
-        self._helm = helm
         self._client = client
+        self._added = added
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
-    def run(self) -> None:
+    def run(self, helm: release.Helm) -> None:
         """Plan it, and do what was planned; the progress isn't printed.
 
         Raises:
             WerfError: something failed.
         """
         deploy, outcomes = self._deploy, self._execution.outcomes
-        name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-        self._past = release.history(deploy.release, self._client, newest=deploy.newest)
-        print(f"Start {name}", flush=True)
-        planned = self._planner().plan(self._helm, self._past)
+        name = self._begin()
+        planned = self._planner().plan(helm, self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
             print(f"Skipped {name}: cluster resources already as desired")
@@ -117,8 +132,32 @@ class _Deployment:
             raise failure(f"failed {name}", causes)
         print(f"Succeeded {name}")
 
+    def roll_back_to(self, revision: int) -> None:
+        """Deploy again what is stored of a revision.
+
+        Raises:
+            WerfError: there is no such revision, or something failed.
+        """
+        name = self._begin()
+        to = next((each for each in self._past if each.revision == revision), None)
+        if to is None:
+            raise WerfError(f"release revision {revision} not found")
+        last = self._past[-1]
+        planned = self._planner().plan_rollback(to, last, self._past, {})
+        if causes := self._execute(planned, "rollback"):
+            raise failure(f"failed {name}", causes)
+        print(f"Succeeded {name}")
+
+    def _begin(self) -> str:
+        """Read what is stored; returns how the release is named."""
+        deploy = self._deploy
+        name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
+        self._past = release.history(deploy.release, self._client, newest=deploy.newest)
+        print(f"Start {name}", flush=True)
+        return name
+
     def _planner(self) -> Planner:
-        return Planner(self._deploy, self._client, self._helm.added)
+        return Planner(self._deploy, self._client, self._added)
 
     def _execute(self, planned: Plan, what: str) -> list[str]:
         """Do what was planned, and store what came of it; why it failed, if it did."""

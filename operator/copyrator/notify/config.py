@@ -61,6 +61,8 @@ class About(StrEnum):
     """After a failed deploy with spec.autoRollback."""
     QUARANTINED = "Quarantined"
     """The version failed so often that it isn't retried."""
+    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
+    """What was stored for the release isn't what was approved."""
     AWAITING_APPROVAL = "AwaitingApproval"
     PLAN_REJECTED = "PlanRejected"
     DRIFTED = "Drifted"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
+from copyrator.api.as_approved import StoredReason
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey, ObjectName
@@ -36,6 +37,7 @@ from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
+from copyrator.bundles.plan.stored import read_stored
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
@@ -151,6 +153,11 @@ class PodReader:
             if len(text.encode()) < most:
                 break
         return strip_colours(text or _termination_message(pods))
+
+    async def printed_stored(self, pods: list[dict[str, Any]], nonce: str) -> StoredReason:
+        """What the last line of a deploy's log says of what was stored for the release."""
+        last = await self._log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
+        return read_stored(last, nonce)
 
     async def printed_plan(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
         """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
