@@ -8,11 +8,11 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import locking, registry, release, rendering, text
+from . import locking, registry, release, rendering, saving, text
 from .client import Client, RefusedError
 from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing, failure
 from .executing import Execution
@@ -26,18 +26,30 @@ def apply(deploy: Deploy) -> None:
     Raises:
         WerfError: something failed; from the deploy on there is a report as well.
     """
-    with (
-        told(deploy.version),
-        _pulled(deploy) as helm,
-        doing("release install"),
-    ):
+    with told(deploy.version), contextlib.ExitStack() as stack:
+        if deploy.use_plan:
+            saved = saving.load(deploy.use_plan, deploy)
+            helm, added = None, saved.added
+        else:
+            saved = None
+            helm = stack.enter_context(_pulled(deploy))
+            added = helm.added
+        stack.enter_context(doing("release install"))
         client = Client(deploy.namespace)
         with doing("lock release"):
             lock = locking.prepare(
                 deploy.namespace, client, create_namespace=deploy.create_namespace
             )
+        planner = Planner(deploy, client, added)
+
+        def make(past: list[release.Release]) -> Plan:
+            if saved:
+                return saved.plan(past)
+            assert helm
+            return planner.plan(helm, past)
+
         with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, helm, client).run()
+            _Deployment(deploy, planner, client).run(make)
 
 
 def plan(deploy: Deploy) -> None:
@@ -54,6 +66,8 @@ def plan(deploy: Deploy) -> None:
             planned = Planner(deploy, client, helm.added).plan(helm, past)
             if deploy.graph:
                 text.write_graph(planned, deploy, deploy.graph)
+            if deploy.save_plan:
+                saving.save(planned, past, deploy, helm.added)
         text.show(planned, deploy)
     if not deploy.exit_code or planned.useless:
         return
@@ -87,15 +101,15 @@ def render(deploy: Deploy) -> None:
 class _Deployment:
     """One deploy of a chart over what is stored."""
 
-    def __init__(self, deploy: Deploy, helm: release.Helm, client: Client) -> None:
+    def __init__(self, deploy: Deploy, planner: Planner, client: Client) -> None:
         self._deploy = deploy
-        self._helm = helm
+        self._planner = planner
         self._client = client
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
-    def run(self) -> None:
-        """Plan it, and do what was planned; the progress isn't printed.
+    def run(self, make: Callable[[list[release.Release]], Plan]) -> None:
+        """Do what is planned after the releases before; the progress isn't printed.
 
         Raises:
             WerfError: something failed.
@@ -104,7 +118,7 @@ class _Deployment:
         name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
         self._past = release.history(deploy.release, self._client, newest=deploy.newest)
         print(f"Start {name}", flush=True)
-        planned = self._planner().plan(self._helm, self._past)
+        planned = make(self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
             print(f"Skipped {name}: cluster resources already as desired")
@@ -116,9 +130,6 @@ class _Deployment:
         if causes:
             raise failure(f"failed {name}", causes)
         print(f"Succeeded {name}")
-
-    def _planner(self) -> Planner:
-        return Planner(self._deploy, self._client, self._helm.added)
 
     def _execute(self, planned: Plan, what: str) -> list[str]:
         """Do what was planned, and store what came of it; why it failed, if it did."""
@@ -153,7 +164,7 @@ class _Deployment:
         """
         bad = failed.new.with_status("failed")
         try:
-            planned = self._planner().plan_rollback(
+            planned = self._planner.plan_rollback(
                 failed.superseded[-1], bad, self._past, self._execution.refusals
             )
         except WerfError as error:

@@ -46,9 +46,11 @@ def plan(shell: Werf, values: Sequence[SealedFile] = ()) -> tuple[str, ...]:
     return plan_command(NONCE, salt, values, directory=memory(shell))
 
 
-def deploy(shell: Werf, approved: Plan, values: Sequence[SealedFile] = ()) -> tuple[int, str]:
+def deploy(
+    shell: Werf, approved: Plan, values: Sequence[SealedFile] = (), tag: str = "1.0.0"
+) -> tuple[int, str]:
     salt, file = sealed(shell, "render-salt", "r" * 32), sealed(shell, "plan", approved.text)
-    return run(shell, deploy_command(file, salt, values, directory=memory(shell)))
+    return run(shell, deploy_command(file, salt, values, directory=memory(shell)), tag)
 
 
 def memory(shell: Werf) -> str:
