@@ -73,8 +73,11 @@ def _figure(body: dict[str, Any]) -> Figure:
     return Figure(body["name"], Goal(**body["goal"]), body["values"])
 
 
-def table(results: Sequence[Result]) -> str:
-    """A Markdown table: what, goal, median, spread, whether the goal is met."""
+def table(results: Sequence[Result], *, requests: bool = True) -> str:
+    """A Markdown table: what, goal, median, spread, whether the goal is met.
+
+    With `requests` it has those of each scenario by verb, which are in the file of results too.
+    """
     two = len({result.tree for result in results}) > 1
     rows = ["| scenario | figure | goal | median | spread | |", "|---|---|---|---|---|---|"]
     for result in results:
@@ -90,7 +93,7 @@ def table(results: Sequence[Result]) -> str:
             median = _shown(figure.median, goal.unit)
             rows.append(f"| {title} | {goal.text} | {most} | {median} | {spread} | {met} |")
             title = ""
-        if result.requests:
+        if requests and result.requests:
             rows.append(f"|  | requests of a run |  | {_by_verb(result.requests)} |  |  |")
     return "\n".join(rows)
 
@@ -121,7 +124,7 @@ def write_document(path: Path) -> None:
     lines = [
         f"{where}; Python {machine['python']}{measured}.",
         "",
-        table(results),
+        table(results, requests=False),
     ]
     for name in plot(results):
         title, sizes, unit = CURVES[name]

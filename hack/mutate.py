@@ -1,17 +1,23 @@
-"""Mutation tests of the pure packages with mutmut: `make mutate PACKAGE=api ONLY='globs.*'`.
+"""Mutation tests of what decides, with mutmut: `make mutate PACKAGE=api ONLY='globs.*'`.
 
 mutmut changes one place of the code at a time and runs the unit tests that reach it: a mutant that
-no test notices has survived. It knows modules by their paths, so it works in a directory where
-`copyrator` lies at the top. Survivors that stay have their reason in tests/mutation/survivors.yaml.
+no test notices has survived. One module is mutated at a time, and only tests that import it are
+run: with all modules mutated at once, the tests take ten times as long before the first mutant.
+mutmut knows modules by their paths, so it works in a directory where `copyrator` lies at the top.
+Survivors that stay have their reason in tests/mutation/survivors.yaml.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +30,7 @@ WORK = ROOT / "build" / "mutation"
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
 PACKAGES = ("api", "bundles", "copies", "signatures")
 LINKS = {"copyrator": "operator/copyrator"} | {
-    name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs", "examples")
+    name: name for name in ("tests", "hack", "crds", "docs", "examples")
 }
 KILLED = ("killed", "timeout")
 WANTED = 90
@@ -47,13 +53,8 @@ def main() -> int:
     prepare()
     only = chosen.only or "*"
     for package in packages:
-        if not chosen.report:
-            names = patterns(package, only)
-            if chosen.again:
-                # A timeout counts as killed, but on a busy machine it may hide a survivor.
-                found = results(package, only).items()
-                names = [name for name, how in found if how != "killed"]
-            run(package, names)
+        for path in [] if chosen.report else modules(package, only):
+            run(path, patterns(package, only), again=chosen.again)
     return max([report(package, only) for package in packages])
 
 
@@ -67,18 +68,94 @@ def prepare() -> None:
     os.environ.pop("PYTHONPATH", None)  # it leads to the code as it is
 
 
-def run(package: str, names: list[str]) -> None:
-    """Try these mutants: names, or patterns of names."""
-    log = WORK / f"{package.replace('/', '-')}.log"
+def configure(**changed: list[str]) -> None:
+    """Write mutmut's settings: pyproject.toml with other values for these keys."""
+    text = (ROOT / "pyproject.toml").read_text()
+    for key, value in changed.items():
+        before, found, after = text.partition(f"\n{key} = [")
+        assert found, key
+        text = f"{before}\n{key} = {json.dumps(value)}" + after.partition("\n]")[2]
+    settings = WORK / "pyproject.toml"
+    settings.unlink(missing_ok=True)
+    settings.write_text(text)
+
+
+def settings() -> dict[str, list[str]]:
+    """Return mutmut's table of pyproject.toml."""
+    found: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+        "mutmut"
+    ]
+    return found
+
+
+def modules(package: str, only: str) -> list[str]:
+    """Paths of a package's modules that are mutated and have functions that fit these globs."""
+    chosen = [glob.rpartition(".")[0] for glob in only.split()]
+    found = []
+    for pattern in settings()["only_mutate"]:
+        for path in sorted(Path().glob(pattern)):
+            name = ".".join(path.with_suffix("").parts[1:])
+            inside = name.removeprefix(f"{package}.")
+            fits = only == "*" or any(
+                fnmatchcase(inside, glob) or fnmatchcase(inside, glob.rpartition(".")[0])
+                for glob in chosen
+            )
+            if name.startswith(f"{package}.") and path.suffix == ".py" and fits:
+                found.append(str(path))
+    return list(dict.fromkeys(found))
+
+
+def tests_of(path: str) -> list[str]:
+    """Choose from the tests those that import a module, themselves or through a helper of tests."""
+    selection = settings()["pytest_add_cli_args_test_selection"]
+    places = [Path(one) for one in selection if one.startswith("tests/")]
+    files = [
+        file for place in places for file in ([place] if place.is_file() else place.rglob("*.py"))
+    ]
+    imports = {file: _imported(file) for file in files}
+    wanted, reached = {".".join(Path(path).with_suffix("").parts)}, set[Path]()
+    while more := {file for file in files if imports[file] & wanted} - reached:
+        reached |= more
+        wanted |= {file.stem for file in more if not file.stem.startswith("test_")}
+    found = sorted(str(file) for file in reached if file.stem.startswith("test_"))
+    return [*(found or map(str, places)), *selection[selection.index("-m") :]]
+
+
+def _imported(file: Path) -> set[str]:
+    """Names of what a file imports, and the last part of each, as helpers of tests are found."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+    return found | {name.rpartition(".")[2] for name in found if not name.startswith("copyrator")}
+
+
+def run(path: str, names: list[str], *, again: bool) -> None:
+    """Try a module's mutants that fit these patterns; with `again` those that weren't killed."""
+    name = ".".join(Path(path).with_suffix("").parts)
+    configure(only_mutate=[path], pytest_add_cli_args_test_selection=tests_of(path))
+    if again:
+        # A timeout counts as killed, but on a busy machine it may hide a survivor.
+        names = [one for one, how in results(names).items() if how != "killed"]
+        if not names:
+            return
+    log = WORK / f"{name.removeprefix('copyrator.')}.log"
     # Which tests reach which function is recorded anew: a table's tests are known by their place.
     (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    mutated = WORK / "mutants" / path
+    mutated.unlink(missing_ok=True)  # the last run copied it as it is
     _forget_what_is_gone()
-    print(f"Mutating {package}; mutmut's output goes to {log.relative_to(ROOT)}", flush=True)
+    print(f"Mutating {name}; mutmut's output goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
         command = ["mutmut", "run", "--max-children", "2", *names]
         done = subprocess.run(command, check=False, stdout=file, stderr=subprocess.STDOUT)
     if done.returncode:
         sys.exit(f"mutmut failed; see {log.relative_to(ROOT)}.")
+    kept = WORK / "mutated" / path  # the report reads the mutants there
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(mutated, kept)
 
 
 def _forget_what_is_gone() -> None:
@@ -109,17 +186,18 @@ def patterns(package: str, only: str) -> list[str]:
     return found
 
 
-def results(package: str, only: str) -> dict[str, str]:
-    """What became of each mutant, by its name."""
+def results(chosen: list[str]) -> dict[str, str]:
+    """What became of each mutant that fits one of these patterns, by its name."""
     said = subprocess.run(["mutmut", "results", "--all", "1"], check=True, stdout=subprocess.PIPE)
     rows = (line.strip().rpartition(": ") for line in said.stdout.decode().splitlines())
-    chosen = patterns(package, only)
     return {name: how for name, _, how in rows if any(fnmatchcase(name, one) for one in chosen)}
 
 
 def report(package: str, only: str) -> int:
     """Print a package's figures and survivors; 1 where there are too many, or without a reason."""
-    found = results(package, only)
+    configure()
+    shutil.copytree(WORK / "mutated", WORK / "mutants", dirs_exist_ok=True)
+    found = results(patterns(package, only))
     counts = Counter(found.values())
     entries = yaml.safe_load(SURVIVORS.read_text()) or []
     unexplained = 0

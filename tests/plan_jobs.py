@@ -17,7 +17,12 @@ from tests.long import LONG
 
 from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.script import SealedFile, deploy_command, plan_command
+from copyrator.bundles.plan.script import (
+    SealedFile,
+    StoredComparison,
+    deploy_command,
+    plan_command,
+)
 
 NONCE = "0123456789abcdef" * 2
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
@@ -104,6 +109,20 @@ case "$*" in
   exit 1
   ;;
 esac
+case "$*" in
+"helm get "*)
+  [ "$4 $5 $6 $7" = "shop --namespace app --revision" ] || exit 9
+  echo "$3 $8" >>"$FAKE/gets"
+  [ -e "$FAKE/$3.$8" ] || { echo "Error: release: not found" >&2; exit 1; }
+  exec /bin/cat "$FAKE/$3.$8"
+  ;;
+"version") exec /bin/cat "$FAKE/version" ;;
+"rollback "*)
+  echo "$*" >>"$FAKE/rolled-back"
+  exit 1
+  ;;
+esac
+[ ! -e "$FAKE/while-applying" ] || . "$FAKE/while-applying"
 printf '%s\\n' "${KUBEDOG_DISABLE_EVENTS-unset}" >"$FAKE/tracked"
 /usr/bin/env >"$FAKE/env"
 said="$*"
@@ -277,19 +296,28 @@ class Pod:
         values: Sequence[SealedFile] = (),
         flags: Sequence[str] = (),
         guard: str | None = None,
+        comparison: StoredComparison | None = None,
     ) -> tuple[str, ...]:
         """The command of the deploy Job of an approved plan, with the same salt."""
         salt = self.sealed("render-salt", b"r" * 32)
-        directory = str(self.memory)
         return deploy_command(
-            approved, salt, values, flags, account=self.account, guard=guard, directory=directory
+            approved,
+            salt,
+            values,
+            flags,
+            account=self.account,
+            guard=guard,
+            comparison=comparison,
+            directory=str(self.memory),
         )
 
     def hash_of(self, documents: str) -> str:
         """The hash of a render that the scripts compute."""
         texts = f"\n{documents}".removesuffix("\n").split("\n---\n")
-        lines = sorted(("---\n" + text).replace("\n", "\x01b") for text in texts[1:])
-        hashed = "".join(f"{line}\n" for line in ("", *lines))
+        marked = (("---\n" + text).replace("\x01", "\x01a") for text in texts[1:])
+        lines = sorted(text.replace("\n", "\x01b") for text in marked)
+        first = [""] if lines else []
+        hashed = "".join(f"{line}\n" for line in (*first, *lines))
         return hashlib.sha256(b"r" * 32 + hashed.encode()).hexdigest()
 
     def told(self, file: str) -> list[str]:

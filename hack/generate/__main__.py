@@ -2,14 +2,13 @@
 
 import sys
 
-from generate import chart_defaults, chart_readme, limits, manifests, marks, reference
+from generate import chart_defaults, chart_readme, manifests, marks, reference
 
 FILES = {
     **chart_defaults.FILES,  # the chart needs them to be rendered
     **manifests.FILES,
     **chart_readme.FILES,
     **reference.FILES,
-    **limits.FILES,
     **marks.FILES,
 }
 

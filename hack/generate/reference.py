@@ -144,15 +144,27 @@ def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _type(field: dict[str, Any]) -> str:
+    """The type and its bounds, such as ``list of string (≤ 63 characters) (≤ 20 items)``."""
     if "enum" in field:
         return " \\| ".join(f"`{one}`" for one in field["enum"])
     if field.get("x-kubernetes-int-or-string"):
         return "integer or string"
     if field.get("type") == "array":
-        return f"list of {_type(field['items'])}"
-    if isinstance(field.get("additionalProperties"), dict):
-        return f"map of {_type(field['additionalProperties'])}"
-    return str(field.get("type") or "any")
+        kind = f"list of {_type(field['items'])}"
+    elif isinstance(field.get("additionalProperties"), dict):
+        kind = f"map of {_type(field['additionalProperties'])}"
+    else:
+        kind = str(field.get("type") or "any")
+    if "minimum" in field and "maximum" in field:
+        kind += f" ({field['minimum']:,} to {field['maximum']:,})"
+    for word, unit in (
+        ("maxLength", "characters"),
+        ("maxItems", "items"),
+        ("maxProperties", "keys"),
+    ):
+        if word in field:
+            kind += f" (≤ {field[word]:,} {unit})"
+    return kind
 
 
 def metrics() -> str:

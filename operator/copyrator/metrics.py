@@ -208,6 +208,12 @@ class Metrics:
             "Bundles with spec.health: Watch, by their condition Healthy: True, False or Unknown.",
             "healthy",
         )
+        self.bundles_as_approved = self._gauge(
+            "bundles_as_approved",
+            "Bundles whose last deploy was planned and approved, by their condition AsApproved: "
+            "True, False where it stored something else, or Unknown.",
+            "as_approved",
+        )
         self.drift_checks_skipped = self._counter(
             "drift_checks_skipped",
             "Checks for drift that couldn't begin before the next one was due: raise "

@@ -55,7 +55,8 @@ def good() -> Story:
 def bad(good: Story) -> Story:
     """All goes wrong; late copies, a held loop, certificate, stopped rollout and fight are added.
 
-    So are the hours that a plan has waited, and a version, of which only seconds are recorded.
+    So are a deploy that wasn't as approved, and the hours that a plan has waited, and a version, of
+    which only seconds are recorded.
     """
     page = parse(recorded(BAD))
     waited = {
@@ -67,6 +68,8 @@ def bad(good: Story) -> Story:
     added = {**late_and_held(good[-1]), **waited, **certificate(SOON), **stopped_rollout()}
     for name in ("copyrator_copies_contested", "copyrator_bundles_unattested"):
         added[tuple(sorted({"__name__": name, **SCRAPED}.items()))] = 1.0
+    labels = {"__name__": "copyrator_bundles_as_approved", "as_approved": "False", **SCRAPED}
+    added[tuple(sorted(labels.items()))] = 1.0
     added |= failing_notifications() | others(up=0.0)
     return [good[-1], {**page, **added}]
 

@@ -31,6 +31,9 @@ FIRES = {
     "CopyratorRolloutStopped": {f'copyrator_rules{{{POD}, reason="RolloutStopped"}}': "1x60"},
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
+    "CopyratorDeployedDifferently": {
+        f'copyrator_bundles_as_approved{{{POD}, as_approved="False"}}': "1x60"
+    },
     "CopyratorBundleUntrusted": {f"copyrator_bundles_untrusted{{{POD}}}": "2x60"},
     "CopyratorBundleDrifted": {f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "2x60"},
     "CopyratorDriftRecurring": {
@@ -75,6 +78,8 @@ WELL = {
     f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "0x60",
     f'copyrator_bundles_health{{{POD}, healthy="False"}}': "0x60",
     f'copyrator_bundles_health{{{POD}, healthy="Unknown"}}': "1x60",
+    f'copyrator_bundles_as_approved{{{POD}, as_approved="False"}}': "0x60",
+    f'copyrator_bundles_as_approved{{{POD}, as_approved="Unknown"}}': "1x60",
     f"copyrator_bundles_unattested{{{POD}}}": "0x40 1x9 0x10",
     f'copyrator_notifications_failing{{{POD}, entry="chat"}}': "0x60",
     f"copyrator_notification_faults{{{POD}}}": "0x60",

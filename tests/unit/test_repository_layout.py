@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
+
+import yaml
 
 import copyrator
 
@@ -37,9 +40,8 @@ def test_locks_name_no_index_but_the_one_that_pip_is_set_up_for() -> None:
         assert text.count("--hash=sha256:") > len(pinned)
 
 
-# From a page that is generated to its neighbours, one that is still to be generated, a chart's own,
-# what a release contains.
-NOT_CITED = {"docs/reference/limits.md", "../alerts.md", "../settings.md", "how-to-renew.md"}
+# From a page that is generated to its neighbours, a chart's own, what a release contains.
+NOT_CITED = {"../alerts.md", "../settings.md", "how-to-renew.md"}
 NOT_CITED |= {"INSTALL.md", "dist/INSTALL.md"}
 CITED = re.compile(r"(?<![\w/.:*-])(?:[\w.-]+/)*[\w-]+\.md(?![\w/])")
 
@@ -72,3 +74,76 @@ def test_every_file_that_contributing_names_exists() -> None:
             place = ROOT / name
             homes.append(place if place.is_dir() else place.parent)
             assert any((home / name).exists() for home in homes), (name, row)
+
+
+# Names in comments, docstrings and documents -----------------------------------------------------
+
+SOURCE = ROOT / "operator" / "copyrator"
+PACKAGES = "|".join(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+DOTTED = re.compile(rf"(?<![\w./-])(?:copyrator\.)?((?:{PACKAGES})(?:\.\w+)+)(?![\w./-]*[\w/-])")
+PATH = re.compile(rf"(?<![\w./{{*-])(?:{PACKAGES}|operator|tests|hack|bench)(?:/[\w.-]*\w)+")
+SNAKE = re.compile(r"``(_?[a-z]+(?:_[a-z0-9]+)+)(?:\(\))?``")
+ENDINGS = (".md", ".py", ".com", ".dev")
+"""Of what isn't dotted names of modules."""
+OTHERS = {
+    "bundles/status": "a subresource",
+    "bundles/commands": "a Bundle of the benchmarks",
+    "bundles/status.operator.werf.dev": "a subresource",
+    "cli/config": "a package of docker/cli",
+    "html_url": "of Gitea",
+    "jpd_origin": "of Artifactory",
+    "runtime/cel/status_evaluator.go": "a file of fluxcd/pkg",
+    "settings.posting.enabled": "of kopf",
+    "settings.watching.label_selectors": "of kopf",
+}
+PROSE = re.compile(r'(^ *r?"""[\s\S]*?"""|# .*)|"""[\s\S]*?"""', re.MULTILINE)
+"""Docstrings and comments of a module; without a group, other texts of several lines."""
+
+
+@cache
+def is_there(dotted: str) -> bool:
+    """Whether a module or what is at its top level, or a value of the chart, has this name."""
+    place, names = SOURCE, dotted.split(".")
+    while names and (place / names[0]).is_dir():
+        place /= names.pop(0)
+    module = place / f"{names[0]}.py" if names else place
+    if module.is_file():
+        names.pop(0)
+    else:
+        module = place / "__init__.py"
+    if not names or re.search(
+        rf"^(?:async )?(?:def |class )?{names[0]}\b", module.read_text(), re.MULTILINE
+    ):
+        return True
+    value = yaml.safe_load((ROOT / "charts/copyrator/values.yaml").read_text())
+    for name in dotted.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
+
+
+def test_every_name_in_comments_and_documents_exists() -> None:
+    code = {path: path.read_text() for path in (ROOT / "operator").rglob("*.py")}
+    tools = [
+        path for folder in ("tests", "hack", "bench") for path in (ROOT / folder).rglob("*.py")
+    ]
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    words = {path.stem for path in tools}
+    for text in code.values():
+        words |= set(re.findall(r"\w+", PROSE.sub(lambda m: "" if m[1] else m[0], text)))
+    missing = []
+    for path in (*code, *tools, *documents):
+        text = path.read_text()
+        if path.suffix == ".py":
+            text = "\n".join(PROSE.findall(text))
+        names = [name for name in DOTTED.findall(text) if not name.endswith(ENDINGS)]
+        found = [name for name in names if not is_there(name)]
+        homes = (ROOT, SOURCE, ROOT / "tests", path.parent)
+        found += [
+            name for name in PATH.findall(text) if not any((home / name).exists() for home in homes)
+        ]
+        if path in code:
+            found += [name for name in SNAKE.findall(text) if name not in words]
+        missing += [f"{path.relative_to(ROOT)}: {name}" for name in found if name not in OTHERS]
+    assert missing == []

@@ -49,15 +49,17 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     if list(arguments) == ["version"]:
         return partial(print, version)
     # 0.1 s of processor time, which no `version` needs.
-    from . import kubectl, registry, uninstalling  # noqa: PLC0415
+    from . import deploy, kubectl, registry  # noqa: PLC0415
 
     match arguments:
         case ["cr", "login", *rest]:
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
         case ["bundle", ("apply" | "plan" | "render") as name, *rest]:
             act = _bundle(name, rest, env, newest=newest)
-        case ["helm", "uninstall", *rest] if not newest:
-            act = partial(uninstalling.uninstall, settings.parse_uninstall(rest))
+        case ["helm", *rest] if not newest:
+            act = _helm(rest)
+        case ["rollback", *rest]:
+            act = partial(deploy.roll_back, *settings.parse_rollback(rest, env))
         case ["kubectl", "auth", "can-i", verb, resource, *rest]:
             act = partial(kubectl.answer, verb, resource, settings.parse_namespace(rest))
         case ["kubectl", "create", ("configmap" | "namespace") as kind, name, *rest]:
@@ -66,13 +68,10 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
                 raise WerfError(f"the stand-in creates nothing without {' and '.join(_DRY)}")
             rest = [word for word in rest if word not in _DRY]
             act = partial(kubectl.probe, kind, name, settings.parse_namespace(rest))
-        case ["dismiss", *rest] if newest or Path("werf.yaml").exists():
-            act = partial(uninstalling.dismiss, settings.parse_dismiss(rest, env))
-        case ["dismiss", *_]:
-            # That of werf 2 is for projects: it wants a git work tree and werf.yaml.
-            raise WerfError("unable to find project: werf.yaml not found")
+        case ["dismiss", *rest]:
+            act = _dismiss(rest, env, newest=newest)
         case _:
-            raise _unknown(arguments, newest)
+            raise _unknown(arguments, newest=newest)
     return partial(_in_its_place, env, act)
 
 
@@ -92,7 +91,30 @@ def _bundle(
     return partial(does, settings.parse_deploy(rest, env, switches, valued))
 
 
-def _unknown(arguments: Sequence[str], newest: bool) -> WerfError:
+def _helm(arguments: Sequence[str]) -> Callable[[], object]:
+    from . import stored, uninstalling  # noqa: PLC0415 - as above
+
+    match arguments:
+        case ["uninstall", *rest]:
+            return partial(uninstalling.uninstall, settings.parse_uninstall(rest))
+        case ["get", ("manifest" | "hooks") as what, *rest]:
+            return partial(stored.get, settings.parse_get(what, rest))
+        case _:
+            raise _unknown(["helm", *arguments], newest=False)
+
+
+def _dismiss(
+    arguments: Sequence[str], env: Mapping[str, str], *, newest: bool
+) -> Callable[[], object]:
+    from . import uninstalling  # noqa: PLC0415 - as above
+
+    if not newest and not Path("werf.yaml").exists():
+        # That of werf 2 is for projects: it wants a git work tree and werf.yaml.
+        raise WerfError("unable to find project: werf.yaml not found")
+    return partial(uninstalling.dismiss, settings.parse_dismiss(arguments, env))
+
+
+def _unknown(arguments: Sequence[str], *, newest: bool) -> WerfError:
     """The words of Go's cobra for a command that there isn't; it reads the flags before."""
     group, *rest = arguments or [""]
     groups = ("bundle", "cr", "kubectl") if newest else ("bundle", "cr", "helm", "kubectl")

@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,22 @@ def apply(deploy: Deploy) -> None:
             return planner.plan(helm, past)
 
         with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, planner, client).run(make)
+            _Deployment(deploy, client, added).run(make)
+
+
+def roll_back(deploy: Deploy, revision: int) -> None:
+    """Deploy again what is stored of a revision.
+
+    Raises:
+        WerfError: there is no such revision, or something failed.
+    """
+    with told(deploy.version), doing("release rollback"):
+        client = Client(deploy.namespace)
+        with doing("lock release"):
+            lock = locking.prepare(deploy.namespace, client, create_namespace=False)
+        with locking.locked(deploy.release, deploy.namespace, client, lock):
+            added = {"annotations": deploy.annotations, "labels": deploy.labels}
+            _Deployment(deploy, client, added).roll_back_to(revision)
 
 
 def plan(deploy: Deploy) -> None:
@@ -101,10 +116,12 @@ def render(deploy: Deploy) -> None:
 class _Deployment:
     """One deploy of a chart over what is stored."""
 
-    def __init__(self, deploy: Deploy, planner: Planner, client: Client) -> None:
+    def __init__(
+        self, deploy: Deploy, client: Client, added: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self._deploy = deploy
-        self._planner = planner
         self._client = client
+        self._added = added
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
@@ -115,9 +132,7 @@ class _Deployment:
             WerfError: something failed.
         """
         deploy, outcomes = self._deploy, self._execution.outcomes
-        name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-        self._past = release.history(deploy.release, self._client, newest=deploy.newest)
-        print(f"Start {name}", flush=True)
+        name = self._begin()
         planned = make(self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
@@ -130,6 +145,33 @@ class _Deployment:
         if causes:
             raise failure(f"failed {name}", causes)
         print(f"Succeeded {name}")
+
+    def roll_back_to(self, revision: int) -> None:
+        """Deploy again what is stored of a revision.
+
+        Raises:
+            WerfError: there is no such revision, or something failed.
+        """
+        name = self._begin()
+        to = next((each for each in self._past if each.revision == revision), None)
+        if to is None:
+            raise WerfError(f"release revision {revision} not found")
+        last = self._past[-1]
+        planned = self._planner().plan_rollback(to, last, self._past, {})
+        if causes := self._execute(planned, "rollback"):
+            raise failure(f"failed {name}", causes)
+        print(f"Succeeded {name}")
+
+    def _begin(self) -> str:
+        """Read what is stored; returns how the release is named."""
+        deploy = self._deploy
+        name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
+        self._past = release.history(deploy.release, self._client, newest=deploy.newest)
+        print(f"Start {name}", flush=True)
+        return name
+
+    def _planner(self) -> Planner:
+        return Planner(self._deploy, self._client, self._added)
 
     def _execute(self, planned: Plan, what: str) -> list[str]:
         """Do what was planned, and store what came of it; why it failed, if it did."""
@@ -164,7 +206,7 @@ class _Deployment:
         """
         bad = failed.new.with_status("failed")
         try:
-            planned = self._planner.plan_rollback(
+            planned = self._planner().plan_rollback(
                 failed.superseded[-1], bad, self._past, self._execution.refusals
             )
         except WerfError as error:

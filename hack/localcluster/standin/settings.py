@@ -133,6 +133,16 @@ class Uninstall:
 
 
 @dataclass(frozen=True, slots=True)
+class Get:
+    """A `helm get` of a revision's `manifest` or `hooks`."""
+
+    what: str
+    release: str
+    namespace: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dismiss:
     """A `dismiss` of werf 3; without a time-out, in seconds, it may take as long as it likes."""
 
@@ -255,6 +265,36 @@ def parse_uninstall(arguments: Sequence[str]) -> Uninstall:
         wait="--wait" in flags,
         ignore_not_found="--ignore-not-found" in flags,
     )
+
+
+def parse_get(what: str, arguments: Sequence[str]) -> Get:
+    """Read the arguments of `helm get WHAT RELEASE`.
+
+    Raises:
+        WerfError: an unknown flag, another number of releases, or no revision.
+    """
+    (release,), flags = _read(arguments, (), ("--namespace", "--revision"), 1)
+    revision = _number(flags, "--revision", 0)
+    return Get(what, release, flags.get("--namespace", "default"), revision)
+
+
+def parse_rollback(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[Deploy, int]:
+    """Read what `rollback` is told; returns how to deploy, and the revision to go back to.
+
+    Raises:
+        WerfError: an unknown flag, or one that is needed is missing.
+    """
+    _, flags = _read(arguments, (), ("--namespace", "--release", "--revision"), 0)
+    place = {name: flags.get(f"--{name}", "") for name in ("namespace", "release")}
+    if not all(place.values()):
+        raise WerfError(
+            "get release name and namespace: no git with werf project found: rollback should "
+            "either be executed in a git repository, or with --namespace and --release specified"
+        )
+    named = {f"WERF_{name.upper()}": value for name, value in place.items()}
+    # It has a report of its own, under another variable.
+    deploy = parse_deploy((), {**env, **named, "WERF_SAVE_DEPLOY_REPORT": "0"})
+    return deploy, _number(flags, "--revision", 0)
 
 
 def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Dismiss:

@@ -14,8 +14,11 @@ from typing import Any
 from .errors import WerfError
 from .settings import kubeconfig
 
-SHORT_LIVED = {"GOGC": "400"}
-"""Of kubectl's processor time a quarter is garbage collection otherwise, of helm's a tenth."""
+SHORT_LIVED = {"GOGC": "400", "KUBECACHEDIR": os.devnull}
+"""Of kubectl's processor time a quarter is garbage collection otherwise, of helm's a tenth.
+
+A cache of what the API server has would be 31 files for each helm, which begins by dropping it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

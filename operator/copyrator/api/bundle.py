@@ -49,56 +49,56 @@ from copyrator.api.verify import read_entries
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.api.windows import read_windows
 
-BUNDLE_STATUS_BYTES: Final = 16 * 1024  # limit: Bundles
+BUNDLE_STATUS_BYTES: Final = 16 * 1024
 """Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some
 12 KB. A user who may write ``bundles/status`` may store more: the parts of that are cut."""
 
-BUNDLE_STATUS_TEXT: Final = 4096  # limit: Bundles
+BUNDLE_STATUS_TEXT: Final = 4096
 """Characters of each string of a larger status: none of the operator's is longer."""
 
-BUNDLE_STATUS_TEXTS: Final = 32 * 1024  # limit: Bundles
+BUNDLE_STATUS_TEXTS: Final = 32 * 1024
 """Characters of all strings of a larger status together."""
 
-BUNDLE_STATUS_ITEMS: Final = 32  # limit: Bundles
+BUNDLE_STATUS_ITEMS: Final = 32
 """Items of each list of a larger status: more than the operator's have."""
 
-BUNDLE_STATUS_FIELDS: Final = 64  # limit: Bundles
+BUNDLE_STATUS_FIELDS: Final = 64
 """Fields of each map of a larger status: more than the operator's have."""
 
-BUNDLE_STATUS_VALUES: Final = 2_048  # limit: Bundles
+BUNDLE_STATUS_VALUES: Final = 2_048
 """Maps, lists, texts and numbers of a status that are read: the operator's own have up to some
 1,400. It is held parsed, and an empty map of three bytes takes 64."""
 
-BUNDLE_STATUS_DEPTH: Final = 8  # limit: Bundles
+BUNDLE_STATUS_DEPTH: Final = 8
 """Levels of a larger status: more than the operator's have."""
 
-BUNDLE_LIST: Final = 64  # limit: Bundles
+BUNDLE_LIST: Final = 64
 """Entries of ``spec.valuesFrom`` and of each list and map of ``spec.job``, as in the CRD; a
 Bundle may have been stored under an older one."""
 
-BUNDLE_JOB_FIELD: Final = 64 * 1024  # limit: Bundles
+BUNDLE_JOB_FIELD: Final = 64 * 1024
 """Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
 they are copied to the Job unchanged."""
 
-BUNDLE_SKIPPED_DIGESTS: Final = 20  # limit: Bundles
+BUNDLE_SKIPPED_DIGESTS: Final = 20
 """Digests in the annotation skip-digests: each is held in memory, and compared with every version
 that could be deployed."""
 
-BUNDLE_ENV_NAMES: Final = 256  # limit: Bundles
+BUNDLE_ENV_NAMES: Final = 256
 """Variables in ``spec.env``, as in the CRD."""
 
-BUNDLE_ENV_VALUE: Final = 128 * 1024  # limit: Bundles
+BUNDLE_ENV_VALUE: Final = 128 * 1024
 """Bytes of one variable with its name: Linux's limit for a process (MAX_ARG_STRLEN)."""
 
-BUNDLE_ENV_BYTES: Final = 256 * 1024  # limit: Bundles
+BUNDLE_ENV_BYTES: Final = 256 * 1024
 """Bytes of all of ``spec.env`` with the names: the operator holds them, and they are twice in the
 Job, for which etcd's limit is 1.5 MB."""
 
-BUNDLE_METADATA: Final = 1_000  # limit: Bundles
+BUNDLE_METADATA: Final = 1_000
 """Labels, and likewise annotations, of a Bundle that are set on its release: each is a variable of
 the Job."""
 
-BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024  # limit: Bundles
+BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024
 """Bytes of ``spec.job.podAnnotations``: the API server's limit for one object."""
 
 _LISTS: Final = {("valuesFrom",): BUNDLE_LIST, ("job", "tolerations"): BUNDLE_LIST}

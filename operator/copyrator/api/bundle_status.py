@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.as_approved import NOT_JUDGED, AsApprovedStatus
 from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
 from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
 from copyrator.api.plan_status import (
@@ -119,6 +120,8 @@ class BundleReason(StrEnum):
     """The plan isn't bound, and the operator's settings require bound plans."""
     EXCEEDS_APPROVAL = "ExceedsApproval"
     """The deploy tried to write what wasn't approved, and the API server refused it."""
+    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
+    """What was stored for the release isn't what was approved."""
     GUARD_NOT_ACTIVE = "GuardNotActive"
     """The API server doesn't hold the Job to what was approved; nothing was written."""
     DEPENDENCIES_NOT_VENDORED = "DependenciesNotVendored"
@@ -614,6 +617,8 @@ class BundleStatus(Record):
     """Only where a user requested a plan of another version; for a day."""
     baseline: Baseline = _NO_BASELINE
     """Only where spec.approval.mode is OnRisk, or drift is checked for."""
+    as_approved: AsApprovedStatus = NOT_JUDGED
+    """Only after a deploy that was planned and approved."""
     drift: DriftStatus = NO_DRIFT_STATUS
     """Likewise; no more than its check's number where neither does."""
     pin: PinStatus = UNPINNED

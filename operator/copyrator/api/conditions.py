@@ -42,6 +42,8 @@ class ConditionType(StrEnum):
     """Whether objects are as their controllers want them; only where they are watched."""
     ATTESTED = "Attested"
     """Whether the registry has the statement about what is deployed; only with ``spec.attest``."""
+    AS_APPROVED = "AsApproved"
+    """Whether the last deploy stored what was approved; absent where none was approved."""
     SETTINGS_WITHHELD = "SettingsWithheld"
     """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"

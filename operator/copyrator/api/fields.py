@@ -49,7 +49,7 @@ def read_json(text: bytes | str) -> Any:
         raise UnreadableJsonError("not valid JSON") from None
 
 
-PROBLEM_PATH: Final = 512  # limit: rules
+PROBLEM_PATH: Final = 512
 """Characters of the path of an invalid field: its keys are the author's and may be long."""
 
 E = TypeVar("E", bound=StrEnum)

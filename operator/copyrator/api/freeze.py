@@ -19,7 +19,7 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import one_line
 from copyrator.api.times import format_time, parse_time
 
-FREEZE_BYTES: Final = 4 * 1024  # limit: Bundles
+FREEZE_BYTES: Final = 4 * 1024
 """Bytes of a Namespace's annotation operator.werf.dev/freeze, and of the data of the ConfigMap
 copyrator-freeze; a longer one freezes, and isn't read."""
 

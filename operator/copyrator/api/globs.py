@@ -145,7 +145,7 @@ def read_globs(fields: Fields, name: str, check: Check) -> Globs:
     return Globs(patterns)
 
 
-MAX_CONSENT_TEXT: Final = 256 * 1024  # limit: copies, sources, consent
+MAX_CONSENT_TEXT: Final = 256 * 1024
 """Characters of an allow-to or allow-from annotation: as many as the API server allows all
 annotations of an object together."""
 

@@ -29,17 +29,17 @@ from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_js
 if TYPE_CHECKING:
     from cryptography import x509
 
-KUBECONFIG_BYTES: Final = 64 * 1024  # limit: other clusters
+KUBECONFIG_BYTES: Final = 64 * 1024
 """Bytes of a kubeconfig; those with a certificate and a key have some 6 KB."""
 
-KUBECONFIG_EVENTS: Final = 1000  # limit: other clusters
+KUBECONFIG_EVENTS: Final = 1000
 """Scalars, and starts and ends of maps and lists in a kubeconfig, which are read in 5 ms; one with
 extensions has some 80."""
 
-KUBECONFIG_DEPTH: Final = 16  # limit: other clusters
+KUBECONFIG_DEPTH: Final = 16
 """Levels of nesting in a kubeconfig, where extensions are the deepest."""
 
-KUBECONFIG_CERTIFICATES: Final = 50  # limit: other clusters
+KUBECONFIG_CERTIFICATES: Final = 50
 """Certificates of a server's CA, or of a client's chain, some 20 us each."""
 
 DEFAULT_KEY: Final = "value"

@@ -16,10 +16,10 @@ from copyrator.api.selectors import LabelSelector, parse_selector
 from copyrator.api.times import format_time, parse_duration, parse_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
 
-ROLLOUT_STEPS: Final = 20  # limit: copies, sources, consent
+ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""
 
-ROLLOUT_PAUSE: Final = 7 * 24 * 3600  # limit: copies, sources, consent
+ROLLOUT_PAUSE: Final = 7 * 24 * 3600
 """Seconds of one pause of a rollout."""
 
 DEFAULT_PAUSE: Final = 600.0

@@ -32,17 +32,17 @@ from copyrator.api.rule_spec import (
 from copyrator.api.selectors import LabelSelector, Operator, parse_selector
 from copyrator.settings.limits import RULE_DEPTH
 
-RULE_VALUES: Final = 20_000  # limit: rules
+RULE_VALUES: Final = 20_000
 """Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.
 A thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
 
-RULE_ITEMS: Final = 1_000  # limit: rules
+RULE_ITEMS: Final = 1_000
 """Items of one list or map of a rule's spec outside its template, as in the CRD."""
 
-SELECTOR_TEXT: Final = 16_384  # limit: rules
+SELECTOR_TEXT: Final = 16_384
 """Characters of a selector that is written as one string (old form): splitting them takes 15 ms."""
 
-COMPOSED_SOURCES: Final = 32  # limit: templates
+COMPOSED_SOURCES: Final = 32
 """Entries of spec.sources, as in the CRD."""
 
 _ALIAS: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
@@ -373,11 +373,11 @@ def _namespace_glob(value: str) -> str | None:
     )
 
 
-TEMPLATE_TEXT: Final = 65_536  # limit: rules
+TEMPLATE_TEXT: Final = 65_536
 """Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
 some two seconds in the child process."""
 
-TEMPLATE_TEXTS: Final = 262_144  # limit: rules
+TEMPLATE_TEXTS: Final = 262_144
 """Characters of all strings of one template, keys included: it is compiled after each edit, and
 rendered for each target."""
 

@@ -23,13 +23,13 @@ from copyrator.api.times import format_time, parse_time
 if TYPE_CHECKING:
     from copyrator.api.rollout import RolloutState
 
-OVERRIDDEN_HOSTS: Final = 20  # limit: templates
+OVERRIDDEN_HOSTS: Final = 20
 """Hosts in status.overridden."""
 
-DROPPED_FIELDS: Final = 20  # limit: templates
+DROPPED_FIELDS: Final = 20
 """Fields in status.droppedFields."""
 
-PASSED_OVER_SOURCES: Final = 20  # limit: templates
+PASSED_OVER_SOURCES: Final = 20
 """Sources in status.passedOver."""
 
 MAX_SOURCE_CLUSTERS: Final = 32

@@ -14,10 +14,10 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, SpecError, check_text
 
-MAX_REQUIREMENTS: Final = 64  # limit: copies, sources, consent
+MAX_REQUIREMENTS: Final = 64
 """Labels and expressions of one selector: matched for each namespace and each source."""
 
-MAX_REQUIREMENT_VALUES: Final = 64  # limit: copies, sources, consent
+MAX_REQUIREMENT_VALUES: Final = 64
 """Values of one expression of a selector."""
 
 

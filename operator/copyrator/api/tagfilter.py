@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-TAG_FILTER_LENGTH: Final = 256  # limit: Bundles
+TAG_FILTER_LENGTH: Final = 256
 """Characters of ``spec.tagFilter``."""
 
-TAG_FILTER_MEMORY: Final = 128 * 1024  # limit: Bundles
+TAG_FILTER_MEMORY: Final = 128 * 1024
 """Bytes that RE2 may use for a compiled filter and its matching."""
 
-TAG_FILTER_STEPS: Final = 512  # limit: Bundles
+TAG_FILTER_STEPS: Final = 512
 """Instructions of a compiled filter. RE2's time per tag grows with them: ``(.?){500}z`` has 5,500
 and takes 3.5 ms, a filter of 512 at most some 0.1 ms."""
 
-TAG_FILTERS: Final = 128  # limit: Bundles
+TAG_FILTERS: Final = 128
 """Compiled filters that are cached."""
 
 

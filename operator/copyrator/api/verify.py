@@ -17,7 +17,7 @@ from copyrator.api.fields import Fields
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.settings.limits import SIGNATURE_ENTRIES
 
-SIGNATURE_SUBJECTS: Final = 20  # limit: signatures
+SIGNATURE_SUBJECTS: Final = 20
 """Subjects of one entry."""
 
 _MAX_TEXT: Final = 512

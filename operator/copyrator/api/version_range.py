@@ -23,7 +23,7 @@ import semver
 from copyrator.api.syntax import shown
 from copyrator.settings.limits import VERSION_LENGTH
 
-VERSION_CONSTRAINTS: Final = 32  # limit: Bundles
+VERSION_CONSTRAINTS: Final = 32
 """Constraints in a version range, on both sides of every ``||``: each is checked for every tag of a
 list."""
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
 
-BUNDLE_VALUES_READERS: Final = 4  # limit: Bundles
+BUNDLE_VALUES_READERS: Final = 4
 """Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
 
 

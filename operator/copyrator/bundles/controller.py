@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from copyrator.api.as_approved import as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
@@ -121,9 +122,17 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.bundles_untrusted.set(untrusted)
     context.metrics.oldest_poll_seconds.set(oldest)
+    _publish_as_approved(context)
     _publish_waits(context)
     for scope, count in watches.count().items():
         context.metrics.bundle_references.labels(scope).set(count)
+
+
+def _publish_as_approved(context: Context) -> None:
+    found = (as_approved_condition(entry.status.as_approved) for entry in context.bundles)
+    counted = Counter(one.status for one in found if one is not None)
+    for one in ConditionStatus:
+        context.metrics.bundles_as_approved.labels(one).set(counted[one])
 
 
 def _reason(

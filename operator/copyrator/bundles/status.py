@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.as_approved import as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
@@ -228,6 +229,13 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
         _emit(context, entry, NORMAL, "DriftCorrected", text)
 
 
+def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
+    """Emit an Event where something else was deployed than what was approved."""
+    old, new = before.status.as_approved, written.status.as_approved
+    if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
+        _emit(context, written, WARNING, found.reason, found.message)
+
+
 def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where a release became unhealthy, or became healthy again."""
     if before.health == written.health:
@@ -364,6 +372,7 @@ class StatusWriter:
             record_ready(self._context, entry, found)  # the outcome of the last attempt
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
+        record_stored(self._context, entry, written)
         self._health_written(entry, written)
         if gated:
             record_update(self._context, entry, status, verdict)
@@ -415,6 +424,7 @@ class StatusWriter:
             found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
+            found[ConditionType.AS_APPROVED] = as_approved_condition(status.as_approved)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
             if spec.kube_config is not None:

@@ -51,7 +51,7 @@ from copyrator.oci.errors import (
 from copyrator.oci.exchange import Request, Response, error_text
 from copyrator.oci.transport import retry_after
 
-AWS_ANSWER_BYTES: Final = 64 * 1024  # limit: registries
+AWS_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of a response of AWS; one with a token has 4 KB."""
 
 SECONDS: Final = 10.0

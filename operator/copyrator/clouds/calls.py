@@ -30,7 +30,7 @@ from copyrator.oci.tokens import TOKEN_CHARACTERS
 from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.fairness import FairLimit, tenant
 
-CLOUD_CALLS: Final = 8  # limit: registries
+CLOUD_CALLS: Final = 8
 """Requests to clouds for tokens at a time, each in a thread; two for one namespace's Bundles."""
 
 CLOUD_CALL_SECONDS: Final = 45.0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
     from copyrator.oci.transport import RegistryTransport
 
-CLOUD_LOGINS: Final = 2048  # limit: registries
+CLOUD_LOGINS: Final = 2048
 """Logins of clouds' identities that are kept, some 5 KB each; above that the least recently used
 ones of the namespace that has most are asked for again."""
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.metrics import Metrics
 
-CERTIFICATE_RULES: Final = 100  # limit: copies, sources, consent
+CERTIFICATE_RULES: Final = 100
 """Rules in the metric of certificates: those whose certificates end soonest."""
 
 Tenant = str | None

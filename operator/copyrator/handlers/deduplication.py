@@ -24,7 +24,7 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
 
-NOTED_FAULTS: Final = 10_000  # limit: rules
+NOTED_FAULTS: Final = 10_000
 """Objects that couldn't be delivered whose fault is remembered, so that it is logged once."""
 
 log = logging.getLogger(__name__)

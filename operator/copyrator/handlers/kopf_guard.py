@@ -322,7 +322,7 @@ class GuardedEvents:
         return found
 
 
-KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024  # limit: objects as the API server has them
+KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of one page of a list of rules or Bundles: kopf decodes each as a whole."""
 
 WATCH_SECONDS = int(DEFAULT_TIMING.doubt)

@@ -30,13 +30,13 @@ from copyrator.api.globs import NO_GLOBS, Globs, read_globs
 from copyrator.api.syntax import shown
 from copyrator.api.text import truncate
 
-NOTIFICATIONS_BYTES: Final = 64 * 1024  # limit: notifications
+NOTIFICATIONS_BYTES: Final = 64 * 1024
 """Characters of the ConfigMap's notifications.yaml."""
 
-NOTIFICATION_ENTRIES: Final = 50  # limit: notifications
+NOTIFICATION_ENTRIES: Final = 50
 """Entries of it."""
 
-NOTIFICATION_INTERVAL: Final = 10.0  # limit: notifications
+NOTIFICATION_INTERVAL: Final = 10.0
 """Seconds between two messages of an entry without minInterval: so one flapping object, or a
 tenant that forges its status, is at most six messages a minute."""
 
@@ -61,6 +61,8 @@ class About(StrEnum):
     """After a failed deploy with spec.autoRollback."""
     QUARANTINED = "Quarantined"
     """The version failed so often that it isn't retried."""
+    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
+    """What was stored for the release isn't what was approved."""
     AWAITING_APPROVAL = "AwaitingApproval"
     PLAN_REJECTED = "PlanRejected"
     DRIFTED = "Drifted"

@@ -15,7 +15,7 @@ from copyrator.notify.config import Entry
 from copyrator.notify.sending import SendResult
 from copyrator.notify.transitions import Transition, slot_of
 
-NOTIFICATIONS_WAITING: Final = 10_000  # limit: notifications
+NOTIFICATIONS_WAITING: Final = 10_000
 """Transitions that wait to be told to one entry; beyond it the oldest are dropped, and counted."""
 
 _OF_CONTENT: Final = frozenset({400, 403, 405, 406, 413, 415, 422})

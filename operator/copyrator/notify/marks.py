@@ -30,10 +30,10 @@ from copyrator.notify.transitions import (
     slot_of,
 )
 
-NOTIFICATION_MARKS: Final = 5_000  # limit: notifications
+NOTIFICATION_MARKS: Final = 5_000
 """Marks of transitions that were told, of all entries together; older transitions count as told."""
 
-NOTIFICATION_MARKS_BYTES: Final = 1_000_000  # limit: notifications
+NOTIFICATION_MARKS_BYTES: Final = 1_000_000
 """Bytes of all marks; a ConfigMap takes 1 MiB. Beyond it the oldest marks of faults don't name
 their objects any more: with the longest names 1,500 do, with 50 characters of names all."""
 

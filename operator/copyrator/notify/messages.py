@@ -16,10 +16,10 @@ from copyrator.api.text import count, one_line
 from copyrator.notify.config import About, Config, SubjectKind
 from copyrator.notify.transitions import Severity, Transition
 
-MESSAGE_WHY: Final = 300  # limit: notifications
+MESSAGE_WHY: Final = 300
 """Characters of others' text for one object in a notification."""
 
-MESSAGE_LISTED: Final = 100  # limit: notifications
+MESSAGE_LISTED: Final = 100
 """Transitions that the JSON of one notification lists; their number is always there."""
 
 _MAX_WHAT: Final = 300

@@ -26,13 +26,13 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from copyrator.notify.messages import Message
 from copyrator.tls import clear_strict_in_libraries, create_context
 
-SEND_SECONDS: Final = 20.0  # limit: notifications
+SEND_SECONDS: Final = 20.0
 """Seconds without an answer after which sending a notification has failed."""
 
 _MAX_ANSWER: Final = 64 * 1024
 """Bytes of an answer that are read: Apprise needs little of it."""
 
-MAX_URL: Final = 4096  # limit: notifications
+MAX_URL: Final = 4096
 """Characters of a URL of notifications."""
 
 SIGNATURE: Final = "X-Signature"

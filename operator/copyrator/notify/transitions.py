@@ -43,6 +43,7 @@ FAULTS: Final = frozenset(
     {
         About.DEPLOY_FAILED,
         About.QUARANTINED,
+        About.DEPLOYED_DIFFERENTLY,
         About.DRIFTED,
         About.UNTRUSTED,
         About.UNHEALTHY,
@@ -198,7 +199,8 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
     what = f"couldn't be deployed as {version}"
     if attempted.next_retry_at:
         what += f"; the next attempt is at {attempted.next_retry_at}"
-    yield Transition(subject, About.DEPLOY_FAILED, what, at, key, why, logs)
+    if attempted.reason != BundleReason.DEPLOYED_DIFFERENTLY:  # it has one of its own
+        yield Transition(subject, About.DEPLOY_FAILED, what, at, key, why, logs)
     if attempted.rollback == Rollback.SUCCEEDED:
         back = f"was rolled back to {status.deployed.version or 'the last good version'}"
         what = f"{back}, as {version} couldn't be deployed"
@@ -282,6 +284,12 @@ def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transiti
         since = _since(healthy)
         what = "isn't healthy"
         yield Transition(subject, About.UNHEALTHY, what, since, since, _message(healthy), why)
+    if status.as_approved.is_different:
+        found = status.as_approved
+        what = f"doesn't run what was approved of {found.version}"
+        at, key = found.at or "", f"{found.at} {found.revision}"
+        message = _message(conditions.get(ConditionType.AS_APPROVED, {}))
+        yield Transition(subject, About.DEPLOYED_DIFFERENTLY, what, at, key, message, why)
     if status.verification.verdict == Trust.NOT_TRUSTED:
         verified = status.verification
         since = _since(conditions.get(ConditionType.VERIFIED, {}))
@@ -345,7 +353,7 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
     if status.condition(ConditionType.ATTESTED).get("status") == ConditionStatus.UNKNOWN:
         yield About.NOT_ATTESTED
     if not status.conditions:  # as after a backup was restored
-        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING)
+        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING, About.DEPLOYED_DIFFERENTLY)
     if status.verification.verdict == Trust.UNKNOWN:
         yield About.UNTRUSTED
     if status.failed_polls.count:

@@ -36,17 +36,17 @@ from copyrator.api.docker_config import (
 from copyrator.oci.reference import DOCKER_HUB_NAMES, Repository
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
-CREDENTIAL_BYTES: Final = 16 * 1024  # limit: registries
+CREDENTIAL_BYTES: Final = 16 * 1024
 """Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer
 headers."""
 
-DOCKER_CONFIG_BYTES: Final = 256 * 1024  # limit: registries
+DOCKER_CONFIG_BYTES: Final = 256 * 1024
 """Bytes of a ``.dockerconfigjson``, which is parsed whole: a thousand registries and more."""
 
-DOCKER_CONFIG_GLOBS: Final = 64  # limit: registries
+DOCKER_CONFIG_GLOBS: Final = 64
 """Keys with wildcards in it that may match a registry: comparing one takes up to 0.4 ms."""
 
-DOCKER_KEY_WILDCARDS: Final = 16  # limit: registries
+DOCKER_KEY_WILDCARDS: Final = 16
 """Wildcards in one of them; a key with more, or with over 253 characters, matches nothing."""
 
 _GLOB: Final = frozenset("*?[")

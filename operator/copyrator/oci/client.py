@@ -46,13 +46,13 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-MANIFEST_BYTES: Final = 4 * 1024 * 1024  # limit: registries
+MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a manifest; the OCI specification lets registries refuse longer ones."""
 
-TAG_PAGE_BYTES: Final = 8 * 1024 * 1024  # limit: registries
+TAG_PAGE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of one page of a tag list: registries without paging send everything at once."""
 
-TAG_LISTS_AT_ONCE: Final = 1  # limit: registries
+TAG_LISTS_AT_ONCE: Final = 1
 """Tag lists of which tags are decoded at a time, fair between hosts: all others' pages wait, as
 bytes, so that an iteration of the event loop has one such step."""
 

@@ -30,15 +30,15 @@ from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-REGISTRY_HOSTS: Final = 2048  # limit: registries
+REGISTRY_HOSTS: Final = 2048
 """Hosts whose request rate and pause (after a 429 or 503) are remembered. Idle ones are dropped at
 once; above this number the least recently used ones are."""
 
-REGISTRY_HOST_LABELS: Final = 100  # limit: registries
+REGISTRY_HOST_LABELS: Final = 100
 """Hosts with separate metrics: each has some twenty series. Further ones, redirects' targets
 and token servers are counted as host="other"."""
 
-REGISTRY_LOOKUPS: Final = 16  # limit: registries
+REGISTRY_LOOKUPS: Final = 16
 """Names of hosts that are resolved at a time, each in a thread: a name server that doesn't answer
 occupies one for some ten seconds."""
 

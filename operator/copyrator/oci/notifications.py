@@ -22,7 +22,7 @@ from copyrator.api.clouds import ECR_HOST
 from copyrator.api.fields import read_json
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
-WEBHOOK_PUSHES: Final = 1000  # limit: webhook
+WEBHOOK_PUSHES: Final = 1000
 """Pushes that one call may name; registries send one, or a few."""
 
 EVENT_TYPE: Final = "Ce-Type"

@@ -59,20 +59,20 @@ from copyrator.signatures.model import (
 )
 from copyrator.workqueue.fairness import TimeSlice
 
-SIGNATURE_MANIFEST_BYTES: Final = 256 * 1024  # limit: signatures
+SIGNATURE_MANIFEST_BYTES: Final = 256 * 1024
 """Bytes of the manifest of a signature. That of the tag sha256-HEX.sig lists all its signatures,
 with their certificates."""
 
-SIGNATURES_BYTES: Final = 4 * 1024 * 1024  # limit: signatures
+SIGNATURES_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all signatures of one digest, which are held until they are checked."""
 
-SIGNATURES_SECONDS: Final = 60.0  # limit: signatures
+SIGNATURES_SECONDS: Final = 60.0
 """Seconds for finding and reading the signatures of one digest."""
 
-REFERRERS_PAGES: Final = 10  # limit: signatures
+REFERRERS_PAGES: Final = 10
 """Pages of referrers of one digest."""
 
-ATTESTATIONS_KEPT: Final = 500  # limit: signatures
+ATTESTATIONS_KEPT: Final = 500
 """Attestations of all digests that are kept, up to 16 KiB each, so that a poll reads new ones
 only."""
 

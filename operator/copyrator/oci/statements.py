@@ -55,14 +55,14 @@ from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement, Tr
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
-PUSH_CPU_SECONDS: Final = 5  # limit: signatures
+PUSH_CPU_SECONDS: Final = 5
 """Seconds of processor time for signing a statement or pushing it: a key's file says how long it
 takes to derive the key from its password."""
 
-PUSH_SECONDS: Final = 60.0  # limit: signatures
+PUSH_SECONDS: Final = 60.0
 """Seconds for signing a statement, and for each upload. Others wait for it: one at a time."""
 
-REFERRERS_WRITTEN_BYTES: Final = 1024 * 1024  # limit: signatures
+REFERRERS_WRITTEN_BYTES: Final = 1024 * 1024
 """Bytes of the index of the tag sha256-HEX to which a statement is added, some 2,500 referrers: it
 is written as a whole."""
 

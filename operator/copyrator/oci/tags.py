@@ -20,20 +20,20 @@ from copyrator.oci.exchange import Response, Sink, next_page
 from copyrator.oci.reference import Repository
 from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
-TAG_LIST_BYTES: Final = 64 * 1024 * 1024  # limit: registries
+TAG_LIST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all pages of a tag list."""
 
-TAG_LIST_TAGS: Final = 400_000  # limit: registries
+TAG_LIST_TAGS: Final = 400_000
 """Tags of a list: many times what large repositories have; choosing from so many takes seconds of
 processor time."""
 
-TAG_LIST_PAGES: Final = 1000  # limit: registries
+TAG_LIST_PAGES: Final = 1000
 """Pages of a tag list."""
 
-TAG_LIST_SECONDS: Final = 600.0  # limit: registries
+TAG_LIST_SECONDS: Final = 600.0
 """Seconds for all pages of a tag list; a single one has the client's timeout."""
 
-TAG_CHARACTERS: Final = 128  # limit: registries
+TAG_CHARACTERS: Final = 128
 """Characters of a tag: the OCI specification's own limit."""
 
 TAGS_A_PAGE: Final = 1000

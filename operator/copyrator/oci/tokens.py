@@ -29,17 +29,17 @@ from copyrator.oci.exchange import Request, Response, TlsVerification, is_same_o
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
 
-TOKEN_ANSWER_BYTES: Final = 64 * 1024  # limit: registries
+TOKEN_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of a token server's response."""
 
-TOKEN_CHARACTERS: Final = 16 * 1024  # limit: registries
+TOKEN_CHARACTERS: Final = 16 * 1024
 """Characters of a token: servers accept no longer headers."""
 
-TOKENS_CHARACTERS: Final = 32 * 1024 * 1024  # limit: registries
+TOKENS_CHARACTERS: Final = 32 * 1024 * 1024
 """Characters of all Authorization headers that are cached, and of their challenges: 2 KB for each
 of 10,000 Bundles and some more. The least recently used ones are dropped first."""
 
-REALM_CHARACTERS: Final = 2048  # limit: registries
+REALM_CHARACTERS: Final = 2048
 """Characters of a token server's URL."""
 
 DEFAULT_LIFETIME: Final = 60.0

@@ -58,21 +58,21 @@ from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-REGISTRY_REQUESTS: Final = 128  # limit: registries
+REGISTRY_REQUESTS: Final = 128
 """Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
 and the unread part of a response, some 200 KB."""
 
-REGISTRY_LARGE_ANSWERS: Final = 4  # limit: registries
+REGISTRY_LARGE_ANSWERS: Final = 4
 """Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB; and
 as many pages of tag lists (32 MiB), two for the Bundles of one namespace."""
 
-REGISTRY_SMALL_ANSWER: Final = 64 * 1024  # limit: registries
+REGISTRY_SMALL_ANSWER: Final = 64 * 1024
 """Bytes of a response that are held without waiting: manifests and tokens have a few KB."""
 
-REGISTRY_HEADERS: Final = 64  # limit: registries
+REGISTRY_HEADERS: Final = 64
 """Headers of a response."""
 
-CA_CONTEXTS: Final = 64  # limit: registries
+CA_CONTEXTS: Final = 64
 """Sets of certificates that are cached as SSL contexts."""
 
 _END: Final = "-----END CERTIFICATE-----"

@@ -61,11 +61,11 @@ from copyrator.workqueue.outcome import Outcome
 from copyrator.workqueue.queue import DueScheduler, WorkQueue
 from copyrator.workqueue.workers import Workers
 
-TENANT_WORKERS: Final = 8  # limit: fairness between namespaces
+TENANT_WORKERS: Final = 8
 """Keys (rules, copies, Bundles) of one namespace that are reconciled at a time: a few namespaces
 whose requests hang can't occupy all workers."""
 
-TENANTS_WORKERS: Final = 48  # limit: fairness between namespaces
+TENANTS_WORKERS: Final = 48
 """The same of all tenants together: 16 of the 64 workers are left to trusted rules."""
 
 

@@ -77,10 +77,10 @@ def _read(text: str) -> _Address | None:
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
-CONNECTIONS: Final = 1024  # limit: webhook
+CONNECTIONS: Final = 1024
 """Connections to one of the operator's own ports."""
 
-CONNECTIONS_PER_PEER: Final = 64  # limit: webhook
+CONNECTIONS_PER_PEER: Final = 64
 """Of those, from one peer that isn't a trusted proxy."""
 
 log = logging.getLogger(__name__)

@@ -40,24 +40,24 @@ from copyrator.serving.listener import CALLERS_FAULTS, Listener, Peers
 from copyrator.settings.limits import HEADER_SECONDS
 from copyrator.workqueue.fairness import FairLimit
 
-WEBHOOK_BODY_BYTES: Final = 128 * 1024  # limit: webhook
+WEBHOOK_BODY_BYTES: Final = 128 * 1024
 """Bytes of a call; the longest payloads (GitHub's) are some 50 KB, and decoding 1 MB of brackets
 takes 0.2 s."""
 
-WEBHOOK_BEARER_CALLS: Final = 16  # limit: webhook
+WEBHOOK_BEARER_CALLS: Final = 16
 """Calls with the secret as a bearer token that are read at a time: 2 MiB."""
 
-WEBHOOK_BEARER_SECONDS: Final = 10.0  # limit: webhook
+WEBHOOK_BEARER_SECONDS: Final = 10.0
 """Seconds that such a call has for its body."""
 
-WEBHOOK_SIGNED_CALLS: Final = 16  # limit: webhook
+WEBHOOK_SIGNED_CALLS: Final = 16
 """Calls with a signature that are read at a time, fair between peers: the caller is authenticated
 only after the body was read."""
 
-WEBHOOK_SIGNED_CALLS_PER_PEER: Final = 2  # limit: webhook
+WEBHOOK_SIGNED_CALLS_PER_PEER: Final = 2
 """Of those, from one peer (an IPv4 address or an IPv6 /64)."""
 
-WEBHOOK_SIGNED_SECONDS: Final = 5.0  # limit: webhook
+WEBHOOK_SIGNED_SECONDS: Final = 5.0
 """Seconds that a signed call waits for its slot and has for its body: registries wait no longer
 for an answer."""
 

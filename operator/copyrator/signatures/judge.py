@@ -26,10 +26,10 @@ from copyrator.signatures.model import (
     SignatureRequirement,
 )
 
-SIGNATURE_CHECK: Final = 64 * 1024  # limit: signatures
+SIGNATURE_CHECK: Final = 64 * 1024
 """Work of one check of a signature by one key, beside its bytes: up to a millisecond."""
 
-SIGNATURE_WORK: Final = 128 * 1024 * 1024  # limit: signatures
+SIGNATURE_WORK: Final = 128 * 1024 * 1024
 """Work of judging one digest, over all requirements: the bytes of each signature and
 SIGNATURE_CHECK for each key that it is tried with, four times as much for a certificate. 1,000
 checks of usual signatures take 75 MB. What is beyond isn't accepted, which depends on no clock."""

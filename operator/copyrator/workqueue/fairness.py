@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Final, Generic, TypeVar
 
-SLICE_SECONDS: Final = 0.01  # limit: one step of work
+SLICE_SECONDS: Final = 0.01
 """Seconds of processor time after which a long task yields to others."""
 
 

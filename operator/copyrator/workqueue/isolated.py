@@ -21,11 +21,11 @@ from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
 
 from copyrator.workqueue.fairness import FairLimit
 
-ISOLATED_CPU_SECONDS: Final = 10  # limit: one step of work
+ISOLATED_CPU_SECONDS: Final = 10
 """Seconds of processor time of one call in the child process: ten times what the largest accepted
 rule or Bundle needs."""
 
-ISOLATED_MEMORY: Final = 512 * 1024 * 1024  # limit: one step of work
+ISOLATED_MEMORY: Final = 512 * 1024 * 1024
 """Bytes of address space of the child process."""
 
 P = ParamSpec("P")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +13,12 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, s
 
 from copyrator.bundles.plan.operations import BEGIN, END
 from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.plan.stored import STORED, StoredWord
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"
 DELETE = "delete ::Service:app"
+NONCE = re.compile("^nonce=([0-9a-f]{32})$", re.MULTILINE)
 NOT_PLANNED = 5
 """Arguments of the command, at most, that deploys what nobody planned."""
 SEALED = 4
@@ -34,6 +37,8 @@ class Werf:
         says: what the plan Job's container does instead: its exit code and log. Called with the
             Job's body and its nonce; None for a plan of ``todo``.
         ends: the end of a deploy that goes on to apply.
+        stores: what is stored in the end, by a Job's body: its words beside what was approved, in
+            the place of hashes; ``same`` or ``other``, or one of ``StoredWord``.
         applied: the plan's operations and the version of each deploy that went on to apply.
         holds_plans: plan Jobs run until the test calls ``finish``; likewise ``holds_deploys``, and
             ``holds_checks`` for the plans of what is deployed.
@@ -46,6 +51,7 @@ class Werf:
     hidden: tuple[str, ...] = ()
     says: Callable[[dict[str, Any], str], tuple[int, str] | None] = lambda job, nonce: None
     ends: Callable[[dict[str, Any]], tuple[int, str]] = succeed
+    stores: Callable[[dict[str, Any]], str] = lambda job: "same"
     applied: list[tuple[str, str]] = field(default_factory=list)
     holds_plans: bool = False
     holds_deploys: bool = False
@@ -112,6 +118,14 @@ class Werf:
 
     def end(self, job: dict[str, Any]) -> tuple[int, str]:
         code, message = self.ends(job)
+        if code == 0 and (nonce := NONCE.search(container(job)["command"][2])):
+            stored = self.stores(job)
+            approved = hash_of("same") if stored != StoredWord.NONE else stored
+            found = stored if stored in list(StoredWord) else hash_of(stored)
+            self.cluster.logs[f"{job['metadata']['name']}-pod"] += (
+                f"Succeeded\n\n{STORED} {nonce[1]} {approved} {found}\n"
+            )
+            code = PlanExit.DIFFERENT if stored in ("other", StoredWord.LARGE) else code
         if '"revision"' in message:
             message = message.replace('"revision": 1', f'"revision": {self.revision}')
             self.revision += 1

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import condition, idle
+from tests.component.bundles.approvals import ON_RISK, condition, idle
 from tests.component.bundles.attesting import (
     ATTEST,
     AttestedRegistry,
@@ -20,6 +20,7 @@ from tests.component.bundles.attesting import (
 from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import annotate, deployed, waits
 from tests.component.bundles.waiting import eventually
@@ -167,6 +168,23 @@ async def test_a_hold_withdraws_and_its_end_attests_anew(
     annotate(cluster, "staging", hold=None)
     await said(cluster, "Attested")
     await deployed(cluster, "production", "1.0.0")
+
+
+async def test_a_deploy_that_isnt_as_approved_withdraws(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    attest_key(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    bundle("staging", attest=ATTEST, approval=ON_RISK)
+    await run(timer_interval=1.0)
+    await said(cluster, "Attested")
+    werf.stores = lambda _: "other"
+
+    cluster.change("bundles", "staging", spec={"env": {"WERF_SET_A": "a=1"}})
+
+    await said(cluster, "Withdrawn")
+    (statement,) = registry.statements(digest)
+    assert statement.reason == "1.0.0 wasn't deployed as approved"
 
 
 async def test_a_user_withdraws_and_deleting_the_bundle_withdraws_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -315,6 +316,20 @@ async def test_a_new_answer_counts_for_a_user_who_asks_for_it(
     )
     await deployed(cluster)
     await eventually(lambda: cluster.status()["lastHandledRequest"] == "now")
+
+
+async def test_what_was_refused_is_asked_again_ever_less_often(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Many Bundles that nobody accepts are no load."""
+    bundle(project_namespace="prod")
+    await run(timing=replace(SOON, consent_pause=0.01, consent_longest_pause=600.0))
+    await eventually(lambda: cluster.consents_asked, "it is asked")
+    began = asyncio.get_running_loop().time()
+
+    await eventually(lambda: len(cluster.consents_asked) >= 10, "it is asked again")
+
+    assert asyncio.get_running_loop().time() - began > 0.01 * 2**9 * 0.8
 
 
 async def test_an_operator_of_some_namespaces_asks_where_it_cant_read_the_annotation(

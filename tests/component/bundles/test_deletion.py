@@ -65,6 +65,21 @@ async def test_uninstalls_and_goes(cluster: BundleCluster, run: Run, bundle: Mak
     assert orphaned(operator) == 0
 
 
+@pytest.mark.promise
+async def test_what_is_deleted_is_not_deployed_once_more(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Its attempt was recorded, and the Job couldn't be created."""
+    cluster.refuse("create", "/jobs", 500, "etcd is away")
+    await run()
+    bundle()
+    await eventually(lambda: cluster.status().get("attempted"), "the attempt")
+
+    delete(cluster)
+
+    await gone(cluster)  # nothing was ever installed, so no Job is needed
+
+
 async def test_waits_for_a_deploy_that_runs(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     cluster.ends = None
     await run()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.approvals import (
     ALWAYS,
     PATIENT,
@@ -18,11 +20,13 @@ from tests.component.bundles.approvals import (
     waits,
 )
 from tests.component.bundles.fake_cluster import GUARD, HOME, TEAM, BundleCluster, path_of
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_werf import Werf, block
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
+from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.plan.operations import BEGIN
 from copyrator.bundles.plan.script import PlanExit
 
 POLICY = GUARD
@@ -465,13 +469,24 @@ async def test_attempts_that_end_together_leave_nothing(
     await eventually(lambda: not config_maps(cluster), "all go")
 
 
-async def test_a_list_that_does_not_fit_beside_the_others_has_a_config_map_of_its_own(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+@pytest.mark.parametrize(
+    ("size", "is_deleted"), [(1_048_500, False), (1, True)], ids=["full", "deleted"]
+)
+async def test_where_the_others_take_no_more_a_list_has_a_config_map_of_its_own(
+    cluster: BundleCluster,
+    werf: Werf,
+    start: Run,
+    bundle: Make,
+    size: int,
+    is_deleted: bool,
 ) -> None:
-    """The API server limits what all values of one have together."""
-    metadata = {"name": PAGE, "namespace": HOME, "labels": {"operator.werf.dev/guard": "lists"}}
-    full = {f"{TEAM}.gone": "x" * 1_048_500}
+    """The API server limits what all values have together; one that is deleted goes with them."""
+    labels = {"operator.werf.dev/guard": "lists"}
+    metadata = {"name": PAGE, "namespace": HOME, "labels": labels, "finalizers": ["a/b"]}
+    full = {f"{TEAM}.gone": "x" * size}
     cluster.write(f"{LISTS}/{PAGE}", {"metadata": metadata, "data": full})
+    if is_deleted:
+        cluster.drop(f"{LISTS}/{PAGE}")
     werf.holds_deploys = True
     await start(timing=replace(TIMING, guard_list_kept=60.0))
 
@@ -479,6 +494,68 @@ async def test_a_list_that_does_not_fit_beside_the_others_has_a_config_map_of_it
 
     assert f"{TEAM}.{job['metadata']['name']}" in config_maps(cluster)[f"{GUARD}.2"]["data"]
     assert config_maps(cluster)[PAGE]["data"] == full
+
+
+@pytest.mark.promise
+async def test_what_a_crash_left_allows_nothing_where_the_new_list_does_not_fit_in_its_place(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """A Job is held to each list that has its name: an old one beside it would allow more."""
+    werf.holds_deploys = True
+    patient = replace(TIMING, guard_list_kept=60.0, job_handover=0.5)
+    operator = await start(timing=patient)
+    cluster.dies_at = None
+    job = await begun(cluster, bundle)
+    name = job["metadata"]["name"]
+    key, made, page = f"{TEAM}.{name}", lists(cluster)[name], config_maps(cluster)[PAGE]
+    await operator.stop()
+    cluster.drop(path_of("jobs", name))
+    cluster.drop(path_of("pods", f"{name}-pod"))
+    full = {key: "x", f"{TEAM}.gone": "x" * 1_048_500}
+    cluster.write(f"{LISTS}/{PAGE}", {**page, "data": full})
+    attempted = {**cluster.status()["attempted"]}
+    cluster.objects[path_of("bundles", "shop")]["status"]["attempted"] = attempted
+
+    async def refuse_if_full(request: web.Request) -> web.StreamResponse:
+        """As the API server does where a ConfigMap would be too large."""
+        change = await request.json()
+        if request.path.endswith(PAGE) and (change.get("data") or {}).get(key):
+            return await error(422, "Invalid")(request)
+        return await cluster.serve(request)
+
+    cluster.always("patch", refuse_if_full)
+    operator = await start(timing=patient)
+    memory = operator.controller._context.memories
+    memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
+    await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")
+
+    assert key not in config_maps(cluster)[PAGE]["data"]
+    assert config_maps(cluster)[f"{GUARD}.2"]["data"][key].split("\n") == made
+
+
+@pytest.mark.promise
+async def test_a_list_that_is_added_while_the_last_one_goes_is_not_deleted_with_it(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """Without its list a Job may write nothing: its deploy would fail."""
+    seen: list[dict[str, Any]] = []
+
+    async def add_another(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(PAGE) and not seen:
+            page = config_maps(cluster)[PAGE]
+            added = {**page, "data": {**page["data"], f"{TEAM}.other": "x\n\n"}}
+            seen.append(cluster.write(f"{LISTS}/{PAGE}", added))
+        return await cluster.serve(request)
+
+    cluster.always("delete", add_another)
+    await start()
+    bundle(approval=ALWAYS)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await eventually(lambda: not config_maps(cluster), "the other goes in its turn")
+
+    assert seen
+    assert writes(cluster)[-3:] == [("delete", PAGE), ("patch", PAGE), ("delete", PAGE)]
 
 
 LARGE = [f"create ::ConfigMap:{hashlib.sha256(str(i).encode()).hexdigest()}" for i in range(600)]
@@ -527,6 +604,32 @@ async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
     status = await deployed(cluster)
     assert (status["attempted"]["attempt"], status["plan"]["number"]) == (2, 2)
     assert "PlanChanged" in str(cluster.statuses["shop"])
+
+
+@pytest.mark.promise
+async def test_a_log_that_shows_another_plan_than_was_approved_is_not_deployed(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    """Whoever can answer for a kubelet: the log is read where the plan's Secret may not be."""
+    werf.todo = lambda _: ["create ::ConfigMap:app"]
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    operator = await start()
+    bundle(approval=ALWAYS, retry=PATIENT)
+    found = await waits(cluster, enforced=True)
+    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    log = f"{found['job']}-pod"
+    said = re.search(rf"{BEGIN} (\S+) 1 0 0 \S+ (\S+)\nrevision ([0-9]+)\n", cluster.logs[log])
+    assert said is not None
+    other = block(said[1], int(said[3]), ["create ::ConfigMap:ape"], said[2])
+    assert len(other) < len(cluster.logs[log]), "a plan as it is printed"
+    cluster.logs[log] = other
+
+    approve(cluster, found)
+
+    await eventually(lambda: cluster.status().get("attempted"), "the attempt")
+    await eventually(lambda: cluster.status()["attempted"].get("outcome") != "Running", "its end")
+    assert cluster.statuses["shop"][-1]["attempted"]["reason"] == "PlanChanged"
+    assert "ConfigMap//ape" not in str(cluster.seen)
 
 
 def rolls_back(job: dict[str, Any]) -> bool:

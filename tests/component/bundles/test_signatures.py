@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry, answering
@@ -174,7 +174,7 @@ async def test_the_gauge_counts_what_runs_and_is_not_trusted(
     """It is what the alert CopyratorBundleUntrusted fires by."""
     registry.sign(registry.put("app", "1.0.0", "one"))
     bundle(verify=VERIFY)
-    operator = await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
     await deployed(cluster)
 
     def untrusted() -> float | None:
@@ -225,6 +225,22 @@ async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
     monkeypatch.undo()
     cluster.refusals.clear()
     put_policy(cluster, "default: Allow  # now")
+
+    await deployed(cluster)
+
+
+async def test_what_the_policy_denies_no_more_is_deployed_before_the_next_poll(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
+) -> None:
+    """Also where nothing of the policy is about the Bundle any more."""
+    put_policy(cluster, "default: Deny")
+    registry.put("app", "1.0.0", "one")
+    bundle()
+    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
+    await eventually(lambda: "has no entry for" in cluster.message(), "it is told")
+    await idle(operator)
+
+    put_policy(cluster, "default: Allow")
 
     await deployed(cluster)
 
@@ -308,7 +324,7 @@ async def test_the_push_of_a_signature_brings_the_next_poll_forward(
     digest = registry.put("app", "1.0.0", "one")
     bundle(verify=VERIFY, interval="1h")
     bundle("other")
-    operator = await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
     await deployed(cluster, "other")
     await eventually(lambda: cluster.reason() == "Unsigned", "it is told")
     await idle(operator)

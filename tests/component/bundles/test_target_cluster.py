@@ -603,6 +603,25 @@ async def test_an_uninstall_waits_for_its_kubeconfig(
     assert len(cluster.jobs("uninstall")) == 1
 
 
+@pytest.mark.promise
+async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothing_is_stored_here(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """The operator can't see there whether Helm has stored a release."""
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, retry=PATIENT)
+    cluster.ends = lambda job: (1, "Error: it failed")
+    await run(timer_interval=SELDOM)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+    cluster.ends = succeed
+
+    delete(cluster)
+
+    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
+    (job,) = cluster.jobs("uninstall")
+    assert job["metadata"]["annotations"]["operator.werf.dev/server"] == SERVER
+
+
 async def test_an_uninstall_that_fails_tells_why_and_nothing_of_the_credential(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

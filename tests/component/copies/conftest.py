@@ -33,6 +33,7 @@ from copyrator.workqueue.workers import Workers
 
 HOME = "home"
 """The namespace of rules and, unless a test says otherwise, of sources."""
+WORKERS = 8
 SECOND = 1.0
 """What failed the first time is tried again within this time."""
 
@@ -112,7 +113,7 @@ class Operator:
             timing=timing,
         )
         self.controller._context.remotes.timing = replace(quick, settled=0.5)
-        self.workers = Workers(self.queue, self.controller.reconcile, count=8)
+        self.workers = Workers(self.queue, self.controller.reconcile, count=WORKERS)
 
     async def start(self) -> None:
         await self.controller.start()

@@ -197,19 +197,24 @@ class Team:
         until(deployed, lambda: f"{name} is deployed; {json.dumps(self.status(name))}", seconds)
         return self.status(name)
 
-    def wait_reason(self, name: str, reason: str, seconds: float = HANG) -> dict[str, Any]:
-        return self.wait_condition(name, "Ready", reason, seconds)
+    def wait_reason(
+        self, name: str, reason: str, seconds: float = HANG, *, says: str = ""
+    ) -> dict[str, Any]:
+        return self.wait_condition(name, "Ready", reason, seconds, says=says)
 
     def wait_condition(
-        self, name: str, kind: str, reason: str, seconds: float = HANG
+        self, name: str, kind: str, reason: str, seconds: float = HANG, *, says: str = ""
     ) -> dict[str, Any]:
-        """The condition of this type, once it has this reason."""
-        until(
-            lambda: self.condition(name, kind).get("reason") == reason,
-            lambda: f"{name} says {kind} {reason}; {json.dumps(self.status(name))}",
-            seconds,
-        )
-        return self.condition(name, kind)
+        """The condition of this type, as it was when it had this reason and message."""
+        seen: dict[str, Any] = {}
+
+        def right() -> bool:
+            seen.clear()
+            seen.update(self.condition(name, kind))
+            return seen.get("reason") == reason and says in seen["message"]
+
+        until(right, lambda: f"{name} says {kind} {reason} {says}; {json.dumps(seen)}", seconds)
+        return seen
 
     def wait_gone(self, plural: str, name: str, seconds: float = HANG) -> None:
         until(lambda: self.get(plural, name) is None, f"{plural} {name} is gone", seconds)

@@ -195,13 +195,13 @@ def test_an_injected_init_container_that_hangs_or_fails_is_named_and_is_no_fault
     digest = team.publish("1.0.0", "first")
     with injecting(team, inits=(HANGS,)):
         team.bundle("shop", interval="1h", retry={"limit": 0, "backoff": "1s"})
-        condition = team.wait_reason("shop", "JobUnschedulable")
-        assert "waits for its init container proxy-init" in condition["message"]
+        team.wait_reason("shop", "JobUnschedulable", says="waits for its init container proxy-init")
     team.patch("bundles", "shop", spec={"retry": {"limit": 1, "backoff": "1s"}})
     with injecting(team, inits=({**SETS_UP, "command": ["false"]},)):
         team.bundle("stall", interval="1h", retry={"limit": 0, "backoff": "1s"})
-        condition = team.wait_reason("stall", "JobLost")
-        assert "the container proxy-init, which isn't the operator's" in condition["message"]
+        team.wait_reason(
+            "stall", "JobLost", says="the container proxy-init, which isn't the operator's"
+        )
     team.wait_deployed("shop", digest)
     status = team.wait_deployed("stall", digest)
     assert not status["attempted"].get("failures")

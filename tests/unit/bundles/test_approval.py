@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
@@ -10,9 +11,10 @@ from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 from copyrator.api.bundle_spec import ApprovalMode, Retry
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
+from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
-from copyrator.bundles.gates.approval import GATE, summary
+from copyrator.bundles.gates.approval import GATE, passes, summary
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -75,6 +77,16 @@ PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
                 "AwaitingApproval",
                 "plan id-1 of 1.1 (2 create, 1 blind apply; 1 risky) waits for approval: copyrator "
                 "approve bundle -n prod shop",
+                LATER,
+            ),
+        ),
+        (
+            with_plan(message="it was made again"),
+            "Always",
+            Waiting(
+                "AwaitingApproval",
+                "plan id-1 of 1.1 (2 create, 1 blind apply; 1 risky) waits for approval, as it was "
+                "made again: copyrator approve bundle -n prod shop",
                 LATER,
             ),
         ),
@@ -142,6 +154,62 @@ def test_the_gate_says_what_a_deploy_waits_for(
     status: BundleStatus, mode: str, verdict: Verdict
 ) -> None:
     assert judged(status, ApprovalMode(mode)) == verdict
+
+
+NEITHER = "Not enforced: a guard is missing. Not bound: a: b draws; c draws; d draws"
+DRAWS = ("a: b draws", "c draws", "d draws", "e draws")
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("decision", [None, "Approved"])
+@pytest.mark.parametrize("mode", [ApprovalMode.ALWAYS, ApprovalMode.ON_RISK])
+@pytest.mark.parametrize(
+    ("found", "faults"),
+    [
+        ({"bound": True, "enforced": True}, ""),
+        ({"bound": False, "enforced": True, "unbound": ("a: b draws",)}, "Not bound: a: b draws"),
+        ({"bound": True, "enforced": False, "unenforced": "no guard"}, "Not enforced: no guard"),
+        ({"enforced": True}, f"Not bound: {UNKNOWN}"),
+        (
+            {
+                "bound": False,
+                "enforced": False,
+                "unbound": DRAWS,
+                "unenforced": "a guard is missing",
+            },
+            NEITHER,
+        ),
+    ],
+)
+def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it(
+    found: dict[str, Any], faults: str, mode: ApprovalMode, decision: str | None
+) -> None:
+    status = with_plan(**found, decision=decision, risky_operations=0, message=None)
+    required = spec(mode)
+    required = replace(required, approval=replace(required.approval, must_be_bound=True))
+    verdict = GATE.judge(
+        required, Candidate("1.1", "sha256:b"), Facts(status, Occasion.NEW_DIGEST, TARGET), NOW
+    )
+
+    assert passes(status.plan, required.approval) is (verdict == PASSED)
+    if faults:
+        assert verdict == Refused(
+            BundleReason.PLAN_UNBOUND,
+            "plan id-1 of 1.1 isn't enforced and bound, as bundles.requireBoundPlans requires in "
+            f"this namespace. {faults}. Correct that, or ask an administrator to change the "
+            "setting",
+        )
+    elif decision or mode is ApprovalMode.ON_RISK:
+        assert verdict == PASSED
+    else:
+        assert isinstance(verdict, Waiting)
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("outcome", ["Running", "Failed"])
+def test_only_a_plan_that_was_made_passes(outcome: str) -> None:
+    plan = with_plan(outcome=outcome, bound=True, enforced=True, risky_operations=0).plan
+    assert not passes(plan, spec(ApprovalMode.ON_RISK).approval)
 
 
 def test_without_retries_one_change_is_too_many() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -13,8 +16,9 @@ from copyrator.api.bundle_spec import AttestationsFrom, LocalObjectRef, ValuesKi
 from copyrator.api.fields import SpecError
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
-from copyrator.bundles.trust.policy import combine_requirements, read_attesters
-from copyrator.signatures.model import SignatureRequirement
+from copyrator.bundles.trust.policy import combine_requirements, find_signer, read_attesters
+from copyrator.signatures.keys import identify
+from copyrator.signatures.model import NotationTrust, SignatureRequirement
 
 NAMES = ("staging", "canary")
 REFS = {name: LocalObjectRef(ValuesKind.CONFIG_MAP, f"{name}-keys") for name in NAMES}
@@ -80,7 +84,37 @@ def test_a_key_that_is_trusted_for_signatures_is_named() -> None:
 
     found = read(asked, staging={"a": MINE})
 
-    assert "a is trusted for signatures by entry 1 of the signature policy" in found.fault
+    assert found.fault == (
+        "the keys of staging, ConfigMap team/staging-keys: a is trusted for signatures by entry 1 "
+        "of the signature policy; attest with another key"
+    )
+
+
+def test_what_was_read_counts_as_the_same_only_with_the_same_keys_and_faults() -> None:
+    """Verdicts on a digest are kept by it."""
+    others = [
+        read(staging={"a": MINE}),
+        read(staging={"a": _other()}),
+        read(staging={"a": MINE}, canary=None),
+        read(staging={"a": MINE}, canary={"a": b"junk"}),
+        read(canary={"a": MINE}),
+    ]
+    assert len({one.key for one in others}) == len(others)
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("trusted", ["P-256", "P-384"])
+def test_who_attests_with_a_key_that_is_trusted_for_signatures_is_found(trusted: str) -> None:
+    pem = public_pem(key("P-256"))
+    hint = base64.b64encode(hashlib.sha256(identify("a", pem)).digest()).decode()
+    bundle = json.dumps({"verificationMaterial": {"publicKey": {"hint": hint}}}).encode()
+    other_kind = NotationTrust(name="a CA", ca=b"", subjects=("*",))
+    requirements = [
+        SignatureRequirement("entry 1", (entry(key("P-256 second")),)),
+        SignatureRequirement("entry 2", (other_kind, entry(key(trusted)))),
+    ]
+
+    assert find_signer(bundle, requirements) == ("entry 2" if trusted == "P-256" else None)
 
 
 def test_there_are_at_most_twenty_keys() -> None:

@@ -16,6 +16,7 @@ from copyrator.bundles.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
     ListTooLargeError,
+    config_map,
     deploy_list,
     job_of,
     key_of,
@@ -284,6 +285,15 @@ def test_a_list_begins_with_the_account_and_the_namespace_of_the_release(guarded
     account, namespace, *lines = list_of(guarded).split("\n")
     assert (account, namespace) == ("system:serviceaccount:team:werf", "app")
     assert "CU//ConfigMap//werf-synchronization" in lines
+
+
+def test_a_config_map_of_lists_has_the_label_by_which_the_policy_finds_it() -> None:
+    assert config_map("guard.1", {"team.shop-deploy-01": "a\nb\n\n"}) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "guard.1", "labels": {"operator.werf.dev/guard": "lists"}},
+        "data": {"team.shop-deploy-01": "a\nb\n\n"},
+    }
 
 
 @pytest.mark.parametrize("job", [ObjectName("team", "shop-deploy-01"), ObjectName("a", "b.c")])

@@ -99,6 +99,23 @@ def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is
     assert str(refusal) == "CREATE of ConfigMap x in app, which acts as the deploying account"
 
 
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("CREATE//Pod:exec/app/web", "CREATE of Pod/exec web in app"),
+        ("UPDATE/apps/Deployment:scale/app/web", "UPDATE of Deployment.apps/scale web in app"),
+        ("DELETE//Namespace//team", "DELETE of Namespace team"),
+        ("DELETE//Namespace//team \t", "DELETE of Namespace team"),  # the end of a log's line
+        (f"CREATE//Secret/app/{'x' * 200}", f"CREATE of Secret {'x' * 200} in app"),
+        (f"CREATE//Secret/app/{'x' * 201}", f"CREATE of Secret {'x' * 200}… in app"),
+    ],
+)
+def test_a_refused_write_is_named_as_kubectl_names_it(key: str, shown: str) -> None:
+    (refusal,) = find_refusals(error(key), POLICY)
+
+    assert str(refusal) == shown
+
+
 def test_the_worst_of_several_counts() -> None:
     keys = "DELETE//ConfigMap/app/x", "UPDATE//ConfigMap/app/werf-synchronization", CASES[0][0]
     lines = "\n".join(f"* {error(key)}" for key in keys)

@@ -144,7 +144,14 @@ APPROVALS = {
     "image": order(
         sealed=NO_VALUES, approved=APPROVED, image="registry.werf.io/werf/werf@sha256:" + "6" * 64
     ),
-    "guarded": order(sealed=NO_VALUES, approved=APPROVED, guard="shop.guard"),
+    "guarded": order(
+        sealed=NO_VALUES,
+        approved=APPROVED,
+        guard="shop.guard",
+        auto_rollback=True,
+        nonce="f" * 32,
+        deployed_revision=4,
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
@@ -174,6 +175,29 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     assert approval.passes(replace(approved, decision=None), Approval(mode)) is (
         mode is ApprovalMode.ON_RISK
     )
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"bound": True, "enforced": True, "image": "sha256:w"},
+        {"bound": False, "enforced": False, "image": None},
+    ],
+)
+def test_an_approval_records_how_strong_the_plan_was(found: dict[str, Any]) -> None:
+    """It carries over to no weaker one."""
+    annotations = named(approved_plan="id-1", approved_by="ann")
+    plan = plan_decision.record_decision(with_plan(**found), annotations, NOW).plan
+    assert plan.approved == replace(ANN, **found)
+
+
+@pytest.mark.promise
+def test_who_approves_one_plan_does_not_lift_the_rejection_of_another() -> None:
+    others = RejectedPlan(id="id-0", contents=("other", SAME))
+    annotations = named(approved_plan="id-1", approved_by="ann")
+    plan = plan_decision.record_decision(with_plan(rejected=others), annotations, NOW).plan
+    assert plan.rejected == RejectedPlan(id="id-0", contents=("other",))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What changed besides the chart is named, and never its values."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from copyrator.bundles.plan.seal import (
     SourceHash,
     find_changes,
     key_hashes,
+    key_hashes_of,
     keyed_hash,
     read_inputs,
 )
@@ -35,12 +37,15 @@ def source(kind: str, name: str, files: Mapping[str, str]) -> SourceHash:
     )
 
 
-def values(text: str, file: str = "values.yaml", kind: str = "ConfigMap") -> Inputs:
-    return Inputs((source(kind, "shop-values", {file: text}),), {})
+def values(text: str, file: str = "values.yaml", kind: str = "ConfigMap") -> Callable[[], Inputs]:
+    """What a table has, so that nothing is hashed before its test runs."""
+    return lambda: Inputs((source(kind, "shop-values", {file: text}),), {})
 
 
-def variables(**env: str) -> Inputs:
-    return Inputs((), {name: keyed_hash(KEY, value.encode()) for name, value in env.items()})
+def variables(**env: str) -> Callable[[], Inputs]:
+    return lambda: Inputs(
+        (), {name: keyed_hash(KEY, value.encode()) for name, value in env.items()}
+    )
 
 
 BASE = "image: a\nreplicas: 1\nnested:\n  deep: [1, {b: c}]\n"
@@ -85,23 +90,29 @@ FILE = "ConfigMap shop-values values.yaml"
             values(BASE, "more.yaml"),
             ("ConfigMap shop-values more.yaml (added)", f"{FILE} (removed)"),
         ),
-        (Inputs(), values(BASE), ("ConfigMap shop-values (added)",)),
-        (values(BASE), Inputs(), ("ConfigMap shop-values (removed)",)),
+        (Inputs, values(BASE), ("ConfigMap shop-values (added)",)),
+        (values(BASE), Inputs, ("ConfigMap shop-values (removed)",)),
         (
             variables(A="1", B="1", C="1"),
             variables(A="1", B="2", D="1"),
             ("spec.env.B", "spec.env.C (removed)", "spec.env.D (added)"),
         ),
-        (variables(**{"A\nB": "1"}), Inputs(), (r"spec.env.'A\nB' (removed)",)),
+        (variables(**{"A\nB": "1"}), Inputs, (r"spec.env.'A\nB' (removed)",)),
         (
-            Inputs((SourceHash("ConfigMap many", "1"),)),
-            Inputs((SourceHash("ConfigMap many", "2"),)),
+            lambda: Inputs((SourceHash("ConfigMap many", "1"),)),
+            lambda: Inputs((SourceHash("ConfigMap many", "2"),)),
             ("ConfigMap many",),
         ),
+        # As many files as are listed before, and too many now.
+        (values(BASE), lambda: Inputs((SourceHash("ConfigMap shop-values", "2"),)),
+         ("ConfigMap shop-values",)),
+        (values("[a]: b"), values("[a]: c"), (FILE,)),
+        (values("a: !x b\n"), values("a: !y b\n"), (f"{FILE}: a",)),
+        (values("a: &x b\n"), values("a: &y b\n"), (f"{FILE}: a",)),
     ],
 )  # fmt: skip
 def test_what_changed_is_named(before, now, named):
-    assert find_changes(before, now) == named
+    assert find_changes(before(), now()) == named
 
 
 def test_another_order_of_the_same_sources_is_named():
@@ -112,17 +123,36 @@ def test_another_order_of_the_same_sources_is_named():
 
 def test_the_list_and_the_keys_of_a_file_are_bounded():
     now = variables(**{f"V{i:02}": "" for i in range(22)})
-    named = find_changes(Inputs(), now)
+    named = find_changes(Inputs(), now())
     assert (len(named), named[-2:]) == (20, ("spec.env.V18 (added)", "and 3 more"))
-    many = "".join(f"k{i:02}: {{}}\n" for i in range(22))
-    (named,) = find_changes(values(many), values(many.replace("{}", "[]")))
-    assert named == f"{FILE}: {', '.join(f'k{i:02}' for i in range(20))}, and 2 more"
+    now = variables(**{f"V{i:02}": "" for i in range(20)})
+    assert find_changes(Inputs(), now())[-1] == "spec.env.V19 (added)"
+    for number, more in ((22, ", and 2 more"), (20, "")):
+        many = "".join(f"k{i:02}: {{}}\n" for i in range(number))
+        (named,) = find_changes(values(many)(), values(many.replace("{}", "[]"))())
+        assert named == f"{FILE}: {', '.join(f'k{i:02}' for i in range(20))}{more}"
+
+
+def test_a_record_is_read_as_it_was_written():
+    found = values(BASE)()
+    many = Inputs((*found.sources, SourceHash("ConfigMap many", "1")), {"B": "1", "A": "2"})
+    for one in (found, many, Inputs(env={})):
+        assert read_inputs(one.to_text()) == one
+    again = Inputs(many.sources, {"A": "2", "B": "1"})
+    assert again.to_text() == many.to_text()
+    assert re.fullmatch("[0-9a-f]{32}", keyed_hash(KEY, b"a"))
 
 
 def test_of_too_many_keys_none_is_named():
     most = "".join(f"k{i}: 1\n" for i in range(PLAN_INPUT_FILE_KEYS))
     assert len(key_hashes(KEY, most.encode()) or ()) == PLAN_INPUT_FILE_KEYS
     assert key_hashes(KEY, f"{most}one: 1\n".encode()) is None
+
+
+def test_hashes_of_several_files_are_those_of_each():
+    files = {"a.yaml": b"a: b", "b.yaml": b"c: d"}
+    found = key_hashes_of(KEY, files)
+    assert found == {name: key_hashes(KEY, content) for name, content in files.items()}
 
 
 def test_hashes_cant_be_computed_without_the_key():
@@ -154,7 +184,7 @@ def test_exactly_the_keys_whose_values_differ_are_named_and_no_value(before, now
     assert new is not None
     differ = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
     assert {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} == differ
-    inputs = [values(text) for text in texts]
+    inputs = [values(text)() for text in texts]
     recorded = [one.to_text() for one in inputs]
     assert [read_inputs(text) for text in recorded] == inputs
     said = json.dumps([recorded, find_changes(*inputs)])

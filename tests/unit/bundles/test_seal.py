@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -58,6 +59,10 @@ def test_a_secret_is_immutable_and_goes_with_its_bundle() -> None:
     }
 
 
+def test_a_secret_may_have_no_owner() -> None:
+    assert seal.secret(None, "team", "s", LABELS, {})["metadata"]["ownerReferences"] == []
+
+
 def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> None:
     assert sealed_value(7, 12, "a.yaml", "0" * 64) == SealedFile(
         path="/run/copyrator/values/007/a.yaml",
@@ -65,6 +70,42 @@ def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> N
         copy="/tmp/values-0012",
         sha256="0" * 64,
     )
+
+
+@pytest.mark.parametrize(
+    ("build", "path", "salt", "copy"),
+    [
+        (
+            lambda seal_: seal.sealed_secret_key(7, "werf-key", seal_),
+            "/run/copyrator/values/007/werf-key",
+            "/run/copyrator/seal/salt",
+            "/tmp/secret-key",
+        ),
+        (
+            seal.sealed_render_salt,
+            "/run/copyrator/seal/render",
+            "/run/copyrator/seal/salt",
+            "/tmp/render-salt",
+        ),
+        (
+            seal.approved_operations,
+            "/run/copyrator/approved/operations",
+            "/run/copyrator/approved/salt",
+            "/tmp/approved",
+        ),
+        (
+            seal.sealed_kubeconfig,
+            "/run/copyrator/kubeconfig/kubeconfig",
+            "/run/copyrator/kubeconfig/salt",
+            f"{seal.RENDER_DIR}/kubeconfig",
+        ),
+    ],
+)
+def test_what_else_is_sealed_is_checked_in_a_copy_of_its_own(
+    build: Callable[[str], SealedFile], path: str, salt: str, copy: str
+) -> None:
+    """Those with a salt of their own are mounted from another Secret."""
+    assert build("0" * 64) == SealedFile(path=path, salt=salt, copy=copy, sha256="0" * 64)
 
 
 def test_werf_reads_more_than_a_thousand_files_in_their_order() -> None:

@@ -166,7 +166,7 @@ class Operator:
         await advance(self.context, self.state, actions)  # type: ignore[arg-type]
 
     def copy(self, namespace: Namespace) -> None:
-        """What copy_reconciler.py does about one copy."""
+        """What copies/targets/reconciler.py does about one copy."""
         world, name = self.world, namespace.name
         if not self.compiled.targets.had(name):
             return

@@ -109,6 +109,19 @@ def test_the_last_attempt_is_a_quarantine():
     assert {one.about for one in state.holding} == {About.DEPLOY_FAILED, About.QUARANTINED}
 
 
+def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed():
+    attempt = {**ATTEMPT, "outcome": "Failed", "reason": "DeployedDifferently"}
+    found = {"reason": "DeployedDifferently", "version": "1.9.0", "revision": 3, "at": AT}
+    conditions = [condition("AsApproved", "False", "DeployedDifferently", "it isn't")]
+    bad = of_bundle(attempted=attempt, asApproved=found, conditions=conditions)
+    assert {one.about for one in bad.holding} == {About.DEPLOYED_DIFFERENTLY, About.QUARANTINED}
+    told = one(bad, About.DEPLOYED_DIFFERENTLY)
+    assert (told.what, told.why) == ("doesn't run what was approved of 1.9.0", "it isn't")
+    assert About.DEPLOYED_DIFFERENTLY not in of_bundle().resolved
+    good = of_bundle(asApproved={**found, "reason": "AsApproved"}, conditions=conditions)
+    assert About.DEPLOYED_DIFFERENTLY in good.resolved
+
+
 def test_a_roll_back_names_what_runs_again():
     attempt = {**ATTEMPT, "outcome": "Failed", "rollback": "Succeeded"}
     state = of_bundle(attempted=attempt, deployed={"version": "1.8.0"})

@@ -18,17 +18,17 @@ from typing import Final
 from copyrator.bundles.chart.yaml_nodes import YamlError, YamlNode, read_yaml
 from copyrator.settings.limits import CHART_LAYER_BYTES
 
-CHART_UNPACKED_BYTES: Final = 100 * 1024 * 1024  # limit: charts of bundles
+CHART_UNPACKED_BYTES: Final = 100 * 1024 * 1024
 """Bytes of an unpacked chart, those of the archives in its ``charts/`` included: Helm's limit."""
 
-CHART_JUDGED_BYTES: Final = 32 * 1024 * 1024  # limit: charts of bundles
+CHART_JUDGED_BYTES: Final = 32 * 1024 * 1024
 """Bytes of what of a chart is judged: templates, CRDs, archives in its ``charts/`` and files beside
 Chart.yaml. The others are left out while it is unpacked."""
 
-CHART_FILES: Final = 5_000  # limit: charts of bundles
+CHART_FILES: Final = 5_000
 """Files of a chart, those of its subcharts included."""
 
-CHART_METADATA_BYTES: Final = 64 * 1024  # limit: charts of bundles
+CHART_METADATA_BYTES: Final = 64 * 1024
 """Bytes of each Chart.yaml, Chart.lock, requirements.yaml and requirements.lock."""
 
 _BLOCK: Final = 512

@@ -34,7 +34,7 @@ from copyrator.bundles.chart.yaml_nodes import (
 )
 from copyrator.settings.limits import CHART_WORDS
 
-CHART_TEMPLATES_BYTES: Final = 2 * 1024 * 1024  # limit: charts of bundles
+CHART_TEMPLATES_BYTES: Final = 2 * 1024 * 1024
 """Bytes of all templates that are parsed. With more its plans are unbound."""
 
 MAX_REASONS: Final = 20

@@ -29,10 +29,10 @@ from copyrator.bundles.chart.yaml_nodes import (
     read_yaml,
 )
 
-VALUES_BYTES: Final = 4 * 1024 * 1024  # limit: charts of bundles
+VALUES_BYTES: Final = 4 * 1024 * 1024
 """Bytes of all values.yaml, secret-values.yaml and values.schema.json of a chart."""
 
-IGNORE_RULES: Final = 200  # limit: charts of bundles
+IGNORE_RULES: Final = 200
 """Lines of a chart's .helmignore with a pattern."""
 
 _LOCK: Final = frozenset(("dependencies", "digest", "generated"))

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from copyrator.api.as_approved import StoredReason
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
@@ -38,6 +39,7 @@ from copyrator.bundles.deploy.outcome import (
     JobRecord,
     add_cause,
     add_missing_permissions,
+    different_ending,
     ending_of,
     excuse_expired_login,
     excuse_lost_access,
@@ -73,6 +75,7 @@ from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
+from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
@@ -323,16 +326,31 @@ class AttemptRunner:
             return replace(step, due=(*step.due, renew_at))
         pods = await self._jobs.output.pods(job)
         ending = planned_ending(ending_of(job, pods))
-        evidence = state.Evidence()
+        ending, stored = await self._compared(entry, job, pods, ending)
+        evidence = state.Evidence(stored=stored)
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.output.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
-            ending, evidence = await self._explained(entry, spec, job, pods, ending)
+            if stored is None:  # else the log has no cause, but what hooks have printed
+                ending, evidence = await self._explained(entry, spec, job, pods, ending)
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
         return self._finish(entry, spec, ending, evidence, job, secrets=secrets_of(pods))
+
+    async def _compared(
+        self, entry: BundleEntry, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
+    ) -> tuple[Ending, StoredReason | None]:
+        """The ending, and what its script found of what was stored; None where it didn't look."""
+        different = StoredReason.DEPLOYED_DIFFERENTLY
+        if ending.reason is BundleReason.DEPLOYED_DIFFERENTLY:
+            return ending, different
+        if ending.outcome is not Outcome.SUCCEEDED or not compares_stored(pods):
+            return ending, None
+        nonce = self._seals.derive(entry, job.name, "nonce")
+        stored = await self._jobs.output.printed_stored(pods, nonce)
+        return (different_ending(ending) if stored is different else ending), stored
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
@@ -589,7 +607,20 @@ class AttemptRunner:
         await self._keep_objects(entry, spec, attempted.plan_job)
         operations = seal.operations_secret(attempted.plan_job)
         approved = ApprovedOperations(operations, plan.seal or "")
-        return replace(order, approved=approved, image=plan.image)
+        order = replace(order, approved=approved, image=plan.image)
+        return self._with_comparison(entry, spec, order)
+
+    def _with_comparison(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
+    ) -> DeployOrder:
+        """The order of a planned Job that also compares what was stored, where it has to.
+
+        Of an exact plan nothing has to be compared.
+        """
+        if not spec.approval.is_enabled:
+            return order
+        nonce = self._seals.derive(entry, order.job, "nonce")
+        return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
 
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str

@@ -27,6 +27,7 @@ from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     SealedFile,
+    StoredComparison,
     checked_deploy_command,
     deploy_command,
     plan_command,
@@ -90,6 +91,10 @@ class DeployOrder:
     """The Job's, where an attempt has recorded it."""
     rolls_back: bool = True
     """Whether werf may roll back where the spec asks for it."""
+    nonce: str | None = None
+    """Of a deploy whose stored contents are compared with what was approved; None: they aren't."""
+    deployed_revision: int | None = None
+    """What is rolled back to where they differ."""
 
     @property
     def job(self) -> str:
@@ -132,6 +137,10 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
         command = "werf", "bundle", "apply", *flags
     if order.approved is not None:
         approved = seal.approved_operations(order.approved.seal)
+        comparison = None
+        if order.nonce is not None:
+            back = order.deployed_revision if rolls_back else None
+            comparison = StoredComparison(order.nonce, back)
         command = deploy_command(
             approved,
             _render_salt(order),
@@ -139,6 +148,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
             flags,
             account=_account(order),
             guard=order.guard,
+            comparison=comparison,
         )
     elif order.is_checked:
         command = checked_deploy_command(_checked_files(order), flags)
@@ -168,7 +178,7 @@ def build_plan_job(
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
     Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
-    plan may wait for a decision for any time (``retention``).
+    plan may wait for a decision for any time.
 
     ``is_owned``: not of a Bundle that is being deleted, as a foreground deletion would delete it.
     """

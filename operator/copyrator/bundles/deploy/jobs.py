@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
+from copyrator.api.as_approved import StoredReason
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey, ObjectName
@@ -36,6 +37,7 @@ from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.deploy.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
+from copyrator.bundles.plan.stored import read_stored
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
@@ -45,13 +47,13 @@ from copyrator.settings import limits
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-BUNDLE_LOG_BYTES: Final = 16 * 1024  # limit: Bundles
+BUNDLE_LOG_BYTES: Final = 16 * 1024
 """Bytes of a pod's log that are read: 2 KB of it go into the status."""
 
-BUNDLE_PODS: Final = 4  # limit: Bundles
+BUNDLE_PODS: Final = 4
 """Pods of a Job that are read. A Job has one."""
 
-BUNDLE_LABELLED_PODS: Final = 40  # limit: Bundles
+BUNDLE_LABELLED_PODS: Final = 40
 """Pods with a Job's label that are looked through for its own: anyone may give a pod that label."""
 
 
@@ -151,6 +153,11 @@ class PodReader:
             if len(text.encode()) < most:
                 break
         return strip_colours(text or _termination_message(pods))
+
+    async def printed_stored(self, pods: list[dict[str, Any]], nonce: str) -> StoredReason:
+        """What the last line of a deploy's log says of what was stored for the release."""
+        last = await self._log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
+        return read_stored(last, nonce)
 
     async def printed_plan(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
         """The plan in the log of a plan Job's pod, whose last line has how many lines to read.

@@ -538,9 +538,19 @@ def planned_ending(ending: Ending) -> Ending:
     reason = plan_reason(ending.exit_code)
     if reason is None or ending.reason is BundleReason.CLUSTER_UNREACHABLE:
         return ending
+    if reason is BundleReason.DEPLOYED_DIFFERENTLY:
+        return different_ending(ending)
     by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
     outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
     return replace(ending, outcome=outcome, reason=reason)
+
+
+def different_ending(ending: Ending) -> Ending:
+    """The ending of a deploy that stored something else than what was approved."""
+    revision = f" as revision {ending.revision}" if ending.revision else ""
+    text = f"what was stored for the release{revision} isn't what was approved"
+    reason = BundleReason.DEPLOYED_DIFFERENTLY
+    return replace(ending, outcome=Outcome.FAILED, reason=reason, message=text, is_raw=False)
 
 
 _PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
@@ -548,6 +558,7 @@ _PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
     PlanExit.FAILED: BundleReason.PLAN_FAILED,
     PlanExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
     PlanExit.NOT_GUARDED: BundleReason.GUARD_NOT_ACTIVE,
+    PlanExit.DIFFERENT: BundleReason.DEPLOYED_DIFFERENTLY,
 }
 
 

@@ -30,7 +30,7 @@ from copyrator.api.names import ANN_PIN
 from copyrator.api.text import times
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Blocked
-from copyrator.bundles.deploy.state import DeployReason, has_succeeded
+from copyrator.bundles.deploy.state import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
 
 UP_TO_DATE: Final = "UpToDate"
@@ -191,7 +191,7 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
     """Ready where the last attempt failed and isn't retried any more."""
     attempted = status.attempted
     failed = f"failed {times(attempted.failures or 0)}"
-    if attempted.reason == BundleReason.EXCEEDS_APPROVAL:
+    if attempted.reason in NOT_RETRIED:
         failed = "failed"  # it was tried once, and counts as often as the spec allows
     text = (
         f"{attempted.version} ({short(attempted.digest)}) {failed}: "

@@ -35,15 +35,15 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-BUNDLE_REDACTIONS: Final = 2  # limit: Bundles
+BUNDLE_REDACTIONS: Final = 2
 """Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large
 ones wait for the child process, so these have separate slots."""
 
-BUNDLE_SECRETS: Final = 80  # limit: Bundles
+BUNDLE_SECRETS: Final = 80
 """Secrets of a Job that are redacted from its log: 64 of ``valuesFrom``, the registry's and its
 CA's, and some that an administrator's webhook adds."""
 
-BUNDLE_REDACTION_BYTES: Final = BUNDLE_VALUES_BYTES + 2 * 1024 * 1024  # limit: Bundles
+BUNDLE_REDACTION_BYTES: Final = BUNDLE_VALUES_BYTES + 2 * 1024 * 1024
 """Bytes of those Secrets together. Beyond it the whole text of the log is withheld."""
 
 HIDDEN: Final = "<redacted>"

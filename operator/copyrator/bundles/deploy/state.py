@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.as_approved import NOT_JUDGED, AsApprovedStatus, StoredReason
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
@@ -42,6 +43,8 @@ from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.rhythm import retry_delay
 
+NOT_RETRIED: Final = (BundleReason.EXCEEDS_APPROVAL, BundleReason.DEPLOYED_DIFFERENTLY)
+"""Failures that quarantine at once."""
 _DEPLOYED: Final = "deployed"
 _NO_REVISION: Final = 2**31
 
@@ -264,6 +267,8 @@ class Evidence:
     printed_digests: tuple[str, ...] = ()
     log_tail: str = ""
     rolled_back: RolledBack | None = None
+    stored: StoredReason | None = None
+    """What is known of what was stored; None where it wasn't compared."""
 
 
 def finish(
@@ -295,6 +300,7 @@ def finish(
         time=stamp,
     )
     changed = replace(status, history=Packed.pack(_limit_history((entry, *status.past))))
+    changed = _record_stored(changed, ending, evidence, stamp)
     if ending.outcome is Outcome.SUCCEEDED:
         return _record_success(changed, attempted, ending, evidence, stamp)
     error = LastError(
@@ -305,6 +311,23 @@ def finish(
         revision = back.revision or changed.deployed.revision
         changed = replace(changed, deployed=replace(changed.deployed, revision=revision))
     return replace(changed, attempted=_schedule_retry(attempted, retry, now), last_error=error)
+
+
+def _record_stored(
+    status: BundleStatus, ending: Ending, evidence: Evidence, stamp: str
+) -> BundleStatus:
+    """The status with what is known of what was stored; a failed deploy changes nothing."""
+    if evidence.stored is not None:
+        found = AsApprovedStatus(
+            reason=evidence.stored,
+            version=status.attempted.version,
+            revision=ending.revision,
+            at=stamp,
+        )
+        return replace(status, as_approved=found)
+    if ending.outcome is Outcome.SUCCEEDED and not status.attempted.correction:
+        return replace(status, as_approved=NOT_JUDGED)
+    return status
 
 
 _KEPT_DIGESTS: Final = 3
@@ -362,7 +385,7 @@ def _schedule_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attemp
     failures, interruptions = attempted.failures or 0, attempted.interruptions or 0
     if attempted.outcome == Outcome.FAILED:
         failures += 1
-        if attempted.reason == BundleReason.EXCEEDS_APPROVAL:  # it would do the same again
+        if attempted.reason in NOT_RETRIED:  # it would do the same again
             failures = max(failures, retry.limit + 1)
         if failures > retry.limit:
             return replace(attempted, failures=failures)

@@ -147,17 +147,8 @@ def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
 def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     """All causes, first those that withdraw the evidence."""
     conditions = conditions_by_type(status.conditions)
+    yield from _withdrawals(status, around, conditions)
     attempted = status.attempted
-    if _is_rolled_back(status):
-        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
-    if around.hold is not None:
-        yield _Break(f"it was held: {around.hold}", withdraws=True)
-    if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
-        yield _Break("objects of the release drifted", withdraws=True)
-    if _is(conditions, ConditionType.HEALTHY, ConditionStatus.FALSE):
-        yield _Break("the release wasn't healthy", withdraws=True)
-    if attempted.outcome == Outcome.FAILED:
-        yield _Break(f"a deploy of {attempted.version} failed", withdraws=True)
     if attempted.outcome == Outcome.RUNNING:
         yield _Break(f"a deploy of {attempted.version} began")
     if attempted.outcome == Outcome.INTERRUPTED and not is_broken_off(status):
@@ -166,6 +157,23 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break("the Bundle is being deleted")
     if text := _OTHERS_RELEASE.get(ready_reason(status.conditions) or ""):
         yield _Break(text)
+
+
+def _withdrawals(
+    status: BundleStatus, around: Surroundings, conditions: Mapping[str, Mapping[str, Any]]
+) -> Iterator[_Break]:
+    if _is_rolled_back(status):
+        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
+    if around.hold is not None:
+        yield _Break(f"it was held: {around.hold}", withdraws=True)
+    if status.as_approved.is_different:
+        yield _Break(f"{status.as_approved.version} wasn't deployed as approved", withdraws=True)
+    if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
+        yield _Break("objects of the release drifted", withdraws=True)
+    if _is(conditions, ConditionType.HEALTHY, ConditionStatus.FALSE):
+        yield _Break("the release wasn't healthy", withdraws=True)
+    if status.attempted.outcome == Outcome.FAILED:
+        yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)
 
 
 _OTHERS_RELEASE: Final[Mapping[str, str]] = {

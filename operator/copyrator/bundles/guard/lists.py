@@ -174,11 +174,12 @@ class GuardLists:
     async def _put(self, key: str, text: str) -> None:
         pages, size = await self._known(), len(text.encode())
         for name in [name for name, page in pages.items() if key in page.keys]:
-            if await self._add(name, key, text):
+            if not pages[name].deleting and await self._add(name, key, text):
                 return
             await self._take_out(name, key)
         for name, page in pages.items():
-            if page.size + size <= PAGE_BYTES and await self._add(name, key, text):
+            fits = not page.deleting and page.size + size <= PAGE_BYTES
+            if fits and await self._add(name, key, text):
                 return
         for number in count(1):
             name = f"{self._settings.guard_policy}.{number}"
@@ -186,16 +187,14 @@ class GuardLists:
                 return
 
     async def _known(self) -> dict[str, StoredLists]:
-        """The ConfigMaps with lists that take more, by name; asked for where they aren't seen."""
+        """The ConfigMaps with lists, by name; asked for where they aren't seen."""
         if self._watch is not None and self._watch.synced:
-            found = self._pages
-        else:
-            pages = self._client.list_pages(
-                CONFIGMAPS, self._namespace, label_selector=names.LABEL_GUARD
-            )
-            bodies = [body async for page in pages for body in page.items]
-            found = {body["metadata"]["name"]: page for body in bodies if (page := read_page(body))}
-        return {name: page for name, page in found.items() if not page.deleting}
+            return self._pages
+        pages = self._client.list_pages(
+            CONFIGMAPS, self._namespace, label_selector=names.LABEL_GUARD
+        )
+        bodies = [body async for page in pages for body in page.items]
+        return {body["metadata"]["name"]: page for body in bodies if (page := read_page(body))}
 
     async def _create(self, name: str, key: str, text: str) -> bool:
         """Make a ConfigMap with a list, or add it to the one that is there."""

@@ -108,15 +108,14 @@ def _judge(
 ) -> Blame:
     if refusal.as_account or refusal.subresource:
         return Blame.DIGEST
-    own = ("", release.namespace)
-    place = "" if refusal.namespace in own else refusal.namespace
+    place = "" if refusal.namespace == release.namespace else refusal.namespace
     of_object = refusal.group, refusal.kind, refusal.name
     is_written = refusal.verb in ("CREATE", "UPDATE")
     same = [
         one
         for one in (*approved, *(untouched if is_written else ()))
         if (one.group, one.kind, one.name) == of_object
-        and ("" if one.namespace in own else one.namespace) == place
+        and ("" if one.namespace == release.namespace else one.namespace) == place
     ]
     if same:
         return Blame.CHANGED

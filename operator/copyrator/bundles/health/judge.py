@@ -30,7 +30,7 @@ from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
 from copyrator.settings import limits
 
-HEALTH_NAMESPACES: Final = 16  # limit: fairness between namespaces
+HEALTH_NAMESPACES: Final = 16
 """Namespaces whose Deployments, StatefulSets, DaemonSets and Jobs of releases are watched for
 spec.health, with a watch of each kind. For more there is one of each kind for all namespaces."""
 

@@ -67,7 +67,7 @@ from copyrator.settings import limits
 from copyrator.signatures.model import SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
 
-BUNDLE_SECRET_KEY: Final = 4_096  # limit: Bundles
+BUNDLE_SECRET_KEY: Final = 4_096
 """Bytes of the key that ``spec.secretKey`` names; werf's have 32."""
 
 

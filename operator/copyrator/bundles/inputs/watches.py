@@ -41,20 +41,20 @@ from copyrator.kube.watch.placement import WatchPlacement, watch_permissions
 from copyrator.kube.watch.store import Seen, WantedNames, seen
 from copyrator.workqueue.fairness import TimeSlice
 
-REFERENCES_BY_NAME: Final = 4  # limit: fairness between namespaces
+REFERENCES_BY_NAME: Final = 4
 """ConfigMaps, and likewise Secrets, named by one namespace's Bundles, with a watch each. For
 more there is one metadata watch of the namespace, which caches only the named objects."""
 
-KIND_REFERENCE_WATCHES: Final = 64  # limit: fairness between namespaces
+KIND_REFERENCE_WATCHES: Final = 64
 """Watches of ConfigMaps, and likewise of Secrets, named by Bundles. Where all namespaces together
 would have more, there is one metadata watch of all namespaces, which caches only the named
 objects."""
 
-REFERENCE_WATCHES: Final = 32  # limit: fairness between namespaces
+REFERENCE_WATCHES: Final = 32
 """Watches for the Bundles of one namespace where the wider ones aren't granted. Objects beyond it
 are read again at every poll instead."""
 
-ALL_REFERENCE_WATCHES: Final = 128  # limit: fairness between namespaces
+ALL_REFERENCE_WATCHES: Final = 128
 """Watches of objects named by Bundles, all together: each is a connection. Where the wider ones
 aren't granted, each namespace gets its first before any gets a second."""
 

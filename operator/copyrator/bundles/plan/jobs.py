@@ -68,11 +68,11 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 from copyrator.workqueue.fairness import FairLimit
 
-TENANT_PLAN_READS: Final = 2  # limit: fairness between namespaces
+TENANT_PLAN_READS: Final = 2
 """Logs of plans that are read for one namespace at a time: a kubelet that hangs delays nothing
 else."""
 
-TENANTS_PLAN_READS: Final = 8  # limit: fairness between namespaces
+TENANTS_PLAN_READS: Final = 8
 """The same of all namespaces together."""
 
 log = logging.getLogger(__name__)

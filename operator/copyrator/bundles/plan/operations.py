@@ -41,10 +41,10 @@ from copyrator.api.plan_status import OperationCounts
 from copyrator.api.syntax import shown
 from copyrator.bundles.deploy.identity import hash_of
 
-PLAN_OPERATIONS: Final = 5_000  # limit: Bundles
+PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""
 
-PLAN_BYTES: Final = 1_000_000  # limit: Bundles
+PLAN_BYTES: Final = 1_000_000
 """Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
 most 1 MiB."""
 

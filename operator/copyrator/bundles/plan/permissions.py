@@ -40,10 +40,10 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-PERMISSION_REVIEWS_AT_ONCE: Final = 4  # limit: Bundles
+PERMISSION_REVIEWS_AT_ONCE: Final = 4
 """Access reviews in flight, of all plans together; those of one plan are sent one by one."""
 
-PERMISSION_REVIEWS_SECONDS: Final = 60.0  # limit: Bundles
+PERMISSION_REVIEWS_SECONDS: Final = 60.0
 """Seconds for all access reviews of one plan; a plan of 50 kinds has some 370."""
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.plan.operations import Operation
 
-PERMISSION_KINDS: Final = 50  # limit: Bundles
+PERMISSION_KINDS: Final = 50
 """Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
 requests each."""
 

@@ -54,6 +54,7 @@ from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     ServiceAccount,
 )
+from copyrator.bundles.plan.stored import STORED, StoredWord
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(
@@ -132,6 +133,8 @@ class PlanExit(IntEnum):
     """DependenciesNotVendored: werf downloaded dependencies of the chart."""
     NOT_GUARDED = 13
     """GuardNotActive: the API server doesn't hold the Job to its list; nothing was written."""
+    DIFFERENT = 14
+    """DeployedDifferently: what was stored for the release isn't what was approved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,16 @@ KUBECONFIG: Final = "kubeconfig"
 """Name of the copy that becomes werf's kubeconfig."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredComparison:
+    """A deploy whose script compares what was stored for the release with what was approved."""
+
+    nonce: str
+    """32 random hexadecimal digits of this Job, for the line with the result (``stored.py``)."""
+    roll_back_to: int | None = None
+    """The revision to roll back to where they differ; None: it isn't rolled back."""
+
+
 NONCE_AT: Final = 6
 """Index of the nonce in ``plan_command``."""
 
@@ -172,7 +185,7 @@ def plan_command(
     renders: int = 2,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
-    """The command of a container that prints its plan as a block (see ``plan_block``).
+    """The command of a container that prints its plan as a block (see ``read_block``).
 
     It ends with 0 with and without changes, else with one of ``PlanExit`` or 128 + a signal.
 
@@ -225,6 +238,7 @@ def deploy_command(
     *,
     account: ServiceAccount | None = None,
     guard: str | None = None,
+    comparison: StoredComparison | None = None,
     directory: str = RENDER_DIR,
 ) -> tuple[str, ...]:
     """The command of a container that deploys if the plan and the render made now were approved.
@@ -240,10 +254,12 @@ def deploy_command(
         account: the Job's, as of the plan.
         guard: the policy that holds the Job to its list; it must be in force before the render and
             before the apply.
+        comparison: what was stored is compared afterwards; None: it isn't.
         directory: in memory.
     """
     probe = "require_guard\n" if guard is not None else ""
-    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, _apply_saved(flags), _apply(flags))
+    apply = 'exec werf "$@"\n' if comparison is None else _apply_and_compare(comparison)
+    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, _apply_saved(flags), apply)
     script = _BEGINNING + (_probe(guard) if guard is not None else "") + "".join(parts)
     first = ("deploy", directory, salt.copy, approved.copy, _name_of(account))
     return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
@@ -273,13 +289,22 @@ def _probe(policy: str) -> str:
 
 
 def _apply_saved(flags: Sequence[str]) -> str:
-    """Apply the very file that was hashed, where werf saved the check's plan."""
-    command = shlex.join(("werf", "bundle", "apply", *flags, "--use-plan"))
-    return f'[ -z "$saved" ] || exec {command} "$memory/saved.$plans"\n'
+    """The arguments of an apply, of the very file that was hashed where werf saved the plan."""
+    command = shlex.join(("set", "--", "bundle", "apply", *flags))
+    return f'{command}\n[ -z "$saved" ] || set -- "$@" --use-plan "$memory/saved.$plans"\n'
 
 
 def _apply(flags: Sequence[str]) -> str:
     return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
+
+
+def _apply_and_compare(comparison: StoredComparison) -> str:
+    """Apply by the arguments, and compare what was stored. An exact plan needs none."""
+    back = comparison.roll_back_to or ""
+    return (
+        f"nonce={shlex.quote(comparison.nonce)}\nback={back}\n{_COMPARISON}"
+        'run_werf "$@"\ncompare_stored\n'
+    )
 
 
 def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
@@ -414,9 +439,9 @@ _OF_OBJECT: Final = "|".join(
     (AS_ACCOUNT, f"{AT_ROLLBACK}create ", f"{AT_UNINSTALL}create ", HOOK, HAS)
 )
 
-SAVED_PLAN_PACKED: Final = 16 * 1024 * 1024  # limit: Bundles
+SAVED_PLAN_PACKED: Final = 16 * 1024 * 1024
 """Bytes of a plan that werf 3 saves, packed: it is in the Job's memory."""
-SAVED_PLAN_BYTES: Final = 64 * 1024 * 1024  # limit: Bundles
+SAVED_PLAN_BYTES: Final = 64 * 1024 * 1024
 """Bytes of such a plan unpacked, which is one line mostly: the Job's script reads it by lines."""
 _TIMESTAMP: Final = '^[[:space:]]*"timestamp": "[^"]*",\\{0,1\\}$'
 """No text of the plan can look so: in JSON its quotes are escaped, and its line ends."""
@@ -632,19 +657,26 @@ require_render() {{
   fi
   require_space 'the render of the chart'
 }}
+mark=$(printf '\\001')
 join_documents() {{
-  mark=$(printf '\\001')
-  sed -n -e '/^---$/,$!d' -e "s/$mark/${{mark}}a/g" -e '/^---$/bdocument' -e H -e '$!d' \\
-    -e :document -e x -e "s/\\\\n/${{mark}}b/g" -e p "$memory/render"
+  sed -n -e "$2" -e "s/$mark/${{mark}}a/g" -e '/^---$/bdocument' -e H -e '$!d' \\
+    -e :document -e x -e "s/\\\\n/${{mark}}b/g" -e "$3" -e p "$1"
 }}
-hash_render() {{
+join_render() {{
+  join_documents "$memory/render" '/^---$/,$!d' "${{1-}}"
+}}
+hash_documents() {{
   : >"$work.hashed" && : >"$work.joined" || broken
   sum=$({{
-    sed '' "$salt" && {{ join_documents && echo >"$work.joined"; }} |
+    sed '' "$salt" && {{ "$1" && echo >"$work.joined"; }} |
       TMPDIR=$memory sort && echo >"$work.hashed"
   }} | sha256sum) || broken
   [ -s "$work.joined" ] && [ -s "$work.hashed" ] || broken
-  rendered=${{sum%% *}}
+  sum=${{sum%% *}}
+}}
+hash_render() {{
+  hash_documents join_render
+  rendered=$sum
 }}
 {_SAVED_PLAN}plan_deploy() {{
   code=0
@@ -688,7 +720,8 @@ Where the account lacks a permission, the kinds of a render without the cluster,
 come before it, so that all permissions are named at once (``rights.read_needs``).
 
 Documents are sorted before they are hashed, each joined to one line: what is compared is a set of
-objects, and werf gives those of some kinds in the order of a map.
+objects, and werf gives those of some kinds in the order of a map. The arguments of
+``join_documents`` are a file, a command of sed for each line, and one for each joined document.
 
 What werf writes to a full directory may be cut off without an error of its own: ``require_space``
 finds that, as nothing of it is free then.
@@ -799,6 +832,98 @@ printf '%s %s %s\\n' {END} "$nonce" "$counts" || broken
 """
 )
 
+_HASH_STORABLE: Final = """\
+join_storable() {
+  from="^---${mark}b# Source: "
+  crds="$from[^/$mark]*\\(/charts/[^/$mark]*\\)*/crds/"
+  join_render "\\,$crds,{\\,$from[^$mark]*/templates/,!d;};/^$/d"
+}
+hash_documents join_storable
+storable=$sum
+"""
+"""The hash of what werf stores of a render: all but files of ``crds/``, which are no templates."""
+
+_COMPARISON: Final = f"""\
+stop_werf() {{
+  stopped=yes
+  kill -s "$1" "$child" 2>/dev/null && waits=yes
+}}
+run_werf() {{
+  child='' stopped=''
+  trap 'stop_werf TERM' TERM
+  trap 'stop_werf INT' INT
+  werf "$@" &
+  child=$!
+  [ -z "$stopped" ] || stop_werf TERM
+  waits=yes
+  while [ -n "$waits" ]; do
+    waits='' code=0
+    wait "$child" || code=$?
+  done
+  trap 'exit 143' TERM
+  trap 'exit 130' INT
+}}
+reports() {{
+  grep -q -E "\\"status\\": *\\"($1)\\"" "${{WERF_DEPLOY_REPORT_PATH:-/dev/null}}" 2>/dev/null
+}}
+get_stored() {{
+  werf helm get "$1" "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" --revision "$revision" \\
+    >>"$memory/stored" 2>>"$memory/messages"
+}}
+join_stored() {{
+  source="\\(# Source: [^$mark]*${{mark}}b\\)"
+  join_documents "$memory/stored" '1{{/^# Source: /{{h;s/.*/---/;G;h;d;}};}}' \\
+    "s/^---${{mark}}b$source\\1/---${{mark}}b\\1/;s/${{mark}}b$//;/^---$/d;/^$/d"
+}}
+read_stored() {{
+  for one in render tokens objects unknown diff messages stored; do
+    : >"$memory/$one"
+  done
+  read -r _ revision <"$work.revision" || broken
+  ! reports skipped || revision=$((revision - 1))
+  if ! get_stored manifest || ! get_stored hooks; then
+    printf 'x\\n' 2>/dev/null >"$memory/probe" || {{ echo {StoredWord.LARGE} && return 0; }}
+    case $(werf version) in
+    v[12].* | [12].*) echo {StoredWord.UNREADABLE} ;;
+    *) echo {StoredWord.NOT_ASKED} ;;
+    esac
+    return 0
+  fi
+  printf 'x\\n' 2>/dev/null >"$memory/probe" || {{ echo {StoredWord.LARGE} && return 0; }}
+  hash_documents join_stored
+  [ "$sum" = "$storable" ] || [ "$count" -gt 0 ] || ! reports skipped || sum={StoredWord.SKIPPED}
+  printf '%s\\n' "$sum"
+}}
+compare_stored() {{
+  [ "$code" -eq 0 ] || reports 'deployed|skipped|succeeded' || exit "$code"
+  stored={StoredWord.NONE}
+  if [ "$rendered" = none ]; then
+    storable={StoredWord.NONE}
+  else
+    stored=$(read_stored) || stored={StoredWord.UNREADABLE}
+  fi
+  : >"$memory/stored"
+  case $stored in
+  "$storable" | {StoredWord.SKIPPED} | {StoredWord.NOT_ASKED} | {StoredWord.UNREADABLE}) ;;
+  *)
+    printf '\\nError: DeployedDifferently: what was stored for the release %s\\n' \\
+      "isn't what was approved"
+    if [ -n "$back" ]; then
+      run_werf rollback --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE" --revision "$back"
+    fi
+    code={PlanExit.DIFFERENT:d}
+    ;;
+  esac
+  printf '\\n%s %s %s %s\\n' {STORED} "$nonce" "$storable" "$stored"
+  exit "$code"
+}}
+"""
+"""``run_werf`` passes signals on, and sets ``$code``; its result isn't its own.
+
+Each document that was stored is followed by an empty line, and each hook has the line ``# Source:``
+twice (docs/facts/guard.md); the first has no ``---``.
+"""
+
 _CHECKS_OF_DEPLOY: Final = (
     """\
 approved=$3
@@ -816,6 +941,7 @@ _PROOF: Final = (
     "render_chart\n"
     f"require_render {PlanExit.FAILED:d}\n"
     "hash_render\n"
+    + _HASH_STORABLE
     + READ_OBJECTS
     + """\
 : >"$memory/render"

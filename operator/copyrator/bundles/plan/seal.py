@@ -280,7 +280,7 @@ def secret(
     }
 
 
-PLAN_INPUT_FILE_KEYS: Final = 100  # limit: Bundles
+PLAN_INPUT_FILE_KEYS: Final = 100
 """Top-level keys of one values file whose changes are named, else only the file is named."""
 
 Hashes = Mapping[str, str]

@@ -49,17 +49,17 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
-PLAN_INPUT_FILES: Final = 500  # limit: Bundles
+PLAN_INPUT_FILES: Final = 500
 """Values files of a Bundle that are told apart to name what changed since the deployed plan; of
 more only the ConfigMap or Secret is named."""
 
-PLAN_INPUT_KEYS: Final = 1_000  # limit: Bundles
+PLAN_INPUT_KEYS: Final = 1_000
 """Top-level keys of all of them together."""
 
-PLAN_INPUT_BYTES: Final = 256 * 1024  # limit: Bundles
+PLAN_INPUT_BYTES: Final = 256 * 1024
 """Bytes of all files whose top-level keys are read: half a second in a child process."""
 
-PLAN_INPUT_BRACKETS: Final = 2_000  # limit: Bundles
+PLAN_INPUT_BRACKETS: Final = 2_000
 """Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
 
 log = logging.getLogger(__name__)

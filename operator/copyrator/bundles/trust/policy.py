@@ -54,10 +54,10 @@ from copyrator.signatures.model import (
     TrustError,
 )
 
-SIGNATURE_POLICY_BYTES: Final = 64 * 1024  # limit: signatures
+SIGNATURE_POLICY_BYTES: Final = 64 * 1024
 """Characters of the signature policy."""
 
-SIGNATURE_POLICY_ENTRIES: Final = 100  # limit: signatures
+SIGNATURE_POLICY_ENTRIES: Final = 100
 """Entries of the signature policy."""
 
 CONFIG_MAP: Final = "copyrator-signature-policy"

@@ -61,22 +61,22 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
-SIGNATURES_INLINE: Final = 64 * 1024  # limit: signatures
+SIGNATURES_INLINE: Final = 64 * 1024
 """Bytes of the signatures of one digest that are judged in a thread; more are judged in the child
 process: parsers hold up the other threads."""
 
-SIGNATURE_REFUSALS: Final = 500  # limit: signatures
+SIGNATURE_REFUSALS: Final = 500
 """Refusals that are kept, some 10 KB each at most, so that the same signatures aren't judged again
 at each poll."""
 
-TENANT_SIGNATURES: Final = 4  # limit: signatures
+TENANT_SIGNATURES: Final = 4
 """Digests whose signatures are read at a time for the Bundles of one namespace; each may hold
 SIGNATURES_BYTES."""
 
-TENANTS_SIGNATURES: Final = 32  # limit: signatures
+TENANTS_SIGNATURES: Final = 32
 """The same of all namespaces together."""
 
-SIGNATURE_CHECKS: Final = 2  # limit: signatures
+SIGNATURE_CHECKS: Final = 2
 """Digests whose signatures are checked at a time, each in a thread, fair between namespaces."""
 
 KEEP_VERDICTS: Final = 24 * 3600.0

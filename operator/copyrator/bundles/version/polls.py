@@ -38,20 +38,20 @@ from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, Isolate
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
-TENANT_HOST_POLLS: Final = 6  # limit: fairness between namespaces
+TENANT_HOST_POLLS: Final = 6
 """Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
 that a host gets at a time, so that others' Bundles of that registry continue."""
 
-TENANT_POLLS: Final = 64  # limit: fairness between namespaces
+TENANT_POLLS: Final = 64
 """Requests in flight to all registries for the Bundles of one namespace: each is a connection."""
 
-TENANTS_POLLS: Final = 256  # limit: fairness between namespaces
+TENANTS_POLLS: Final = 256
 """The same of all namespaces together."""
 
-CHART_MANIFEST_BYTES: Final = 256 * 1024  # limit: charts of bundles
+CHART_MANIFEST_BYTES: Final = 256 * 1024
 """Bytes of the manifest of a bundle whose chart is read."""
 
-CHARTS_AT_ONCE: Final = 4  # limit: charts of bundles
+CHARTS_AT_ONCE: Final = 4
 """Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
 
 _LAYERS: Final = frozenset(

@@ -89,7 +89,7 @@ def _needs_of_uninstall(status: BundleStatus, spec: BundleSpec) -> tuple[Missing
 
 
 def _is_by_blind_applies(status: BundleStatus) -> bool:
-    """Whether they are from the plan's text (``blind_applies``): reviews count all."""
+    """Whether they are from the plan's blind applies: reviews count all."""
     plan = status.plan
     made = plan.outcome == PlanOutcome.PLANNED
     return made and bool(plan.missing) and plan.missing_permissions is None

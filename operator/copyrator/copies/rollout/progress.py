@@ -46,7 +46,7 @@ from copyrator.kube import errors
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, STATEFULSETS, Resource
 from copyrator.workqueue.fairness import TimeSlice
 
-CONSUMER_LISTS: Final = 8  # limit: copies, sources, consent
+CONSUMER_LISTS: Final = 8
 """Lists of consumers that all rollouts have in flight."""
 
 MAY_READ: Final = (

@@ -171,7 +171,7 @@ class RolloutBarrier:
         return self._everywhere or namespace in self._share
 
 
-RESTARTED_FOR: Final = 10  # limit: copies, sources, consent
+RESTARTED_FOR: Final = 10
 """Rules that a consumer's annotation names as the reason of its restarts: the latest ones."""
 
 COPIES_USED: Final = ("ConfigMap", "Secret", "ServiceAccount")

@@ -38,14 +38,14 @@ from copyrator.workqueue.isolated import IsolatedError
 if TYPE_CHECKING:
     from copyrator.copies.template.compiling import CompiledText
 
-COMPILED_AT_ONCE: Final = 512  # limit: templates
+COMPILED_AT_ONCE: Final = 512
 """Characters of the longest string that is compiled in the operator's own process: of nothing but
 Jinja2 it takes 15 ms. A longer one is compiled in the child process."""
 
-COMPILED_HERE: Final = 2_048  # limit: templates
+COMPILED_HERE: Final = 2_048
 """Characters of all strings of a rule up to which the operator's own process compiles them."""
 
-COMPILED_TOGETHER: Final = 65_536  # limit: templates
+COMPILED_TOGETHER: Final = 65_536
 """Characters of strings that the child process compiles in one call: two seconds at most."""
 
 

@@ -13,7 +13,7 @@ from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
 from copyrator.api.rule_status import read_rule_status
 
-REQUEST_TEXT: Final = 256  # limit: rules
+REQUEST_TEXT: Final = 256
 """Characters of the requestedAt annotation that are read and copied to the status."""
 
 NOT_READ: Final = InvalidSpec("spec", "isn't parsed: this operator doesn't serve the rule")

@@ -272,7 +272,7 @@ def rule_context(rule: Rule) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """A binding in one namespace, as the planner takes it (copies.policy.planning.Want)."""
+    """A binding in one namespace, as the planner takes it (copies.targets.planning.Want)."""
 
     binding: SourceBinding
     desired: DesiredCopy

@@ -18,7 +18,7 @@ from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.globs import Consent, read_consent
 from copyrator.copies.targets.transform import is_copy
 
-SOURCE_OVERHEAD: Final = 2048  # limit: fairness between namespaces
+SOURCE_OVERHEAD: Final = 2048
 """Bytes of memory per source beyond its JSON: dicts and strings of a small object."""
 
 _NEVER_SECRET_TYPES: Final = {

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: other clusters
+REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON) that are held of one other cluster with one credential."""
 
 REMOTE_TIMING: Final = Timing(

@@ -14,28 +14,28 @@ from copyrator.api.keys import RuleKey
 from copyrator.api.text import count
 from copyrator.copies.sources.records import SourceRecord
 
-TENANT_WATCHES: Final = 16  # limit: fairness between namespaces
+TENANT_WATCHES: Final = 16
 """Watches of sources for the rules of one tenant's namespace. Each is a connection; rules with the
 same selector share one, and rules that name their source share five of each kind."""
 
-TENANTS_WATCHES: Final = 256  # limit: fairness between namespaces
+TENANTS_WATCHES: Final = 256
 """The same of all tenants together. `FIRST_WATCHES` of each namespace don't count."""
 
-FIRST_WATCHES: Final = 2  # limit: fairness between namespaces
+FIRST_WATCHES: Final = 2
 """Watches of sources that a tenant's namespace gets however many others have."""
 
-TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024  # limit: fairness between namespaces
+TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules
 of one tenant's namespace: eight of the largest objects that etcd accepts."""
 
-TENANTS_SOURCE_BYTES: Final = 64 * 1024 * 1024  # limit: fairness between namespaces
+TENANTS_SOURCE_BYTES: Final = 64 * 1024 * 1024
 """The same of all tenants together: an eighth of the chart's memory limit. `FIRST_SOURCE_BYTES` of
 each namespace don't count."""
 
-FIRST_SOURCE_BYTES: Final = 256 * 1024  # limit: fairness between namespaces
+FIRST_SOURCE_BYTES: Final = 256 * 1024
 """Bytes of sources that a tenant's namespace may have however much others have."""
 
-TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024  # limit: fairness between namespaces
+TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024
 """Bytes of sources that are held for all trusted rules: a quarter of the chart's memory limit."""
 
 TOO_MUCH: Final = "the memory limit is reached"
@@ -44,9 +44,10 @@ _MIB: Final = 1024 * 1024
 
 
 class SourceShare:
-    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share).
+    """What the sources of one tenant's rules hold, or those of all trusted rules.
 
-    `most` is the limit of bytes without a tenant, and `whose` its sources are, for messages.
+    It is a `Share` of kube.watch.store. `most` is the limit of bytes without a tenant, and `whose`
+    its sources are, for messages.
     """
 
     def __init__(

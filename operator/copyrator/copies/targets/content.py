@@ -266,7 +266,7 @@ def carry_on(
     return body
 
 
-COMPARED_VALUES: Final = 20_000  # limit: copies, sources, consent
+COMPARED_VALUES: Final = 20_000
 """Values of an existing object in a copy's place and of the rule's desired one, together, up to
 which they are compared (ConfigMaps and Secrets always are): 20 ms."""
 

@@ -24,7 +24,7 @@ from copyrator.copies.targets.content import Content
 from copyrator.copies.targets.ownership import ANNOTATIONS, LABELS, SEP, paths_of
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 
-FIGHTS: Final = 10_000  # limit: copies, sources, consent
+FIGHTS: Final = 10_000
 """Copies that other clients change back, of which the pauses are kept (ConflictPersists): 1 KB
 each. Beyond them the one that was written longest ago is written without a pause again."""
 

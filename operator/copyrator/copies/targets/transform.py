@@ -210,7 +210,7 @@ EVERY_MARK: Final = Marks(*OPERATORS, *OTHERS)
 OPERATOR_MARKS: Final = Marks(*OPERATORS)
 
 
-MAX_GLOB_WORK: Final = 400_000_000  # limit: copies, sources, consent
+MAX_GLOB_WORK: Final = 400_000_000
 """Characters of a source's keys times characters of the patterns that choose among them: some 40 ms
 for one copy."""
 

@@ -27,15 +27,15 @@ from copyrator.kube.watch.store import Seen, seen
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.outcome import Priority
 
-UNMANAGED_WATCHES: Final = 8  # limit: fairness between namespaces
+UNMANAGED_WATCHES: Final = 8
 """Watches of single objects that block copies: in one target namespace for trusted rules, and for
 the rules of one tenant's namespace. Beyond it such an object is read again after ten seconds, and
 then with back-off, at least every five minutes."""
 
-TRUSTED_UNMANAGED_WATCHES: Final = 64  # limit: fairness between namespaces
+TRUSTED_UNMANAGED_WATCHES: Final = 64
 """The same of all trusted rules together: each is a connection."""
 
-TENANTS_UNMANAGED_WATCHES: Final = 32  # limit: fairness between namespaces
+TENANTS_UNMANAGED_WATCHES: Final = 32
 """The same of all tenants together, apart from those of trusted rules."""
 
 LONGEST_SATISFIED = 3_600.0
@@ -118,7 +118,7 @@ class UnmanagedObjects:
         return self._known.get(key)
 
     def satisfied(self, key: CopyKey) -> Terms | None:
-        """The terms that the object there fulfils (copies.policy.planning.TargetState)."""
+        """The terms that the object there fulfils (copies.targets.planning.TargetState)."""
         known = self._known.get(key)
         return known.satisfied if known else None
 

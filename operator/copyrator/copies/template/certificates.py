@@ -33,17 +33,17 @@ from copyrator.copies.template.scope import Meter, SourceObject, TemplateError, 
 if TYPE_CHECKING:
     from cryptography import x509
 
-CERTIFICATE_KEYS: Final = 1000  # limit: copies, sources, consent
+CERTIFICATE_KEYS: Final = 1000
 """Keys of one source that are searched for certificates."""
 
-CERTIFICATE_BYTES: Final = 2 * 1024 * 1024  # limit: copies, sources, consent
+CERTIFICATE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of one source that are searched for certificates: more than an object may have."""
 
-CERTIFICATES_READ: Final = 1000  # limit: copies, sources, consent
+CERTIFICATES_READ: Final = 1000
 """Certificates of one source that are read, some 20 us each, and blocks of PEM that turn out to be
 none; the bundles of browsers have 150 certificates."""
 
-CERTIFICATE_PEM: Final = 16 * 1024  # limit: copies, sources, consent
+CERTIFICATE_PEM: Final = 16 * 1024
 """Characters of one certificate in PEM; longer ones are skipped."""
 
 _SHORTEST: Final = 200

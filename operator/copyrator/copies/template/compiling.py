@@ -237,7 +237,7 @@ def _through(node: nodes.Node, name: str, *args: Any, line: int | None = None) -
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value] # itself
 
 
-TENANT_NAME_TEXT: Final = 1_024  # limit: rules
+TENANT_NAME_TEXT: Final = 1_024
 """Characters of spec.transform.name of a tenant's rule, as in the CRD: parsing that many takes 10
 ms at most."""
 

@@ -44,10 +44,10 @@ from copyrator.kube import errors
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-COMPOSED_OBJECTS: Final = 500  # limit: templates
+COMPOSED_OBJECTS: Final = 500
 """Objects that all entries of spec.sources may select together."""
 
-COMPOSED_BYTES: Final = 16 * 1024 * 1024  # limit: templates
+COMPOSED_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
 memory while a rule's copies are rendered and written."""
 

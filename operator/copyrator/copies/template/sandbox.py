@@ -38,7 +38,7 @@ from copyrator.copies.template.scope import (
 )
 from copyrator.settings.limits import RENDER_STEPS
 
-FORMAT_WIDTH: Final = 1_024  # limit: templates
+FORMAT_WIDTH: Final = 1_024
 """Width that a format such as %10d may have."""
 
 _NO_KEY: Final = re.compile(r"'dict object' has no attribute '(?P<key>.{1,400})'", re.DOTALL)

@@ -31,10 +31,10 @@ from typing import Any, Final, NoReturn
 from copyrator.copies.targets.transform import EVERY_MARK
 from copyrator.settings.limits import RENDER_STEPS, RENDERED_TEXT, RULE_DEPTH
 
-RENDERED_OBJECT: Final = 1_572_864  # limit: templates
+RENDERED_OBJECT: Final = 1_572_864
 """Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
 
-TEMPLATE_NUMBER_BITS: Final = 4_096  # limit: templates
+TEMPLATE_NUMBER_BITS: Final = 4_096
 """Binary digits of a number that a template calculates: a 64-bit number has 64."""
 
 CHARACTERS: Final = 64

@@ -40,7 +40,7 @@ from copyrator.kube.resources import Resource
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-PAGE_BYTES: Final = 16 * 1024 * 1024  # limit: objects as the API server has them
+PAGE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one page of a list: a larger one is requested again, with fewer objects."""
 
 __all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]

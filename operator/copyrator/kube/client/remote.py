@@ -38,30 +38,30 @@ from copyrator.kube.errors import (
 from copyrator.kube.resources import DELETED, NAMESPACES, UID_NAMESPACE, Resource
 from copyrator.settings.limits import OBJECT_CONTAINERS
 
-REMOTE_ANSWER: Final = 2 * 1024 * 1024  # limit: other clusters
+REMOTE_ANSWER: Final = 2 * 1024 * 1024
 """Bytes of one answer of another cluster, and of one event of a watch there: etcd accepts objects
 of 1.5 MB. Nothing is parsed of a longer one."""
 
-REMOTE_OBJECTS: Final = 10_000  # limit: other clusters
+REMOTE_OBJECTS: Final = 10_000
 """Objects of one list there."""
 
-REMOTE_LIST_SECONDS: Final = 120.0  # limit: other clusters
+REMOTE_LIST_SECONDS: Final = 120.0
 """Seconds for all pages of one list there."""
 
-REMOTE_REQUEST_SECONDS: Final = 10.0  # limit: other clusters
+REMOTE_REQUEST_SECONDS: Final = 10.0
 """Seconds for any other answer there."""
 
-REMOTE_WATCHES: Final = 32  # limit: other clusters
+REMOTE_WATCHES: Final = 32
 """Watches with one credential."""
 
-REMOTE_BURST: Final = 8 * 1024 * 1024  # limit: other clusters
+REMOTE_BURST: Final = 8 * 1024 * 1024
 """Bytes of a watch there that are read at once, where each event counts as REMOTE_EVENT at least:
 500 changes, or four objects of the largest size."""
 
-REMOTE_RATE: Final = 160 * 1024  # limit: other clusters
+REMOTE_RATE: Final = 160 * 1024
 """Bytes a second that are read beyond the burst: ten changes a second."""
 
-REMOTE_EVENT: Final = 16 * 1024  # limit: other clusters
+REMOTE_EVENT: Final = 16 * 1024
 """Bytes that an event counts as in addition to its own."""
 
 _PAUSES: Final = Pauses(patience=5.0)

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from copyrator.metrics import Metrics
 
-TENANT_READS: Final = 4  # limit: fairness between namespaces
+TENANT_READS: Final = 4
 """Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):
 large objects of one don't delay others."""
 
-TENANTS_READS: Final = 32  # limit: fairness between namespaces
+TENANTS_READS: Final = 32
 """The same of all tenants together, of 128 connections for requests."""
 
 SHORTEST = 4
