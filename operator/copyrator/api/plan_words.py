@@ -92,11 +92,12 @@ def find_lacking(plan: PlanSummary) -> Iterator[PlanWord]:
 def find_uncertain(plan: PlanSummary) -> Iterator[PlanWord]:
     """The words that would have to be said of a plan for it to be certain; none where it is.
 
-    A plan of which a word wasn't judged isn't certain.
+    A plan of which a word wasn't judged isn't certain; of contents the first word stands for both.
     """
     is_certain = any(word.judge(plan) for word in _CERTAIN)
     for word in PLAN_WORDS:
-        if not word.judge(plan) and not (word in _CERTAIN and is_certain):
+        is_said = bool(word.judge(plan)) or (word is EXACT and word.judge(plan) is None)
+        if not is_said and not (word in _CERTAIN and is_certain):
             yield word
 
 

@@ -53,7 +53,7 @@ def test_what_was_judged_and_doesnt_hold_is_lacking(
         (PlanStatus(enforced=True, exact=True, bound=False), []),
         (PlanStatus(enforced=True, bound=False, exact=False), [BOUND, EXACT]),
         (PlanStatus(exact=True), [ENFORCED]),
-        (PlanStatus(), [ENFORCED, BOUND, EXACT]),
+        (PlanStatus(), [ENFORCED, BOUND]),
     ],
 )
 def test_of_contents_one_word_is_enough_for_a_plan_to_be_certain(

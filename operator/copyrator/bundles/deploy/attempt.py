@@ -613,10 +613,7 @@ class AttemptRunner:
     def _with_comparison(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
     ) -> DeployOrder:
-        """The order of a planned Job that also compares what was stored, where it has to.
-
-        Of an exact plan nothing has to be compared.
-        """
+        """The order of a planned Job that also compares what was stored, where it has to."""
         if not spec.approval.is_enabled:
             return order
         nonce = self._seals.derive(entry, order.job, "nonce")

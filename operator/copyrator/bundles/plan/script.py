@@ -499,7 +499,7 @@ to_number() {{
   [ "$#" -ne 4 ] || echo $(($1 + ($2 << 8) + ($3 << 16) + ($4 << 24)))
 }}
 """
-"""Of a plan that werf saves nothing but its hash is used (docs/adr/0066-exact.md).
+"""Of a plan that werf saves nothing but its hash is used (docs/adr/0066-exact-plans.md).
 
 gzip unpacks members one after the other, as werf does, and busybox passes over what is behind. The
 last four bytes are the size of the last member, so that they tell whether there are others; and
