@@ -26,6 +26,8 @@ from copyrator.bundles.plan.script import (
 
 NONCE = "0123456789abcdef" * 2
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
+SAVING_TOOLS = ("gzip", "head", "tail", "od")
+"""Of images whose werf saves plans."""
 GUARD = "shop.guard"
 """The policy of guarded Jobs."""
 DENIED = (
@@ -49,6 +51,13 @@ OBJECTS = RenderedObjects(frozenset({"::ConfigMap:cm"}))
 """Of these documents."""
 WERF = """\
 #!/bin/sh
+case "$*" in
+"bundle plan --save-plan "*" --help" | "bundle apply --use-plan "*" --help")
+  [ ! -e "$FAKE/saved" ] || exit 0
+  echo "Error: unknown flag: $3"
+  exit 1
+  ;;
+esac
 if [ "$*" = "bundle render" ]; then
   [ "${WERF_VALIDATE-}" = 1 ] || exit 7
   [ ! -e "$FAKE/while-rendering" ] || . "$FAKE/while-rendering"
@@ -62,9 +71,16 @@ if [ "$*" = "bundle render" ]; then
   printf 'password: hunter4\\nError: first\\nError: chart says no\\nUse --debug\\n' >&2
   exit "$RENDER_CODE"
 fi
-if [ "$*" = "bundle plan --exit-code" ]; then
+if [ "$1 $2 ${3-}" = "bundle plan --exit-code" ]; then
   [ ! -e "$FAKE/output" ] || /bin/cat "$FAKE/output"
   [ ! -e "$FAKE/graph" ] || /bin/cat "$FAKE/graph" >"$WERF_DEPLOY_GRAPH_PATH"
+  if [ "${4-}" = --save-plan ]; then
+    [ ! -e "$5" ] || exit 8
+    echo x >>"$FAKE/saves"
+    number=$(/bin/cat "$FAKE/saves" | /usr/bin/wc -l)
+    [ ! -e "$FAKE/saved.$number" ] || /bin/cat "$FAKE/saved.$number" >"$5"
+    [ -e "$5" ] || /bin/cat "$FAKE/saved" >"$5"
+  fi
   if [ -e "$FAKE/begun" ]; then
     : >"$FAKE/begun"
     read -r _ <"$FAKE/go"
@@ -110,7 +126,12 @@ esac
 [ ! -e "$FAKE/while-applying" ] || . "$FAKE/while-applying"
 printf '%s\\n' "${KUBEDOG_DISABLE_EVENTS-unset}" >"$FAKE/tracked"
 /usr/bin/env >"$FAKE/env"
-printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
+said="$*"
+if [ "${3-}" = --use-plan ]; then
+  /bin/cat "$4" >"$FAKE/used"
+  said="$1 $2 --use-plan"
+fi
+printf '%s\\n' "$said" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
 exit "$APPLY_CODE"
 """
 
@@ -167,7 +188,7 @@ class Pod:
         self.more: dict[str, str] = {}
         program, *flags = SHELLS[shell]
         self.shell = [str(shutil.which(program)), *flags]
-        for tool in TOOLS:
+        for tool in (*TOOLS, *SAVING_TOOLS):
             target = shutil.which("busybox" if shell == "busybox" else tool)
             (self.bin / tool).symlink_to(str(target))
         (self.bin / "werf").write_text(WERF)
@@ -201,7 +222,7 @@ class Pod:
         apply: int = 0,
     ) -> Ended:
         files = {"graph": graph, "output": output}
-        files |= dict.fromkeys(("applied", "renders", "probes"))
+        files |= dict.fromkeys(("applied", "renders", "probes", "saves", "used"))
         for name, content in (files | {"render": self.documents}).items():
             (self.fake / name).unlink(missing_ok=True)
             if content:

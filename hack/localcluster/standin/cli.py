@@ -55,12 +55,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         case ["cr", "login", *rest]:
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
         case ["bundle", ("apply" | "plan" | "render") as name, *rest]:
-            does, switches = {
-                "apply": (deploy.apply, ("--auto-rollback",)),
-                "plan": (deploy.plan, ("--exit-code",)),
-                "render": (deploy.render, ()),
-            }[name]
-            act = partial(does, settings.parse_deploy(rest, env, *switches))
+            act = _bundle(name, rest, env, newest=newest)
         case ["helm", *rest] if not newest:
             act = _helm(rest)
         case ["rollback", *rest]:
@@ -78,6 +73,22 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         case _:
             raise _unknown(arguments, newest=newest)
     return partial(_in_its_place, env, act)
+
+
+def _bundle(
+    name: str, rest: Sequence[str], env: Mapping[str, str], *, newest: bool
+) -> Callable[[], object]:
+    from . import deploy  # noqa: PLC0415
+
+    does, switches, saved = {
+        "apply": (deploy.apply, ("--auto-rollback",), ("--use-plan",)),
+        "plan": (deploy.plan, ("--exit-code",), ("--save-plan",)),
+        "render": (deploy.render, (), ()),
+    }[name]
+    valued = saved if newest else ()
+    if settings.is_help(rest, switches, valued):
+        return partial(print, f"Usage:\n  werf bundle {name} [options]")
+    return partial(does, settings.parse_deploy(rest, env, switches, valued))
 
 
 def _helm(arguments: Sequence[str]) -> Callable[[], object]:

@@ -8,11 +8,11 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import locking, registry, release, rendering, text
+from . import locking, registry, release, rendering, saving, text
 from .client import Client, RefusedError
 from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing, failure
 from .executing import Execution
@@ -26,18 +26,30 @@ def apply(deploy: Deploy) -> None:
     Raises:
         WerfError: something failed; from the deploy on there is a report as well.
     """
-    with (
-        told(deploy.version),
-        _pulled(deploy) as helm,
-        doing("release install"),
-    ):
+    with told(deploy.version), contextlib.ExitStack() as stack:
+        if deploy.use_plan:
+            saved = saving.load(deploy.use_plan, deploy)
+            helm, added = None, saved.added
+        else:
+            saved = None
+            helm = stack.enter_context(_pulled(deploy))
+            added = helm.added
+        stack.enter_context(doing("release install"))
         client = Client(deploy.namespace)
         with doing("lock release"):
             lock = locking.prepare(
                 deploy.namespace, client, create_namespace=deploy.create_namespace
             )
+        planner = Planner(deploy, client, added)
+
+        def make(past: list[release.Release]) -> Plan:
+            if saved:
+                return saved.plan(past)
+            assert helm
+            return planner.plan(helm, past)
+
         with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, client, helm.added).run(helm)
+            _Deployment(deploy, client, added).run(make)
 
 
 def roll_back(deploy: Deploy, revision: int) -> None:
@@ -69,6 +81,8 @@ def plan(deploy: Deploy) -> None:
             planned = Planner(deploy, client, helm.added).plan(helm, past)
             if deploy.graph:
                 text.write_graph(planned, deploy, deploy.graph)
+            if deploy.save_plan:
+                saving.save(planned, past, deploy, helm.added)
         text.show(planned, deploy)
     if not deploy.exit_code or planned.useless:
         return
@@ -111,15 +125,15 @@ class _Deployment:
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
-    def run(self, helm: release.Helm) -> None:
-        """Plan it, and do what was planned; the progress isn't printed.
+    def run(self, make: Callable[[list[release.Release]], Plan]) -> None:
+        """Do what is planned after the releases before; the progress isn't printed.
 
         Raises:
             WerfError: something failed.
         """
         deploy, outcomes = self._deploy, self._execution.outcomes
         name = self._begin()
-        planned = self._planner().plan(helm, self._past)
+        planned = make(self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
             print(f"Skipped {name}: cluster resources already as desired")

@@ -46,6 +46,7 @@ class Operation:
         before: the live object, for an update or a delete.
         after: what becomes of it; None for a delete.
         reason: why an apply is blind.
+        live: the object as the cluster has it, also where it stays as it is.
     """
 
     type: str
@@ -55,6 +56,7 @@ class Operation:
     before: Object | None = field(default=None, repr=False)
     after: Object | None = field(default=None, repr=False)
     reason: str = ""
+    live: Object | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.type}: {manifests.human(self.key)}"
@@ -213,7 +215,7 @@ class Planner:
                 return None
             with doing(f'fix managed fields for resource "{manifests.titled(key)}"'):
                 live = take_over(self._client, live)
-        return self._change(Operation("", key, wanted, stage), live)
+        return self._change(Operation("", key, wanted, stage, live=live), live)
 
     def _change(self, found: Operation, live: Object) -> Operation:
         """What has to be done about an object that is there, by a dry run."""

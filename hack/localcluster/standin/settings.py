@@ -70,6 +70,9 @@ class Deploy:
         environment: the name of the environment, for the chart.
         graph: where to write a plan's graph.
         exit_code: a plan's exit code tells whether there are changes.
+        save_plan: where to save a plan; werf 3.
+        use_plan: a saved plan that is to be carried out; likewise.
+        secret_key: the key of secret values; with it a saved plan is encrypted.
         validate: a render asks the cluster.
         check_schemas: refuse objects that don't fit their schema, before anything is done.
         random_order: a plan's text has what is created in another order each time.
@@ -94,6 +97,9 @@ class Deploy:
     environment: str
     graph: Path | None
     exit_code: bool
+    save_plan: Path | None
+    use_plan: Path | None
+    secret_key: str
     validate: bool
     check_schemas: bool
     random_order: bool
@@ -163,13 +169,30 @@ def _is_3(env: Mapping[str, str]) -> bool:
     return version(env).startswith("v3")
 
 
-def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: str) -> Deploy:
-    """Read what `bundle apply`, `plan` or `render` is told; each has its own switches.
+def is_help(arguments: Sequence[str], switches: Collection[str], valued: Collection[str]) -> bool:
+    """Whether a command's flags ask for its help; those before it have to be known.
+
+    Raises:
+        WerfError: one isn't.
+    """
+    if "--help" not in arguments:
+        return False
+    _read(arguments[: arguments.index("--help")], switches, valued, 0)
+    return True
+
+
+def parse_deploy(
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    switches: Collection[str] = (),
+    valued: Collection[str] = (),
+) -> Deploy:
+    """Read what `bundle apply`, `plan` or `render` is told; each has its own flags.
 
     Raises:
         WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
     """
-    _, flags = _read(arguments, switches, (), 0)
+    _, flags = _read(arguments, switches, valued, 0)
     repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
     if not repo:
         raise WerfError("get repo address: --repo=ADDRESS param required")
@@ -202,6 +225,9 @@ def parse_deploy(arguments: Sequence[str], env: Mapping[str, str], *switches: st
         environment=env.get("WERF_ENV", ""),
         graph=Path(graph) if (graph := env.get("WERF_DEPLOY_GRAPH_PATH")) else None,
         exit_code="--exit-code" in flags,
+        save_plan=Path(flags["--save-plan"]) if "--save-plan" in flags else None,
+        use_plan=Path(flags["--use-plan"]) if "--use-plan" in flags else None,
+        secret_key=env.get("WERF_SECRET_KEY", ""),
         validate=_truth(env, "WERF_VALIDATE"),
         check_schemas=_is_3(env) and not _truth(env, "WERF_NO_RESOURCE_VALIDATION"),
         random_order=not _is_3(env) and _number(env, "WERF_NETWORK_PARALLELISM", 30) > 1,
@@ -404,7 +430,6 @@ WITHOUT_EFFECT = frozenset(
         "WERF_LOG_COLOR_MODE",
         "WERF_LOG_PRETTY",
         "WERF_NO_FINAL_TRACKING",
-        "WERF_SECRET_KEY",
         "WERF_SKIP_DEPENDENCIES_REPO_REFRESH",
         "WERF_STATUS_PROGRESS_PERIOD",
         "WERF_STATUS_PROGRESS_PERIOD_SECONDS",
@@ -438,6 +463,7 @@ VARIABLES = WITHOUT_EFFECT | frozenset(
         "WERF_RELEASES_HISTORY_MAX",
         "WERF_REPO",
         "WERF_SAVE_DEPLOY_REPORT",
+        "WERF_SECRET_KEY",
         "WERF_SHOW_INSIGNIFICANT_DIFFS",
         "WERF_SHOW_SENSITIVE_DIFFS",
         "WERF_SHOW_VERBOSE_CRD_DIFFS",

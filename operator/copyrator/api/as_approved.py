@@ -15,6 +15,8 @@ class StoredReason(StrEnum):
     """Reasons of the condition AsApproved: stable values, part of the API."""
 
     AS_APPROVED = "AsApproved"
+    EXACT = "Exact"
+    """werf applied the very plan that was approved."""
     DEPLOYED_DIFFERENTLY = "DeployedDifferently"
     RENDERS_DIFFER = "RendersDiffer"
     """Two renders of the chart differed, so its contents have no hash."""
@@ -47,6 +49,7 @@ NOT_JUDGED: Final = AsApprovedStatus()
 
 _TEXTS: Final[Mapping[str, str]] = {
     StoredReason.AS_APPROVED: "what was stored is what was approved",
+    StoredReason.EXACT: "the plan that was approved is the one that werf applied",
     StoredReason.DEPLOYED_DIFFERENTLY: "what was stored isn't what was approved",
     StoredReason.RENDERS_DIFFER: (
         "the chart rendered differently each time it was planned, so what was stored can't be "
@@ -57,7 +60,7 @@ _TEXTS: Final[Mapping[str, str]] = {
         "what was approved"
     ),
     StoredReason.NOT_SUPPORTED: (
-        "this version of werf can't be asked what it has stored; werf 2 can be"
+        "this version of werf can't be asked what it has stored, and the plan wasn't exact"
     ),
     StoredReason.UNREADABLE: "what was stored, or the log of the Job, couldn't be read",
 }
@@ -69,7 +72,7 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
     if found.reason is None or text is None:
         return None
     status = ConditionStatus.UNKNOWN
-    if found.reason == StoredReason.AS_APPROVED:
+    if found.reason in (StoredReason.AS_APPROVED, StoredReason.EXACT):
         status = ConditionStatus.TRUE
     elif found.is_different:
         status = ConditionStatus.FALSE

@@ -210,7 +210,7 @@ class BundleDefaults:
     allowed_pod_metadata: tuple[str, ...] = ()
     """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
     require_bound_plans: Globs = field(default_factory=Globs)
-    """Namespaces where a plan isn't deployed unless it is enforced and bound."""
+    """Namespaces where a plan isn't deployed unless it is enforced, and bound or exact."""
 
     def lowest_approval(self, namespaces: Collection[str]) -> ApprovalMode:
         """The lowest mode of a Bundle with these namespaces: its own and its release's."""

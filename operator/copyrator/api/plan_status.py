@@ -71,8 +71,9 @@ class ApprovedPlan(Record):
     job: str | None = None
     seal: str | None = None
     bound: bool | None = None
-    """As of the plan; likewise ``enforced`` and ``image``: an approval carries over to no weaker
-    plan."""
+    """As of the plan; likewise ``exact``, ``enforced`` and ``image``: an approval carries over to
+    no weaker plan."""
+    exact: bool | None = None
     enforced: bool | None = None
     image: str | None = None
 
@@ -135,6 +136,13 @@ class PlanSummary(PlanRecord):
     risky_operations: int | None = None
     unbound: tuple[str, ...] = ()
     """Why it isn't bound, at most MAX_UNBOUND sentences."""
+    exact: bool | None = None
+    """True: werf's saved plan is what is applied, without another render, and is compared with the
+    one that was planned; None: a plan that was made before this was judged, or a preview, of which
+    no two plans are compared.
+    """
+    inexact: str | None = None
+    """Why it isn't exact, as a sentence."""
     hidden: int | None = None
     """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
     expires_at: str | None = None

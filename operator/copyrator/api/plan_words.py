@@ -65,9 +65,54 @@ BOUND: Final = PlanWord(
     judge=lambda plan: plan.bound,
     reasons=lambda plan: plan.unbound,
 )
-PLAN_WORDS: Final = (ENFORCED, BOUND)
+EXACT: Final = PlanWord(
+    name="exact",
+    subject="contents",
+    meaning="what was checked is applied, without another render",
+    otherwise="werf renders once more when it applies",
+    judge=lambda plan: plan.exact,
+    reasons=lambda plan: (plan.inexact,) if plan.inexact else (),
+)
+PLAN_WORDS: Final = (ENFORCED, BOUND, EXACT)
+_CERTAIN: Final = (BOUND, EXACT)
+"""Of contents one of them is enough."""
 
 
 def find_lacking(plan: PlanSummary) -> Iterator[PlanWord]:
-    """The words that were judged and aren't said of a plan."""
-    return (word for word in PLAN_WORDS if word.judge(plan) is False)
+    """The words that were judged, aren't said of a plan, and are missing.
+
+    Of contents one word is enough.
+    """
+    is_certain = any(word.judge(plan) for word in _CERTAIN)
+    for word in PLAN_WORDS:
+        if word.judge(plan) is False and not (word in _CERTAIN and is_certain):
+            yield word
+
+
+def find_uncertain(plan: PlanSummary) -> Iterator[PlanWord]:
+    """The words that would have to be said of a plan for it to be certain; none where it is.
+
+    A plan of which a word wasn't judged isn't certain; of contents the first word stands for both.
+    """
+    is_certain = any(word.judge(plan) for word in _CERTAIN)
+    for word in PLAN_WORDS:
+        is_said = bool(word.judge(plan)) or (word is EXACT and word.judge(plan) is None)
+        if not is_said and not (word in _CERTAIN and is_certain):
+            yield word
+
+
+AS_APPROVED: Final = "the condition AsApproved says so afterwards"
+
+
+def describe_difference(plan: PlanSummary) -> str:
+    """What the deploy could still write differently than planned; empty: not judged."""
+    if EXACT.judge(plan):
+        contents = ""
+    elif BOUND.judge(plan):
+        contents = f"contents that a render draws though no template asks for it ({AS_APPROVED})"
+    elif BOUND.judge(plan) is False:
+        contents = f"contents ({AS_APPROVED})"
+    else:
+        return ""
+    operations = "operations" if ENFORCED.judge(plan) is False else ""
+    return " and ".join(filter(None, (operations, contents))) or "nothing"

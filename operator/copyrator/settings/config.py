@@ -119,7 +119,8 @@ class Settings:
     """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""
 
     require_bound_plans: tuple[str, ...] = ()
-    """Globs of Bundles' namespaces where a plan isn't deployed unless it is enforced and bound."""
+    """Globs of Bundles' namespaces where a plan isn't deployed unless it is enforced, and bound or
+    exact."""
 
     guard_policy: str | None = None
     """Name of the ValidatingAdmissionPolicy, and of its binding, that holds a Job to its approved

@@ -393,7 +393,7 @@ def _bundle_options() -> list[click.Parameter]:
             "--require-bound-plans",
             "COPYRATOR_REQUIRE_BOUND_PLANS",
             "Namespaces of Bundles or their releases, as globs separated by commas, where a plan "
-            "isn't deployed unless it is enforced and bound; default: none.",
+            "isn't deployed unless it is enforced, and bound or exact; default: none.",
             callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
         ),
         _option(

@@ -175,7 +175,10 @@ async def test_where_bound_plans_are_required_one_that_isnt_enforced_is_refused(
 
     found = await waits(cluster, "PlanUnbound", enforced=False)
 
-    assert "isn't enforced and bound, as bundles.requireBoundPlans requires" in cluster.message()
+    assert (
+        "isn't enforced, and bound or exact, as bundles.requireBoundPlans requires"
+        in cluster.message()
+    )
     assert ". Not enforced: whether service account team/werf may " in cluster.message()
     assert "Not bound" not in cluster.message()
     approve(cluster, found)

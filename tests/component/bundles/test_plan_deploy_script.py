@@ -94,7 +94,8 @@ def test_the_shell_names_the_script_in_its_messages() -> None:
     assert (shell, flag) == ("sh", "-c")
     files = [part for one in (file, salt) for part in (one.path, one.salt, one.copy, one.sha256)]
     assert arguments == ["deploy", "/run/copyrator/render", salt.copy, file.copy, "-", *files]
-    assert "exec werf bundle apply\n" in script
+    assert "set -- bundle apply\n" in script
+    assert script.endswith('exec werf "$$@"\n')
 
 
 def test_in_another_cluster_all_of_werf_has_the_kubeconfig_that_was_checked(pod: Pod) -> None:

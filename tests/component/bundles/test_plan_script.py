@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from copyrator.bundles.plan.operations import (
     END,
     PLAN_BYTES,
     PLAN_OPERATIONS,
+    Inexact,
     Operation,
     OperationType,
     Plan,
@@ -84,7 +86,8 @@ def planned(ended: Ended) -> Plan:
     found = read_block(tail, NONCE)
     assert isinstance(found, Plan), found
     assert read_block(ended.log, NONCE) == found
-    return found
+    assert (found.exact, found.inexact) == (None, Inexact.WERF)
+    return replace(found, inexact=None)
 
 
 def error(ended: Ended) -> str:

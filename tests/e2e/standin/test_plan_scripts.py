@@ -13,7 +13,7 @@ from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
 from copyrator.bundles.deploy.werf_error import find_error
-from copyrator.bundles.plan.operations import Plan, read_block
+from copyrator.bundles.plan.operations import EXACT, Plan, read_block
 from copyrator.bundles.plan.script import PlanExit, SealedFile, deploy_command, plan_command
 
 SALT = b"0123456789abcdef"
@@ -46,9 +46,11 @@ def plan(shell: Werf, values: Sequence[SealedFile] = ()) -> tuple[str, ...]:
     return plan_command(NONCE, salt, values, directory=memory(shell))
 
 
-def deploy(shell: Werf, approved: Plan, values: Sequence[SealedFile] = ()) -> tuple[int, str]:
+def deploy(
+    shell: Werf, approved: Plan, values: Sequence[SealedFile] = (), tag: str = "1.0.0"
+) -> tuple[int, str]:
     salt, file = sealed(shell, "render-salt", "r" * 32), sealed(shell, "plan", approved.text)
-    return run(shell, deploy_command(file, salt, values, directory=memory(shell)))
+    return run(shell, deploy_command(file, salt, values, directory=memory(shell)), tag)
 
 
 def memory(shell: Werf) -> str:
@@ -61,6 +63,7 @@ def lines(found: Plan) -> str:
     """The plan's text without the hash of its render, and what the chart has."""
     first, render, *rest = found.text.splitlines()
     assert render == f"render {found.render}"
+    rest = [line for line in rest if not line.startswith(EXACT)]
     operations = rest[: len(found.operations)]
     return "\n".join((first, *operations)) + "\n"
 

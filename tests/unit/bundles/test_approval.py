@@ -195,9 +195,9 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
     if faults:
         assert verdict == Refused(
             BundleReason.PLAN_UNBOUND,
-            "plan id-1 of 1.1 isn't enforced and bound, as bundles.requireBoundPlans requires in "
-            f"this namespace. {faults}. Correct that, or ask an administrator to change the "
-            "setting",
+            "plan id-1 of 1.1 isn't enforced, and bound or exact, as bundles.requireBoundPlans "
+            f"requires in this namespace. {faults}. Correct that, or ask an administrator to "
+            "change the setting",
         )
     elif decision or mode is ApprovalMode.ON_RISK:
         assert verdict == PASSED

@@ -40,7 +40,7 @@ from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import Operation, OperationType, Plan
+from copyrator.bundles.plan.operations import Inexact, Operation, OperationType, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 
 
@@ -446,3 +446,88 @@ def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
     what = replace(made(approved=BOUND), plan=plan)
     found = plan_record.record_result(running, what, spec(), NOW).plan
     assert (found.decision == "Approved") is carried
+
+
+EXACT = replace(BOUND, exact="1" * 64)
+DRAWS = replace(EXACT, drawn=("a.yaml draws",))
+CHANGED = Attempted(
+    digest=MADE_OF["digest"],
+    values_hash=MADE_OF["values_hash"],
+    spec_hash=MADE_OF["spec_hash"],
+    outcome="Interrupted",
+    reason="PlanChanged",
+    started_at=format_time(NOW),
+    interruptions=1,
+)
+FAILED = replace(CHANGED, outcome="Failed", reason="DeployFailed", interruptions=None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "exact", "inexact"),
+    [
+        (BOUND, None, None),
+        (EXACT, True, None),
+        (replace(EXACT, hidden=1), False, "the chart hides contents from the diff"),
+        (replace(BOUND, inexact=Inexact.WERF), False, "werf doesn't know --save-plan"),
+        (replace(BOUND, inexact=Inexact.ENCRYPTED), False, "with a secret key"),
+        (replace(BOUND, inexact=Inexact.DRAWN), False, "two plans differed"),
+    ],
+)
+def test_a_plan_is_exact_where_two_saved_ones_were_equal(
+    plan: Plan, exact: bool | None, inexact: str | None
+) -> None:
+    running = with_plan(outcome="Running")
+    found = plan_record.record_result(running, replace(made(), plan=plan), spec(), NOW).plan
+    assert found.exact is exact
+    assert (found.inexact or "").startswith(inexact or "")
+    assert (found.inexact is None) is (inexact is None)
+
+
+def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
+    running = with_plan(outcome="Running")
+    plans = (BOUND, EXACT, replace(EXACT, exact="2" * 64))
+    found = {
+        plan_record.record_result(running, replace(made(), plan=one), spec(), NOW).plan.id
+        for one in plans
+    }
+    assert len(found) == len(plans)
+
+
+@pytest.mark.parametrize(
+    ("attempted", "approved", "found", "is_approved"),
+    [
+        (FAILED, DRAWS, replace(DRAWS, exact="2" * 64), True),  # a part of it was done
+        (CHANGED, DRAWS, replace(DRAWS, exact="2" * 64), False),
+        (CHANGED, DRAWS, DRAWS, True),
+        (CHANGED, EXACT, replace(EXACT, exact="2" * 64), True),  # it is bound
+        (Attempted(), DRAWS, replace(DRAWS, exact="2" * 64), False),
+        (FAILED, DRAWS, replace(DRAWS, exact=None, inexact=Inexact.DRAWN), False),
+    ],
+)
+def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_explained(
+    attempted: Attempted, approved: Plan, found: Plan, is_approved: bool
+) -> None:
+    at = format_time(NOW - timedelta(minutes=1))
+    given = ApprovedPlan(id="id-0", by="ann", at=at, job="shop-plan-0", seal="seal-0")
+    given = replace(given, exact=True, image=BOUND.image, bound=approved is EXACT)
+    running = replace(with_plan(outcome="Running", approved=given), attempted=attempted)
+    result = replace(made(approved=approved), plan=found)
+    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    assert (plan.decision == "Approved") is is_approved
+
+
+@pytest.mark.parametrize(
+    ("attempted", "is_kept"),
+    [
+        (CHANGED, True),
+        (replace(CHANGED, interruptions=2), False),
+        (replace(CHANGED, interruptions=2, digest="sha256:other"), True),
+        (replace(FAILED, interruptions=2), True),
+    ],
+)
+def test_a_saved_plan_that_keeps_differing_isnt_compared(
+    attempted: Attempted, is_kept: bool
+) -> None:
+    status = replace(with_plan(outcome="Running"), attempted=attempted)
+    found = plan_record.without_unstable_file(status, status.plan, EXACT)
+    assert found == (EXACT if is_kept else replace(BOUND, inexact=Inexact.UNSTABLE))

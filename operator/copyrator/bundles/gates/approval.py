@@ -30,7 +30,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.api.plan_words import PLAN_WORDS, UNKNOWN, find_lacking
+from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of
@@ -105,6 +105,7 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
             job=plan.job,
             seal=plan.seal,
             bound=plan.bound,
+            exact=plan.exact,
             enforced=plan.enforced,
             image=plan.image,
         ),
@@ -152,7 +153,7 @@ _NAMED: Final = 3
 
 
 def passes(plan: PlanStatus, approval: Approval) -> bool:
-    """Whether a plan may be deployed. One that isn't enforced and bound is risky."""
+    """Whether a plan may be deployed; one that isn't enforced, and bound or exact, is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
         return False
     is_certain = not any(_uncertainties(plan))
@@ -194,8 +195,8 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
         )
     if spec.approval.must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
-            f"{_describe_plan(plan)} isn't enforced and bound, as bundles.requireBoundPlans "
-            f"requires in this namespace. {'. '.join(faults)}. "
+            f"{_describe_plan(plan)} isn't enforced, and bound or exact, as "
+            f"bundles.requireBoundPlans requires in this namespace. {'. '.join(faults)}. "
             "Correct that, or ask an administrator to change the setting"
         )
         return Refused(BundleReason.PLAN_UNBOUND, text)
@@ -206,11 +207,10 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
 
 
 def _uncertainties(plan: PlanStatus) -> Iterator[str]:
-    """Why a plan isn't enforced and bound; nothing where it is."""
-    for word in PLAN_WORDS:
-        if not word.judge(plan):
-            reasons = "; ".join(word.reasons(plan)[:_NAMED]) or UNKNOWN
-            yield f"{word.negation.capitalize()}: {reasons}"
+    """Why a plan isn't enforced, and bound or exact; nothing where it is."""
+    for word in find_uncertain(plan):
+        reasons = "; ".join(word.reasons(plan)[:_NAMED]) or UNKNOWN
+        yield f"{word.negation.capitalize()}: {reasons}"
 
 
 def _planning_verdict(

@@ -18,9 +18,9 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftReason
+from copyrator.api.drift import DriftCheck, DriftReason
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -72,6 +72,7 @@ from copyrator.bundles.plan.record import (
     set_message,
     unbound_reasons,
     with_record,
+    without_unstable_file,
 )
 from copyrator.bundles.plan.rights import list_missing
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
@@ -485,6 +486,8 @@ class PlanMachine:
     async def _record_result(self, task: _Task, plan: Plan) -> BundleStatus:
         """The status with the plan of a Job that has ended."""
         entry = task.entry
+        if isinstance(record := task.record, PlanStatus | DriftCheck):
+            plan = without_unstable_file(task.status, record, plan)
         if task.purpose is PlanPurpose.DEPLOY:
             return await self._record_plan_result(task, plan)
         missing = await self._plan_jobs.missing_namespace(task.spec)

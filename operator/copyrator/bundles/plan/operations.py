@@ -5,7 +5,7 @@ release's own or none, and an empty group for the core API (docs/facts/werf.md, 
 
 A plan Job prints its plan last in its log::
 
-    copyrator-plan-begin NONCE COUNT OBJECTS HIDDEN SHA256 RENDER
+    copyrator-plan-begin NONCE COUNT OBJECTS HIDDEN SHA256 RENDER EXACT
     revision REVISION
     OPERATION
     …
@@ -18,10 +18,12 @@ A plan Job prints its plan last in its log::
 COUNT is the number of operations, which are sorted; OBJECTS is that of the lines about the chart's
 objects, sorted too (``RenderedObjects``); HIDDEN is the number of objects of which the chart hides
 contents from the diff, the first MAX_HIDDEN of them listed; SHA256 is that of the line ``RENDER
-HIDDEN`` and the lines between the first and the last; RENDER is the salted hash of what an apply
-writes, or ``none``. A chart may print anything before it, blocks too: only the last block is
-read, and its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job)
-still prints before the script does, so a log is only read where the container ended with 0.
+HIDDEN EXACT`` and the lines between the first and the last; RENDER is the salted hash of what an
+apply writes, or ``none``; EXACT is that of the plan that werf saved, or why there is none
+(``Inexact``), and is missing in blocks of older operators' Jobs. A chart may print anything before
+it, blocks too: only the last block is read, and its nonce must be the Job's. A chart that knows the
+nonce (``lookup`` may read the Job) still prints before the script does, so a log is only read where
+the container ended with 0.
 """
 
 from __future__ import annotations
@@ -58,6 +60,20 @@ class OperationType(StrEnum):
     """A blind apply: its dry run was refused, so what it changes isn't known."""
 
 
+class Inexact(StrEnum):
+    """Why there is no hash of a plan that werf saved: the word in a block."""
+
+    WERF = "werf"
+    """It doesn't know --save-plan and --use-plan."""
+    ENCRYPTED = "encrypted"
+    TOOLS = "tools"
+    """The image lacks one that reads the file."""
+    DRAWN = "drawn"
+    """Two plans differed."""
+    UNSTABLE = "unstable"
+    """It kept differing in deploys; the operator's own word."""
+
+
 def describe_counts(counts: OperationCounts) -> str:
     """``3 create, 1 blind apply, 1 at uninstall``; empty without operations."""
     blind = {OperationType.APPLY: "blind apply"}
@@ -79,6 +95,7 @@ AT_ROLLBACK: Final = "at rollback: "
 AT_UNINSTALL: Final = "at uninstall: "
 HOOK: Final = "hook "
 HAS: Final = "has "
+EXACT: Final = "exact "
 """How lines about objects begin (``RenderedObjects``)."""
 _OPERATION: Final = re.compile(rf"({'|'.join(OperationType)}) ({OBJECT})")
 _REVISION: Final = re.compile(f"revision ({REVISION})")
@@ -86,6 +103,7 @@ _RENDER: Final = re.compile("render (none|[0-9a-f]{64})")
 _OBJECT: Final = re.compile(rf"({AS_ACCOUNT}|{HOOK}|{HAS})({OBJECT})")
 _HOOK_OPERATION: Final = re.compile(rf"({AT_ROLLBACK}|{AT_UNINSTALL})create ({OBJECT})")
 _TYPES: Final = {str(one): one for one in OperationType}
+_EXACT: Final = re.compile("exact ([0-9a-f]{64})")
 _OBJECTS: Final = re.compile("objects [0-9]{1,5}")
 _NO_REVISION: Final = 2**31
 
@@ -208,6 +226,10 @@ class Plan:
     """What in the chart may render differently another time, or why that isn't known; likewise."""
     objects: RenderedObjects | None = None
     """None: it was made before they were listed."""
+    exact: str | None = None
+    """The salted hash of the plan that werf saved; None where there is none."""
+    inexact: Inexact | None = None
+    """Why there is none; None with one, or where that isn't known; not in the text."""
 
     @property
     def text(self) -> str:
@@ -217,7 +239,8 @@ class Plan:
         first install's objects have one line.
         """
         first = f"revision {self.revision}", f"render {self.render or 'none'}"
-        lines = [*first, *map(str, self.operations)]
+        lines = [*first, *((f"{EXACT}{self.exact}",) if self.exact else ())]
+        lines += map(str, self.operations)
         if self.objects is not None:
             lines += (self.objects.head, *self.objects.lines(self.written))
         return "".join(f"{line}\n" for line in lines)
@@ -267,10 +290,13 @@ def read_plan(text: str) -> Plan | None:
     if lines and (bound := _RENDER.fullmatch(lines[0])):
         render = bound[1] if bound[1] != "none" else None
         del lines[0]
+    exact = _EXACT.fullmatch(lines[0]) if lines else None
+    if exact is not None:
+        del lines[0]
     operations: list[Operation] = []
     while len(operations) < len(lines) and (one := read_operation(lines[len(operations)])):
         operations.append(one)
-    plan = Plan(revision or 0, tuple(operations), render)
+    plan = Plan(revision or 0, tuple(operations), render, exact=exact[1] if exact else None)
     rest = lines[len(operations) :]
     if revision is None or not rest:
         return plan if revision is not None else None
@@ -428,6 +454,7 @@ def plan_id(
     render: str | None,
     rejections: int = 0,
     objects: RenderedObjects | None = None,
+    exact: str | None = None,
 ) -> str:
     """The ID that an approval names: equal for equal effects of equal content.
 
@@ -442,12 +469,14 @@ def plan_id(
         render: the hash of what is written; None where it isn't known.
         rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
         objects: what the chart has; None where it isn't known.
+        exact: the hash of the plan that werf saved; None where there is none.
 
     Returns:
         32 hexadecimal digits.
     """
     listed = sorted(map(str, operations))
-    further = (objects.lines(),) if objects is not None else ()
+    further: list[Any] = [objects.lines()] if objects is not None else []
+    further += [exact] if exact is not None else []
     return hash_of(digest, values_hash, job, revision, listed, render, rejections, *further)
 
 
@@ -488,7 +517,7 @@ MAX_TEXT: Final = 2 * PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
 _NUMBER: Final = "(0|[1-9][0-9]{0,5})"
 _BEGIN: Final = re.compile(
     rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER} ([0-9a-f]{{64}}) "
-    r"(none|[0-9a-f]{64})"
+    rf"(none|[0-9a-f]{{64}})(?: ([0-9a-f]{{64}}|{'|'.join(Inexact)}))?"
 )
 _END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER}")
 _HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
@@ -558,7 +587,8 @@ def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
     size = named + min(hidden, MAX_HIDDEN)
     if lines[size : size + 1] != [f"{END} {begin[1]} {count} {objects} {hidden}"]:
         return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
-    text = "".join(f"{line}\n" for line in (f"{begin[6]} {hidden}", *lines[:size]))
+    head = f"{begin[6]} {hidden}" + (f" {begin[7]}" if begin[7] else "")
+    text = "".join(f"{line}\n" for line in (head, *lines[:size]))
     if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[5]:
         return BlockFault("its plan isn't what was printed: the hash of the lines is another")
     render = begin[6] if begin[6] != "none" else None
@@ -566,7 +596,9 @@ def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
     plan = _plan(lines[0], *parts)
     if isinstance(plan, BlockFault):
         return plan
-    plan = replace(plan, render=render, hidden=hidden)
+    inexact = next((one for one in Inexact if one == begin[7]), None)
+    exact = begin[7] if inexact is None else None
+    plan = replace(plan, render=render, hidden=hidden, exact=exact, inexact=inexact)
     # Those that the stored text has as well: all are ASCII.
     known = {f"{HAS}{one}" for one in plan.written}
     stored = [line for line in lines[:named] if line not in known]

@@ -34,6 +34,7 @@ from copyrator.bundles.deploy.identity import hash_of, job_name
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
 from copyrator.bundles.plan.operations import (
+    Inexact,
     Operation,
     Plan,
     all_planned,
@@ -423,6 +424,35 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     return tuple(found)
 
 
+_INEXACT: Final = {
+    Inexact.WERF: "werf doesn't know --save-plan and --use-plan, as from version 3 on",
+    Inexact.ENCRYPTED: "with a secret key (WERF_SECRET_KEY) werf encrypts the plan that it saves, "
+    "so that no two are equal",
+    Inexact.TOOLS: "werf's image lacks gzip, head, tail or od, which read the plan that werf saves",
+    Inexact.DRAWN: "two plans differed: the chart draws, or an object of the release changed "
+    "meanwhile",
+    Inexact.UNSTABLE: "it differed from the planned one in the last Jobs of the deploy: objects of "
+    "the release keep changing, or the chart draws",
+}
+
+_UNSTABLE_AFTER: Final = 2
+"""Deploys in a row that found another plan; then the file isn't compared any more."""
+
+
+def without_unstable_file(status: BundleStatus, made_of: _Content, plan: Plan) -> Plan:
+    """The plan, without the saved one where that kept differing in the deploys of the same input.
+
+    It holds each object as the cluster has it, its status too: where a controller writes that all
+    the time, such as a HorizontalPodAutoscaler's, no deploy would ever find the planned one.
+    """
+    attempted = status.attempted
+    is_changed = attempted.reason == BundleReason.PLAN_CHANGED
+    is_unstable = is_changed and (attempted.interruptions or 0) >= _UNSTABLE_AFTER
+    if plan.exact is None or not is_unstable or content_of(attempted) != content_of(made_of):
+        return plan
+    return replace(plan, exact=None, inexact=Inexact.UNSTABLE)
+
+
 def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str, Any]]:
     """A plan's operations, and the fields of its record that are derived from them."""
     operations = made.operations
@@ -440,6 +470,8 @@ def summarize_result(made: PlanResult) -> tuple[tuple[Operation, ...], dict[str,
         "risky_operations": len(named),
         "bound": not unbound,
         "unbound": unbound[:MAX_UNBOUND],
+        "exact": is_exact(made.plan),
+        "inexact": _why_inexact(made.plan),
         "hidden": made.plan.hidden or None,
         "image": made.plan.image,
     }
@@ -467,7 +499,7 @@ def record_result(
         rollback_withheld=made.rollback_withheld or None,
     )
     if not _is_covered(status, made, operations):
-        plan = replace(plan, message=_why_uncovered(before, made))
+        plan = replace(plan, message=_why_uncovered(status, made))
     else:
         plan = replace(
             plan,
@@ -478,14 +510,31 @@ def record_result(
     return replace(status, plan=plan)
 
 
-def _why_uncovered(before: PlanStatus, made: PlanResult) -> str | None:
+def is_exact(plan: Plan) -> bool | None:
+    """Whether the plan that werf saved is compared and applied; None where that isn't known."""
+    if plan.exact is None and plan.inexact is None:
+        return None
+    return _why_inexact(plan) is None
+
+
+def _why_inexact(plan: Plan) -> str | None:
+    if plan.exact is not None and plan.hidden:
+        # What is hidden from who approves isn't certain, whatever is applied.
+        return "the chart hides contents from the diff (werf.io/sensitive)"
+    return _INEXACT.get(plan.inexact) if plan.inexact is not None else None
+
+
+def _why_uncovered(status: BundleStatus, made: PlanResult) -> str | None:
     """Why an approval that was given doesn't carry over to the plan; None without one."""
-    approved = made.approved
+    before, approved = status.plan, made.approved
     if approved is None:
         return None
     if approved.render == made.plan.render:
-        same = before.approved.image == made.plan.image
-        what = "other operations" if same else "another image of werf"
+        what = "other operations"
+        if before.approved.image != made.plan.image:
+            what = "another image of werf"
+        elif _is_other_file(status, made):
+            what = "objects of the release that have changed since, or the chart draws"
         return f"the approval of plan {before.approved.id} was of {what}"
     return (
         f"the approval of plan {before.approved.id} was of other contents, which a chart gives "
@@ -499,10 +548,11 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     if approved is None or approved.render != made.plan.render:
         return False
     given = status.plan.approved
-    weaker = given.bound and unbound_reasons(made.plan)
+    unbound = unbound_reasons(made.plan)
+    weaker = (given.bound and unbound) or (given.exact and unbound and not is_exact(made.plan))
     if given.image != made.plan.image or weaker or (given.enforced and made.unenforced):
         return False  # another werf would deploy, or more than was approved
-    if has_further_objects(approved, made.plan):
+    if has_further_objects(approved, made.plan) or (unbound and _is_other_file(status, made)):
         return False
     operations = approved.operations
     if made.missing_namespace is not None:
@@ -512,6 +562,18 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     if _is_tried(status) and _is_approved_before(status):
         return covers(operations, found)
     return set(found) <= set(operations)
+
+
+def _is_other_file(status: BundleStatus, made: PlanResult) -> bool:
+    """Whether werf saved another plan than the approved one, and no attempt explains that.
+
+    An attempt that did a part of it, or may have, left another state: then the file can't be equal.
+    """
+    approved = made.approved
+    if approved is None or approved.exact is None or approved.exact == made.plan.exact:
+        return False
+    is_tried = _is_tried(status) and _is_approved_before(status)
+    return not is_tried or status.attempted.reason == BundleReason.PLAN_CHANGED
 
 
 def _is_approved_before(status: BundleStatus) -> bool:
@@ -540,6 +602,7 @@ def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) ->
         render=plan.render,
         rejections=status.rejections or 0,
         objects=plan.objects,
+        exact=plan.exact,
     )
 
 
@@ -597,6 +660,7 @@ def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime)
     """
     _, fields = summarize_result(what)
     fields["bound"] = False if fields["unbound"] else None
+    fields["exact"] = False if fields["inexact"] else None
     return with_record(
         status,
         PlanPurpose.PREVIEW,

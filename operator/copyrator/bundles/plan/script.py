@@ -3,9 +3,9 @@
 All render first (``WERF_VALIDATE=1 werf bundle render`` prints what an apply writes) and end where
 werf had to download dependencies of the chart, as the digest doesn't bind those. A plan, and the
 deploy of what was approved, also run ``werf bundle plan`` and read its graph. They use sh, grep,
-sed, sort, wc and sha256sum, and sleep where a guard isn't in force yet, as Alpine's busybox and
-Debian have them, and no pipe but some whose results are compared: sh ignores a failure before a
-pipe.
+sed, sort, wc and sha256sum, sleep where a guard isn't in force yet, and gzip, head, tail and od
+where the image has them and werf saves its plan, as Alpine's busybox and Debian have them, and no
+pipe but some whose results are compared: sh ignores a failure before a pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
 author having set no variable that sh, its tools or the loader read, but LANG and TZ:
@@ -34,6 +34,7 @@ from copyrator.bundles.plan.operations import (
     AT_UNINSTALL,
     BEGIN,
     END,
+    EXACT,
     HAS,
     HIDDEN_LENGTH,
     HOOK,
@@ -44,6 +45,7 @@ from copyrator.bundles.plan.operations import (
     PLAN_OPERATIONS,
     REVISION,
     WRITES,
+    Inexact,
     OperationType,
 )
 from copyrator.bundles.plan.rights import (
@@ -256,8 +258,8 @@ def deploy_command(
         directory: in memory.
     """
     probe = "require_guard\n" if guard is not None else ""
-    apply = _apply(flags) if comparison is None else _apply_and_compare(flags, comparison)
-    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, apply)
+    apply = 'exec werf "$@"\n' if comparison is None else _apply_and_compare(comparison)
+    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, _apply_saved(flags), apply)
     script = _BEGINNING + (_probe(guard) if guard is not None else "") + "".join(parts)
     first = ("deploy", directory, salt.copy, approved.copy, _name_of(account))
     return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
@@ -286,17 +288,22 @@ def _probe(policy: str) -> str:
     return f"guard={shlex.quote(policy)}\n{_REQUIRE_GUARD}"
 
 
+def _apply_saved(flags: Sequence[str]) -> str:
+    """The arguments of an apply, of the very file that was hashed where werf saved the plan."""
+    command = shlex.join(("set", "--", "bundle", "apply", *flags))
+    return f'{command}\n[ -z "$saved" ] || set -- "$@" --use-plan "$memory/saved.$plans"\n'
+
+
 def _apply(flags: Sequence[str]) -> str:
     return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
 
 
-def _apply_and_compare(flags: Sequence[str], comparison: StoredComparison) -> str:
-    """As ``_apply``, and the comparison of what was stored. An exact plan needs none."""
-    apply = shlex.join(("bundle", "apply", *flags))
+def _apply_and_compare(comparison: StoredComparison) -> str:
+    """Apply by the arguments, and compare what was stored unless the plan is exact."""
     back = comparison.roll_back_to or ""
     return (
         f"nonce={shlex.quote(comparison.nonce)}\nback={back}\n{_COMPARISON}"
-        f"run_werf {apply}\ncompare_stored\n"
+        'run_werf "$@"\ncompare_stored\n'
     )
 
 
@@ -431,6 +438,73 @@ _AS_DEFAULT: Final = " | ".join(f"'{kind}  default'" for kind in _POD_KINDS)
 _OF_OBJECT: Final = "|".join(
     (AS_ACCOUNT, f"{AT_ROLLBACK}create ", f"{AT_UNINSTALL}create ", HOOK, HAS)
 )
+
+SAVED_PLAN_PACKED: Final = 16 * 1024 * 1024
+"""Bytes of a plan that werf 3 saves, packed: it is in the Job's memory."""
+SAVED_PLAN_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of such a plan unpacked, which is one line mostly: the Job's script reads it by lines."""
+_TIMESTAMP: Final = '^[[:space:]]*"timestamp": "[^"]*",\\{0,1\\}$'
+"""No text of the plan can look so: in JSON its quotes are escaped, and its line ends."""
+_DRY_RUN_TIME: Final = (
+    r's/\(\\"manager\\":\\"helm\\",\\"operation\\":\\"Apply\\",\\"time\\":\\"\)'
+    r'[0-9]\{4\}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z\\"}/\1\\"}/g'
+)
+"""Of an object that is updated the plan has what its dry run gave, with the time of that."""
+
+_SAVED_PLAN: Final = f"""\
+ask_saving() {{
+  [ -z "${{WERF_SECRET_KEY-}}" ] || inexact={Inexact.ENCRYPTED}
+  for one in gzip head tail od; do
+    command -v "$one" >/dev/null || inexact=${{inexact:-{Inexact.TOOLS}}}
+  done
+  [ -n "$inexact" ] || {{
+    werf bundle plan --save-plan "$memory/asked" --help >/dev/null 2>&1 &&
+      werf bundle apply --use-plan "$memory/asked" --help >/dev/null 2>&1
+  }} || inexact={Inexact.WERF}
+}}
+hash_saved() {{
+  [ -s "$1" ] || failed 'werf saved no plan'
+  packed=$(wc -c <"$1") || broken
+  [ "$packed" -le {SAVED_PLAN_PACKED} ] ||
+    failed "werf's saved plan has $((packed)) bytes; at most {SAVED_PLAN_PACKED} are accepted"
+  : >"$work.unpacked" && : >"$work.hashed" || broken
+  size=$(unpack "$1" 2>/dev/null | head -c {SAVED_PLAN_BYTES + 1} | wc -c) || broken
+  [ "$size" -le {SAVED_PLAN_BYTES} ] ||
+    failed "werf's saved plan has more than {SAVED_PLAN_BYTES} bytes unpacked"
+  last=$(tail -c 4 "$1" | od -A n -t u1) || broken
+  [ -s "$work.unpacked" ] && [ "$((size))" = "$(to_number $last)" ] || several_members
+  : >"$work.hashed" || broken
+  ! {{ head -c "$((packed - 1))" "$1" && echo >"$work.hashed"; }} | gzip -dc >/dev/null 2>&1 ||
+    several_members
+  [ -s "$work.hashed" ] || broken
+  found=$({{ unpack "$1" | sed -n '/{_TIMESTAMP}/p' && echo >"$work.hashed"; }} | wc -l) || broken
+  [ -s "$work.hashed" ] || broken
+  [ "$found" -eq 1 ] ||
+    failed "werf's saved plan has $((found)) lines with a timestamp instead of one"
+  : >"$work.unpacked" && : >"$work.hashed" || broken
+  sum=$({{
+    sed '' "$salt" && echo 'saved plan' &&
+      unpack "$1" | sed -e '/{_TIMESTAMP}/d' -e '{_DRY_RUN_TIME}' && echo >"$work.hashed"
+  }} | sha256sum) || broken
+  [ -s "$work.unpacked" ] && [ -s "$work.hashed" ] || broken
+  saved=${{sum%% *}}
+}}
+several_members() {{
+  failed "werf's saved plan isn't one gzip member with nothing behind it"
+}}
+unpack() {{
+  gzip -dc "$1" && echo >"$work.unpacked"
+}}
+to_number() {{
+  [ "$#" -ne 4 ] || echo $(($1 + ($2 << 8) + ($3 << 16) + ($4 << 24)))
+}}
+"""
+"""Of a plan that werf saves nothing but its hash is used (docs/adr/0066-exact-plans.md).
+
+gzip unpacks members one after the other, as werf does, and busybox passes over what is behind. The
+last four bytes are the size of the last member, so that they tell whether there are others; and
+without its last byte a file that ends with a member can't be unpacked.
+"""
 
 _BEGINNING: Final = f"""\
 set -u
@@ -604,15 +678,22 @@ hash_render() {{
   hash_documents join_render
   rendered=$sum
 }}
-plan_deploy() {{
+{_SAVED_PLAN}plan_deploy() {{
   code=0
+  : >"$graph" || broken
+  while [ -e "$memory/saved.$plans" ]; do plans=$((plans + 1)); done
+  set --
+  [ -n "$inexact" ] || set -- --save-plan "$memory/saved.$plans"
   WERF_SHOW_INSIGNIFICANT_DIFFS=1 WERF_SHOW_VERBOSE_DIFFS=1 WERF_SHOW_VERBOSE_CRD_DIFFS=1 \\
     WERF_DEPLOY_GRAPH_PATH="$graph" \\
-    werf bundle plan --exit-code >"$memory/diff" 2>&1 || code=$?
+    werf bundle plan --exit-code "$@" >"$memory/diff" 2>&1 || code=$?
 }}
 require_plan() {{
   case $code in
-  0 | 2 | 3) require_space "the diff of werf's plan" ;;
+  0 | 2 | 3)
+    require_space "the diff of werf's plan"
+    [ -n "$inexact" ] || hash_saved "$memory/saved.$plans"
+    ;;
   *)
     name_kinds "$memory/diff"
     printf 'werf bundle plan ended with exit code %s\\n' "$code"
@@ -626,7 +707,9 @@ graph=$work.dot
 memory=$1
 salt=$2
 account={_UNKNOWN_ACCOUNT}
-: >"$graph" || broken
+plans=1
+saved=
+inexact=
 """
 """On a signal sh ends when werf has ended, before its next command.
 
@@ -692,7 +775,7 @@ _PLAN: Final = (
     _BEGINNING
     + """\
 nonce=$3
-twice=$4
+renders=$4
 account=$5
 shift 5
 refused() {
@@ -704,7 +787,7 @@ render_chart
     + f"require_render {PlanExit.FAILED:d}\n"
     + """\
 hash_render
-if [ "$twice" -gt 1 ]; then
+if [ "$renders" -gt 1 ]; then
   first=$rendered
   render_chart
 """
@@ -718,19 +801,32 @@ fi
     + _READ_HIDDEN
     + """\
 : >"$memory/render"
+ask_saving
+"""
+    + f"""\
+[ -n "$inexact" ] || [ "$rendered" != none ] || inexact={Inexact.DRAWN}
 plan_deploy
 require_plan
+if [ "$renders" -gt 1 ] && [ -z "$inexact" ]; then
+  first=$saved
+  : >"$memory/saved.$plans" || broken
+  plan_deploy
+  require_plan
+  [ "$saved" = "$first" ] || inexact={Inexact.DRAWN}
+fi
 """
     + READ_GRAPH
     + f"""\
+exact=${{inexact:-$saved}}
 sed 's/<hidden [0-9]* sensitive [a-z]*, hash [0-9a-f]*>/<hidden>/g' "$memory/diff" || broken
 sed -n '1,{MAX_HIDDEN}p' "$work.hidden" >"$work.first" || broken
 counts="$count $lines $hidden"
 sed '' "$work.list" "$work.objects" "$work.first" >"$work.block" || broken
-printf '%s %s\\n' "$rendered" "$hidden" >"$work.bound" || broken
+printf '%s %s %s\\n' "$rendered" "$hidden" "$exact" >"$work.bound" || broken
 sed '' "$work.bound" "$work.block" >"$work.hashed" || broken
 sum=$(sha256sum <"$work.hashed") || broken
-printf '\\n%s %s %s %s %s\\n' {BEGIN} "$nonce" "$counts" "${{sum%% *}}" "$rendered" || broken
+printf '\\n%s %s %s %s %s %s\\n' {BEGIN} "$nonce" "$counts" "${{sum%% *}}" "$rendered" "$exact" ||
+  broken
 sed '' "$work.block" || broken
 printf '%s %s %s\\n' {END} "$nonce" "$counts" || broken
 """
@@ -806,14 +902,17 @@ read_stored() {{
 compare_stored() {{
   [ "$code" -eq 0 ] || reports 'deployed|skipped|succeeded' || exit "$code"
   stored={StoredWord.NONE}
-  if [ "$rendered" = none ]; then
+  if [ -s "$work.exact" ]; then
+    storable={StoredWord.NONE} stored={StoredWord.EXACT}
+  elif [ "$rendered" = none ]; then
     storable={StoredWord.NONE}
   else
     stored=$(read_stored) || stored={StoredWord.UNREADABLE}
   fi
   : >"$memory/stored"
   case $stored in
-  "$storable" | {StoredWord.SKIPPED} | {StoredWord.NOT_ASKED} | {StoredWord.UNREADABLE}) ;;
+  "$storable" | {StoredWord.EXACT} | {StoredWord.SKIPPED} | {StoredWord.NOT_ASKED} | \\
+    {StoredWord.UNREADABLE}) ;;
   *)
     printf '\\nError: DeployedDifferently: what was stored for the release %s\\n' \\
       "isn't what was approved"
@@ -856,12 +955,19 @@ _PROOF: Final = (
     + READ_OBJECTS
     + """\
 : >"$memory/render"
+ask_saving
 plan_deploy
 require_plan
 """
     + READ_GRAPH
     + f"""\
 unseal "$@"
+grep -q '^{EXACT}' "$approved"
+case $? in
+0) printf '{EXACT}%s\\n' "${{saved:-none}}" >"$work.exact" || broken ;;
+1) : >"$work.exact" ;;
+*) broken ;;
+esac
 grep -q '^objects ' "$approved"
 case $? in
 0) ;;
@@ -878,7 +984,7 @@ case $? in
 *) broken ;;
 esac
 printf 'render %s\\n' "$rendered" >"$work.render" || broken
-sed '' "$work.list" "$work.render" "$work.objects" >"$work.now" || broken
+sed '' "$work.list" "$work.render" "$work.exact" "$work.objects" >"$work.now" || broken
 sort -u "$approved" "$work.written" >"$work.approved" || broken
 sort -u "$work.approved" "$work.now" >"$work.both" || broken
 before=$(sha256sum <"$work.approved") || broken
@@ -889,6 +995,10 @@ if [ "$before" != "$both" ]; then
   line=$(sed -n 1p "$work.more")
   case $line in
   'render '*) changed 'nothing was applied: the contents are not those that were planned' ;;
+  'exact '*)
+    changed "nothing was applied: werf's plan isn't the one that was planned, as an object of the \
+release has changed since, or the chart draws"
+    ;;
   *) changed "nothing was applied: $((more)) of what would be done wasn't approved, first: $line" ;;
   esac
 fi

@@ -27,6 +27,8 @@ class StoredWord(StrEnum):
 
     NONE = "none"
     """There is nothing to compare with: the plan has no hash of its render."""
+    EXACT = "exact"
+    """werf applied the plan that was approved, so nothing has to be compared."""
     LARGE = "large"
     """It doesn't fit in where the render did."""
     SKIPPED = "skipped"
@@ -38,6 +40,7 @@ class StoredWord(StrEnum):
 
 _REASONS: Final[Mapping[str, StoredReason]] = {
     StoredWord.NONE: StoredReason.RENDERS_DIFFER,
+    StoredWord.EXACT: StoredReason.EXACT,
     StoredWord.LARGE: StoredReason.DEPLOYED_DIFFERENTLY,
     StoredWord.SKIPPED: StoredReason.NOTHING_STORED,
     StoredWord.NOT_ASKED: StoredReason.NOT_SUPPORTED,

@@ -14,7 +14,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanDecision
-from copyrator.api.plan_words import find_lacking
+from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import Target, cluster_options, run
@@ -341,7 +341,9 @@ def _decide(
         show(found)
         plan = found.view.status.plan
         lacking = "".join(f"; its {word.lack}" for word in find_lacking(plan))
-        prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}."])
+        could = describe_difference(plan)
+        differ = f" What could still differ: {could}." if could else ""
+        prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}.{differ}"])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))

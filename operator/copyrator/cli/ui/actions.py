@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, parse_status
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
-from copyrator.api.plan_words import find_lacking
+from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import is_spent
@@ -236,8 +236,10 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
     if plan.enforced:
         yield Detail("Operations", enforcement(plan))
-    if plan.bound:
+    if plan.bound or plan.exact:
         yield Detail("Contents", contents(plan))
+    if shown := describe_difference(plan):
+        yield Detail("Could differ", shown)
     if shown := rollback(plan):
         yield Detail("Rollback", shown)
     if not missing_of(view.status) and (permissions := permission_summary(view.status)):

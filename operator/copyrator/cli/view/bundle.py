@@ -42,7 +42,14 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PlanSummary,
 )
-from copyrator.api.plan_words import BOUND, ENFORCED, PLAN_WORDS, PlanWord
+from copyrator.api.plan_words import (
+    BOUND,
+    ENFORCED,
+    EXACT,
+    PLAN_WORDS,
+    PlanWord,
+    describe_difference,
+)
 from copyrator.api.promotion import shown_hold
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
@@ -471,8 +478,8 @@ def _first(texts: Sequence[str], separator: str, total: int = 0) -> str:
 
 
 def contents(plan: PlanSummary) -> str:
-    """Whether contents are bound or hidden, in one line; empty where that wasn't judged."""
-    text = _certainty(BOUND, plan)
+    """Whether contents are bound, exact, hidden, in one line; empty where that wasn't judged."""
+    text = "; ".join(filter(None, (_certainty(BOUND, plan), _certainty(EXACT, plan))))
     if text and plan.hidden:
         text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
     return text
@@ -548,6 +555,8 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
         yield Detail("Operations", shown)
     if is_planned and (shown := contents(plan)):
         yield Detail("Contents", shown)
+    if is_planned and (shown := describe_difference(plan)):
+        yield Detail("Could differ", shown)
     if is_planned and (shown := rollback(plan)):
         yield Detail("Rollback", shown)
     yield Detail("State", plan_state(view))

@@ -27,6 +27,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, sentence
 from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_words import describe_difference
 from copyrator.api.text import count, times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.windows import is_open, next_opening
@@ -356,6 +357,8 @@ def _plan(view: BundleView) -> Iterator[str]:
             yield f"  Operations: {shown}."
         if shown := contents(plan):
             yield f"  Contents: {shown}."
+        if shown := describe_difference(plan):
+            yield f"  What could still differ: {shown}."
         if shown := rollback(plan):
             yield f"  Rollback: {shown}."
         yield f"  {said(plan.id)}: {operation_counts(plan)}."
