@@ -120,6 +120,15 @@ def test_too_many_marks_are_dropped_oldest_first_and_count_as_told():
         assert untold(marks, holding(failed(at=f"2026-11-27T13:00:{i:02}Z", subject=subject))) == []
 
 
+def test_a_dropped_mark_of_an_older_fault_lets_nothing_be_told_again():
+    marks = begun()
+    first, second = failed("1", at="2026-11-27T13:00:09Z"), failed("2", at="2026-11-27T13:00:01Z")
+    for one in (first, second):
+        marks.mark("chat", one, NOW)
+        marks.prune(0)
+    assert untold(again(marks), holding(first)) == []
+
+
 def test_a_forged_time_does_not_silence_what_comes_later():
     marks = begun()
     marks.mark("chat", failed(at="9999-01-01T00:00:00Z"), NOW)
