@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -152,6 +154,24 @@ async def test_says_why_an_uninstall_failed_and_tries_again(
     cluster.ends = succeed
     await gone(cluster)
     assert len(cluster.jobs("uninstall")) >= 2
+
+
+async def test_a_failing_uninstall_is_tried_ever_more_seldom(
+    cluster: BundleCluster, run: Run, bundle: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    await run(timing=replace(TIMING, uninstall_retry=1.0))
+    bundle()
+    await deployed(cluster)
+    cluster.ends = lambda _: (1, "Error: no rights")
+
+    delete(cluster)
+    await eventually(lambda: "failed 3 times" in cluster.message())
+    said = re.findall(r"failed (?:2|3) times, .*Next attempt at ([^ ]*Z)", caplog.text)
+    second, third = (datetime.fromisoformat(time) for time in said)
+    assert third - second >= timedelta(seconds=4)
+
+    annotate(cluster, **{"operator.werf.dev/force-delete": "true"})
+    await gone(cluster)
 
 
 FORBIDDEN = (
