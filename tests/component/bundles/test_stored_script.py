@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.plan_jobs import NONCE, Ended, Pod, graph, in_all_shells, node, shell
 
 from copyrator.api.as_approved import StoredReason
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
-from copyrator.bundles.plan.operations import Plan, read_operation
+from copyrator.bundles.plan.operations import Plan, read_block, read_operation
 from copyrator.bundles.plan.script import PlanExit, StoredComparison
 from copyrator.bundles.plan.stored import STORED, read_stored
 
@@ -77,7 +79,10 @@ def reports(pod: Pod, text: str) -> None:
 def command(pod: Pod, *, back: int | None = None, render: str | None = "") -> tuple[str, ...]:
     operations = tuple(one for one in map(read_operation, SHOP) if one)
     render = pod.hash_of(pod.documents) if render == "" else render
-    plan = Plan(2, operations, render)
+    return command_of(pod, Plan(2, operations, render), back=back)
+
+
+def command_of(pod: Pod, plan: Plan, *, back: int | None = None) -> tuple[str, ...]:
     approved = pod.sealed("approved", plan.text.encode())
     comparison = StoredComparison(NONCE, back)
     return pod.deploy_command(approved, (), (AUTO_ROLLBACK,), comparison=comparison)
@@ -179,6 +184,32 @@ def test_a_release_of_4000_objects_is_compared(pod: Pod) -> None:
     objects[2000] = objects[2000].replace("xxx\n", "xxy\n")
     store(pod, *objects, hooks=())
     assert judged(deploy(pod)) == (PlanExit.DIFFERENT, OTHER)
+
+
+def test_an_exact_plan_is_not_compared(pod: Pod) -> None:
+    """The file that was approved is the one that werf has applied."""
+    saved = b'{\n  "timestamp": "x"\n}\n'
+    (pod.fake / "saved").write_bytes(gzip.compress(saved))
+    (pod.fake / "version").write_text("v3.2.0\n")
+    (pod.fake / "manifest.2").unlink()
+    made = pod.run(pod.plan_command(), graph(map(node, SHOP), 2))
+    plan = read_block(made.log, NONCE)
+    assert isinstance(plan, Plan), made.log
+    assert plan.exact is not None
+
+    for approved, reason in (
+        (plan, StoredReason.EXACT),
+        (replace(plan, render=None), StoredReason.EXACT),
+        (replace(plan, exact=None), StoredReason.NOT_SUPPORTED),
+    ):
+        ended = pod.run(command_of(pod, approved, back=1), graph(map(node, SHOP), 2))
+        assert judged(ended) == (0, reason), ended.log
+        assert f"--use-plan {pod.memory}/saved." in ended.applied[0]
+        assert pod.told("rolled-back") == []
+
+    reports(pod, DEPLOYED.replace("deployed", "failed"))
+    failed = pod.run(command_of(pod, plan), graph(map(node, SHOP), 2), apply=1)
+    assert (failed.code, STORED in failed.log) == (1, False)
 
 
 def test_a_chart_that_draws_is_not_compared(pod: Pod) -> None:
