@@ -471,6 +471,33 @@ def test_the_script_of_a_planned_deploy_may_end_it_before_werf(
     )
 
 
+MISMATCH = "plan artifact release revision mismatch: expected 4, got 5"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_changed"),
+    [
+        (f"Error: {MISMATCH}", True),
+        (f"Error: release install: validate plan artifact: {MISMATCH}\n\nUse --debug", True),
+        (f'Error: release install: failed release "r" (namespace: "n"): {MISMATCH}', True),
+        (f"Error: {MISMATCH}\nError: release install: other", False),
+        (f"Error: chart render: execution error at (a/templates/b.yaml:1:1): {MISMATCH}", False),
+        (f'Error: release install: template: a.yaml:1:1: executing "a" at <x>: {MISMATCH}', False),
+        (f"Error: {MISMATCH} or so", False),
+    ],
+)
+def test_another_revision_between_check_and_apply_is_another_plan(
+    text: str, is_changed: bool
+) -> None:
+    """werf 3 refuses the plan that it saved before it writes anything."""
+    ending = planned_ending(ending_of(job(), [pod(1, text)]))
+
+    expected = (Outcome.FAILED, BROKEN)
+    if is_changed:
+        expected = (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert (ending.outcome, ending.reason) == expected
+
+
 def test_dependencies_that_the_chart_lacks_count_against_the_digest() -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "no", None, 12)
 

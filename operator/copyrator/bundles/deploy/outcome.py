@@ -32,6 +32,7 @@ from copyrator.bundles.deploy.werf_error import (
     describe_error,
     find_error,
     find_expiry,
+    finds_other_revision,
     first_cause,
     lacks_access,
     refuses_login,
@@ -534,8 +535,10 @@ def plan_reason(code: int | None) -> BundleReason | None:
 
 
 def planned_ending(ending: Ending) -> Ending:
-    """The outcome of a gated deploy: its script may have ended it before werf's apply."""
+    """The outcome of a gated deploy: its script, or werf, may have ended it before any write."""
     reason = plan_reason(ending.exit_code)
+    if ending.is_raw and finds_other_revision(ending.message):
+        reason = BundleReason.PLAN_CHANGED
     if reason is None or ending.reason is BundleReason.CLUSTER_UNREACHABLE:
         return ending
     if reason is BundleReason.DEPLOYED_DIFFERENTLY:

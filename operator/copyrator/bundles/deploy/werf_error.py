@@ -265,6 +265,20 @@ _UNAUTHORIZED: Final = re.compile(
 is of another server, such as the registry of an image that a workload can't pull."""
 
 
+def finds_other_revision(error: str) -> bool:
+    """Whether the first cause is that werf doesn't take its saved plan, as a revision was added.
+
+    Nothing was written then. A template's error has other words before its text.
+    """
+    return _OTHER_REVISION.fullmatch(_strip_layers(first_cause(error))) is not None
+
+
+_OTHER_REVISION: Final = re.compile(
+    r"(?:[a-z -]{1,80}: ){0,9}"
+    r"plan artifact release revision mismatch: expected \d{1,9}, got \d{1,9}"
+)
+
+
 def refuses_login(error: str) -> bool:
     """Whether the first cause of an error is that the bundle's registry refuses the login."""
     line = first_cause(error)
