@@ -45,6 +45,7 @@ async def quarantined(cluster: BundleCluster) -> dict[str, Any]:
     ("stores", "found"),
     [
         ("same", ("True", "AsApproved")),
+        (StoredWord.EXACT, ("True", "Exact")),
         (StoredWord.NONE, ("Unknown", "RendersDiffer")),
         (StoredWord.SKIPPED, ("Unknown", "NothingStored")),
         (StoredWord.NOT_ASKED, ("Unknown", "NotSupported")),
@@ -143,6 +144,28 @@ async def test_a_log_without_the_scripts_last_line_says_nothing(
         if found and ended:
             cluster.logs[f"{job['metadata']['name']}-pod"] = log.format(nonce=found[1])
         return ended
+
+    cluster.ends = end
+    bundle(approval=ON_RISK)
+    await run()
+    await deployed(cluster)
+
+    assert condition(cluster, AS_APPROVED) == ("Unknown", "Unreadable")
+
+
+async def test_after_a_kill_the_last_line_may_be_a_hooks(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """One that may read its Job knows the nonce; werf's report says that it has succeeded."""
+
+    def end(job: dict[str, Any]) -> tuple[int, str] | None:
+        ended = werf.run(job)
+        found = NONCE.search(container(job)["command"][2])
+        if not found or not ended:
+            return ended
+        line = f"{STORED} {found[1]} {'a' * 64} {'a' * 64}\n"
+        cluster.logs[f"{job['metadata']['name']}-pod"] = line
+        return 137, ended[1]
 
     cluster.ends = end
     bundle(approval=ON_RISK)

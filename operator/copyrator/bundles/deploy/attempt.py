@@ -34,6 +34,7 @@ from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login,
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.outcome import (
+    KILLED,
     Blocked,
     Ending,
     JobRecord,
@@ -357,6 +358,8 @@ class AttemptRunner:
             return ending, StoredReason.UNREADABLE
         if not compares_stored(pods):
             return ending, None
+        if (ending.exit_code or 0) >= KILLED:  # a hook, which can read the nonce, may be the last
+            return ending, StoredReason.UNREADABLE
         nonce = self._seals.derive(entry, job.name, "nonce")
         stored = await self._jobs.output.printed_stored(pods, nonce)
         return (different_ending(ending) if stored is different else ending), stored

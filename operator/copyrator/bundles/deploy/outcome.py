@@ -242,6 +242,8 @@ _CLUSTER_TROUBLE: Final = re.compile(
 )
 _PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
 _TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
+KILLED: Final = 128
+"""Exit codes from this on are of a container that was killed: this and the signal."""
 _ERROR: Final = 4096
 """Characters of werf's error that are searched for missing permissions."""
 
@@ -689,7 +691,7 @@ def _ending_of_werf(terminated: Mapping[str, Any], server: str) -> Ending:
     report = parse_report(text)
     if code == 0 or (report is not None and report.succeeded):
         return _read_success(terminated)
-    if code >= 128 or terminated.get("reason") == "OOMKilled":
+    if code >= KILLED or terminated.get("reason") == "OOMKilled":
         why = terminated.get("reason") or f"signal {code - 128}"
         return _interruption(BundleReason.JOB_LOST, f"the container was killed ({why})", code)
     if report is not None:
