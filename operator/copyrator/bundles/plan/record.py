@@ -564,6 +564,15 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     return set(found) <= set(operations)
 
 
+_NOTHING_WRITTEN: Final = (
+    BundleReason.PLAN_CHANGED,
+    BundleReason.PLAN_FAILED,
+    BundleReason.GUARD_NOT_ACTIVE,
+    BundleReason.FROZEN,
+)
+"""Reasons of attempts that ended before werf's apply; one before them may have failed in it."""
+
+
 def _is_other_file(status: BundleStatus, made: PlanResult) -> bool:
     """Whether werf saved another plan than the approved one, and no attempt explains that.
 
@@ -573,7 +582,8 @@ def _is_other_file(status: BundleStatus, made: PlanResult) -> bool:
     if approved is None or approved.exact is None or approved.exact == made.plan.exact:
         return False
     is_tried = _is_tried(status) and _is_approved_before(status)
-    return not is_tried or status.attempted.reason == BundleReason.PLAN_CHANGED
+    attempted = status.attempted
+    return not is_tried or (attempted.reason in _NOTHING_WRITTEN and not attempted.failures)
 
 
 def _is_approved_before(status: BundleStatus) -> bool:
