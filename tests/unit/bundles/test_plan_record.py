@@ -501,7 +501,12 @@ def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
         (replace(CHANGED, reason="PlanFailed"), DRAWS, replace(DRAWS, exact="2" * 64), False),
         (replace(CHANGED, reason="GuardNotActive"), DRAWS, replace(DRAWS, exact="2" * 64), False),
         (replace(CHANGED, reason="Frozen"), DRAWS, replace(DRAWS, exact="2" * 64), False),
-        (replace(CHANGED, reason="Frozen", failures=1), DRAWS, replace(DRAWS, exact="2" * 64), True),
+        (
+            replace(CHANGED, reason="Frozen", failures=1),
+            DRAWS,
+            replace(DRAWS, exact="2" * 64),
+            True,
+        ),
         (replace(CHANGED, reason="JobLost"), DRAWS, replace(DRAWS, exact="2" * 64), True),
         (CHANGED, DRAWS, DRAWS, True),
         (CHANGED, EXACT, replace(EXACT, exact="2" * 64), True),  # it is bound
