@@ -14,10 +14,11 @@ from tests.e2e.standin.conftest import (
     only_stand_in,
     only_werf_3,
 )
+from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
 from copyrator.bundles.deploy.werf_error import find_error
-from copyrator.bundles.plan.operations import Inexact
+from copyrator.bundles.plan.operations import Inexact, covers
 from copyrator.bundles.plan.script import PlanExit
 
 __all__ = ["shell"]
@@ -186,6 +187,46 @@ def test_after_another_revision_nothing_is_applied(shell: Werf, charts: Charts) 
     assert code == PlanExit.CHANGED
     assert "first: revision 2" in find_error(log)
     assert shell.revisions("demo") == {1: "deployed"}
+
+
+@only_werf_3
+@only_3
+def test_drift_is_corrected_by_the_file_of_its_check(shell: Werf, charts: Charts) -> None:
+    charts.push()
+    assert deploy(shell, planned(shell))[0] == 0
+    path = f"/api/v1/namespaces/{shell.namespace}/configmaps/demo-cm"
+    shell.api.patch(path, {"data": {"greeting": "drifted"}})
+    found = planned(shell, renders=1)
+    assert found.exact, found.inexact
+    assert found.exact == planned(shell).exact, "a plan of a deploy has the same"
+    assert list(map(str, found.operations)) == ["update ::ConfigMap:demo-cm"]
+
+    shell.api.patch(path, {"data": {"greeting": "drifted again"}})
+    code, log = deploy(shell, found)
+    assert code == PlanExit.CHANGED, log
+    assert shell.object("demo-cm")["data"]["greeting"] == "drifted again"
+
+    code, log = deploy(shell, planned(shell, renders=1))
+    assert code == 0, log
+    assert shell.object("demo-cm")["data"]["greeting"] == "hello"
+
+
+@only_werf_3
+@only_3
+def test_the_retry_of_a_failed_deploy_has_a_file_of_its_own(shell: Werf, charts: Charts) -> None:
+    charts.push(half=HALF_GOOD)
+    found = planned(shell)
+    assert deploy(shell, found)[0] == 1
+    assert "demo-cm" in shell.names(), "a part was done"
+    assert deploy(shell, found)[0] == PlanExit.CHANGED
+
+    again = planned(shell)
+
+    assert (again.exact is None, again.exact == found.exact) == (False, False)
+    assert again.render == found.render
+    assert covers(found.operations, again.operations)
+    assert deploy(shell, again)[0] == 1
+    assert shell.revisions("demo") == {1: "failed", 2: "failed"}, "it was applied"
 
 
 @only_werf_3
