@@ -468,6 +468,7 @@ FAILED = replace(CHANGED, outcome="Failed", reason="DeployFailed", interruptions
         (BOUND, None, None),
         (EXACT, True, None),
         (replace(EXACT, hidden=1), False, "the chart hides contents from the diff"),
+        (replace(EXACT, image=None), False, "the node doesn't report the digest of werf's image"),
         (replace(BOUND, inexact=Inexact.WERF), False, "werf doesn't know --save-plan"),
         (replace(BOUND, inexact=Inexact.ENCRYPTED), False, "with a secret key"),
         (replace(BOUND, inexact=Inexact.DRAWN), False, "two plans differed"),

@@ -404,6 +404,12 @@ class PlanResult:
         return effects(self.plan, self.missing_namespace)
 
 
+_NO_DIGEST: Final = (
+    "the node doesn't report the digest of werf's image in its repository, so another werf may "
+    "deploy; name it by digest in spec.werf.image (REPOSITORY@sha256:…)"
+)
+
+
 def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     """Why a deploy may write something else than was planned and shown, as sentences.
 
@@ -413,10 +419,7 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     if plan.render is None:
         found.append("two renders of the chart differed")
     if plan.image is None:
-        found.append(
-            "the node doesn't report the digest of werf's image in its repository, so another werf "
-            "may deploy; name it by digest in spec.werf.image (REPOSITORY@sha256:…)"
-        )
+        found.append(_NO_DIGEST)
     found += plan.drawn
     found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
     if (more := plan.hidden - len(plan.hidden_names)) > 0:
@@ -521,6 +524,8 @@ def _why_inexact(plan: Plan) -> str | None:
     if plan.exact is not None and plan.hidden:
         # What is hidden from who approves isn't certain, whatever is applied.
         return "the chart hides contents from the diff (werf.io/sensitive)"
+    if plan.exact is not None and plan.image is None:
+        return _NO_DIGEST
     return _INEXACT.get(plan.inexact) if plan.inexact is not None else None
 
 
