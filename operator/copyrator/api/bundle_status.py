@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.as_approved import NOT_JUDGED, AsApprovedStatus
 from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
 from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
 from copyrator.api.plan_status import (
+    NOT_JUDGED,
+    AsApprovedStatus,
     Baseline,
     MissingPermission,
     PlanOutcome,

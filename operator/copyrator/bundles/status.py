@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.as_approved import as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
@@ -38,7 +37,7 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, as_approved_condition
 from copyrator.api.promotion import hold_text
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time

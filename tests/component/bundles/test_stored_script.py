@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, in_all_shells, node, shell_of
 
-from copyrator.api.as_approved import StoredReason
+from copyrator.api.plan_status import StoredReason
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.plan.operations import Plan, read_block, read_operation
 from copyrator.bundles.plan.script import PlanExit, StoredComparison

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from localcluster.standin import manifests, tools
 from localcluster.standin.errors import WerfError
@@ -13,14 +14,14 @@ from localcluster.standin.served import SERVER
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What kubectl was given to read; in place of it JSON is read."""
+    """What kubectl was given to read; in place of it PyYAML reads it."""
     given: list[str] = []
 
     def run(_program: str, *_arguments: str, stdin: str) -> tools.Ran:
         given.append(stdin)
         if "broken" in stdin:
             return tools.Ran(1, "", "error: broken")
-        return tools.Ran(0, stdin.replace("\n---\n", "\n"), "")
+        return tools.Ran(0, "\n".join(map(json.dumps, yaml.safe_load_all(stdin))), "")
 
     monkeypatch.setattr(tools, "run", run)
     return given

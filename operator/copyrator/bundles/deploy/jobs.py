@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.as_approved import StoredReason
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.as_approved import NOT_JUDGED, AsApprovedStatus, StoredReason
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
@@ -32,6 +31,7 @@ from copyrator.api.bundle_status import (
     PassedOver,
     Rollback,
 )
+from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, StoredReason
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
