@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.plan.operations import BEGIN, END
+from copyrator.bundles.plan.operations import BEGIN, END, EXACT
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.bundles.plan.stored import STORED, StoredWord
 
@@ -33,6 +33,7 @@ class Werf:
         todo: the operations of a plan made now, by the digest that is deployed.
         revision: of the release, that a deploy made now would make.
         renders: the hash of what is rendered for a Job, or ``none``.
+        saves: what werf 3 would save as its plan for a Job; None: it is an older one.
         hidden: objects of which the chart hides contents.
         says: what the plan Job's container does instead: its exit code and log. Called with the
             Job's body and its nonce; None for a plan of ``todo``.
@@ -48,6 +49,7 @@ class Werf:
     todo: Callable[[str], list[str]] = lambda digest: [CREATE]
     revision: int = 1
     renders: Callable[[dict[str, Any]], str] = lambda job: hash_of(digest(job))
+    saves: Callable[[dict[str, Any]], str] | None = None
     hidden: tuple[str, ...] = ()
     says: Callable[[dict[str, Any], str], tuple[int, str] | None] = lambda job, nonce: None
     ends: Callable[[dict[str, Any]], tuple[int, str]] = succeed
@@ -87,10 +89,14 @@ class Werf:
         if not self.unseals(job, files):
             self.cluster.logs[log] = "Error: PlanChanged: values aren't what was planned with\n"
             return PlanExit.CHANGED, ""
-        self.cluster.logs[log] = "the diff\n" + block(
-            nonce, self.revision, self.todo(digest(job)), self.renders(job), self.hidden
-        )
+        todo, renders, saved = self.todo(digest(job)), self.renders(job), self.saved(job)
+        printed = block(nonce, self.revision, todo, renders, self.hidden, exact=saved)
+        self.cluster.logs[log] = f"the diff\n{printed}"
         return 0, ""
+
+    def saved(self, job: dict[str, Any]) -> str:
+        """The hash of what werf saves as its plan; empty where it saves none."""
+        return hash_of(self.saves(job)) if self.saves is not None else ""
 
     def deploy(self, job: dict[str, Any]) -> tuple[int, str]:
         command = container(job)["command"]
@@ -107,10 +113,13 @@ class Werf:
             approved = self.mounted(job, files[0]).decode()
             render = "none" if "render none\n" in approved else self.renders(job)
             now = listed(self.revision, self.todo(digest(job)), render)
+            if f"\n{EXACT}" in approved:
+                now += f"{EXACT}{self.saved(job)}\n"
             if not set(now.splitlines()) <= set(approved.splitlines()):
                 return PlanExit.CHANGED, changed
             operations = approved.partition("objects ")[0]
             first, _, *rest = operations.splitlines(keepends=True)
+            rest = [one for one in rest if not one.startswith(EXACT)]
             self.applied.append((digest(job), "".join((first, *rest))))
         else:
             self.applied.append((digest(job), ""))
@@ -177,12 +186,14 @@ def block(
     render: str = "none",
     hidden: tuple[str, ...] = (),
     objects: tuple[str, ...] = (),
+    exact: str = "",
 ) -> str:
     """As the script prints it."""
     named = tuple(f"hidden {one}" for one in hidden)
     lines = (f"revision {revision}", *sorted(operations), *sorted(objects), *named)
     text = "".join(f"{line}\n" for line in lines)
     count = len(operations)
-    hashed = hash_of(f"{render} {len(hidden)}\n{text}")
+    exact = f" {exact}" if exact else ""
+    hashed = hash_of(f"{render} {len(hidden)}{exact}\n{text}")
     counts = f"{count} {len(objects)} {len(hidden)}"
-    return f"\n{BEGIN} {nonce} {counts} {hashed} {render}\n{text}{END} {nonce} {counts}\n"
+    return f"\n{BEGIN} {nonce} {counts} {hashed} {render}{exact}\n{text}{END} {nonce} {counts}\n"
