@@ -25,6 +25,8 @@ from copyrator.bundles.plan.script import (
 )
 
 NONCE = "0123456789abcdef" * 2
+HANG = 300
+"""Seconds after which a script counts as hanging, also on busy cores."""
 TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
 SAVING_TOOLS = ("gzip", "head", "tail", "od")
 """Of images whose werf saves plans."""
@@ -234,7 +236,7 @@ class Pod:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process:
-            log, errors = process.communicate(timeout=60)
+            log, errors = process.communicate(timeout=HANG)
         assert errors == b"", "all is in one stream"
         text = log.decode("utf-8", "replace")
         return Ended(process.returncode, text, process.pid, self.applied())
@@ -252,7 +254,7 @@ class Pod:
             begun.read_bytes()
             process.send_signal(signal.SIGTERM)
             go.write_text("on\n")
-            log, _ = process.communicate(timeout=60)
+            log, _ = process.communicate(timeout=HANG)
         return Ended(process.returncode, log.decode(), process.pid, self.applied())
 
     def wrap(self, tool: str, text: str) -> None:
