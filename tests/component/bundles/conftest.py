@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.plan_jobs import Pod, in_all_shells, shell_of
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import BundleCache
@@ -162,6 +165,17 @@ class Operator:
         await self.oci.close()
         await self.reviewer.close()
         await self.client.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    in_all_shells(metafunc)
+
+
+@pytest.fixture
+def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
+    """Where a Job's script runs, in the test's shell."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Pod(shell_of(request), Path(directory))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,18 +135,27 @@ FORGED = (
 )
 
 
+def logging(
+    cluster: BundleCluster, werf: Werf, log: str, code: int | None = None
+) -> Callable[[dict[str, Any]], tuple[int, str] | None]:
+    """How a Job ends whose script compares: with this log, in which the nonce is filled in."""
+
+    def end(job: dict[str, Any]) -> tuple[int, str] | None:
+        ended = werf.run(job)
+        found = NONCE.search(container(job)["command"][2])
+        if not found or not ended:
+            return ended
+        cluster.logs[f"{job['metadata']['name']}-pod"] = log.format(nonce=found[1])
+        return ended if code is None else (code, ended[1])
+
+    return end
+
+
 @pytest.mark.parametrize("log", FORGED)
 async def test_a_log_without_the_scripts_last_line_says_nothing(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, log: str
 ) -> None:
-    def end(job: dict[str, Any]) -> tuple[int, str] | None:
-        ended = werf.run(job)
-        found = NONCE.search(container(job)["command"][2])
-        if found and ended:
-            cluster.logs[f"{job['metadata']['name']}-pod"] = log.format(nonce=found[1])
-        return ended
-
-    cluster.ends = end
+    cluster.ends = logging(cluster, werf, log)
     bundle(approval=ON_RISK)
     await run()
     await deployed(cluster)
@@ -157,17 +167,8 @@ async def test_after_a_kill_the_last_line_may_be_a_hooks(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     """One that may read its Job knows the nonce; werf's report says that it has succeeded."""
-
-    def end(job: dict[str, Any]) -> tuple[int, str] | None:
-        ended = werf.run(job)
-        found = NONCE.search(container(job)["command"][2])
-        if not found or not ended:
-            return ended
-        line = f"{STORED} {found[1]} {'a' * 64} {'a' * 64}\n"
-        cluster.logs[f"{job['metadata']['name']}-pod"] = line
-        return 137, ended[1]
-
-    cluster.ends = end
+    line = f"{STORED} {{nonce}} {'a' * 64} {'a' * 64}\n"
+    cluster.ends = logging(cluster, werf, line, code=137)
     bundle(approval=ON_RISK)
     await run()
     await deployed(cluster)

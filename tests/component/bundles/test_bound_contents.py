@@ -5,14 +5,10 @@ In the shells of images, with everything else as it was planned: operations and 
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.plan_jobs import NONCE, Pod, graph, in_all_shells, node, shell_of
+from tests.plan_jobs import NONCE, Pod, graph, node
 
 from copyrator.bundles.plan.operations import Plan, read_block
 from copyrator.bundles.plan.script import PlanExit
@@ -50,16 +46,6 @@ START, *_ = (place for place in range(len(DOCUMENTS)) if DOCUMENTS.startswith("\
 """The end of the first line, by which a render is found among helm's."""
 BYTES = st.binary(min_size=1, max_size=1).filter(lambda one: one != b"\0")
 PLACES = st.integers(START, len(DOCUMENTS) - 1)
-
-
-@pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield Pod(shell_of(request), Path(directory))
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
 
 
 def planned(pod: Pod, text: bytes) -> Plan:

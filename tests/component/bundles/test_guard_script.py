@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.plan_jobs import DENIED, GUARD, Ended, Pod, graph, in_all_shells, node, shell_of
+from tests.plan_jobs import DENIED, GUARD, Ended, Pod, graph, node
 
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
 from copyrator.bundles.deploy.werf_error import describe_error, find_error
@@ -28,16 +25,10 @@ SLEEP = 'sleep() { echo x >>"$$FAKE/slept"; }\n'
 
 
 @pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        pod = Pod(shell_of(request), Path(directory))
-        pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app"}
-        pod.more["WERF_SKIP_TLS_VERIFY_REGISTRY"] = "1"  # the API server's certificate is verified
-        yield pod
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
+def pod(pod: Pod) -> Pod:
+    pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app"}
+    pod.more["WERF_SKIP_TLS_VERIFY_REGISTRY"] = "1"  # the API server's certificate is verified
+    return pod
 
 
 def answer(pod: Pod, said: str | None, *numbers: int) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.plan_jobs import Pod, in_all_shells, shell_of
+from tests.plan_jobs import Pod
 
 from copyrator.bundles.deploy.job import LOGIN_SCRIPT
 from copyrator.oci.auth import find_credential
@@ -25,15 +22,9 @@ exit 3
 
 
 @pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        pod = Pod(shell_of(request), Path(directory))
-        (pod.bin / "werf").write_text(WERF)
-        yield pod
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
+def pod(pod: Pod) -> Pod:
+    (pod.bin / "werf").write_text(WERF)
+    return pod
 
 
 @pytest.mark.parametrize(

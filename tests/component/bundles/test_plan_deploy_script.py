@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from tests.plan_jobs import (
     Ended,
     Pod,
     graph,
-    in_all_shells,
     node,
-    shell_of,
 )
 
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
@@ -52,16 +49,6 @@ ALL = tuple(
 )
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 DIFF = "Update ConfigMap/x\n+ password: hunter2\n"
-
-
-@pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield Pod(shell_of(request), Path(directory))
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
 
 
 def approved(pod: Pod, lines: Iterable[str], revision: int = 2) -> SealedFile:

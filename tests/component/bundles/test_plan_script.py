@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +20,7 @@ from tests.plan_jobs import (
     Ended,
     Pod,
     graph,
-    in_all_shells,
     node,
-    shell_of,
 )
 
 from copyrator.bundles.deploy.restrictions import passes
@@ -65,16 +62,6 @@ operations = st.builds(
 UGLY = ('"', "\\", "\n", "\t", "\r", "\x00", "\x1b", "\x7f", "é", "\u2028", "/", ":", " ", "-> ")
 PIECES = (*UGLY, "x", '" [  weight=0 ];', '"noop/1/0/stage/a', '"create/1/0/::Pod:p', "\n\t", "}")
 hostile_names = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
-
-
-@pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield Pod(shell_of(request), Path(directory))
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
 
 
 def planned(ended: Ended, inexact: Inexact = Inexact.WERF) -> Plan:

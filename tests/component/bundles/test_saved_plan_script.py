@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +16,7 @@ from tests.plan_jobs import (
     Ended,
     Pod,
     graph,
-    in_all_shells,
     node,
-    shell_of,
 )
 
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
@@ -33,16 +29,6 @@ SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 GRAPH = graph(map(node, SHOP), 2)
 SECRET = "hunter5"
 APPLIED = "bundle apply --use-plan"
-
-
-@pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield Pod(shell_of(request), Path(directory))
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
 
 
 def text(of: str = SECRET, stamp: int = 1, more: str = "") -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.plan_jobs import NONCE, Ended, Pod, graph, in_all_shells, node, shell_of
+from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
 from copyrator.api.plan_status import StoredReason
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
@@ -25,21 +23,15 @@ SAME, OTHER = StoredReason.AS_APPROVED, StoredReason.DEPLOYED_DIFFERENTLY
 
 
 @pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        pod = Pod(shell_of(request), Path(directory))
-        report = pod.fake / "report.json"
-        pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app"}
-        pod.more["WERF_DEPLOY_REPORT_PATH"] = str(report)
-        reports(pod, DEPLOYED)
-        (pod.fake / "version").write_text("v2.75.3\n")
-        pod.documents = "".join(map(rendered, (CM, SECRET, HOOK, WORDS)))
-        store(pod)
-        yield pod
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
+def pod(pod: Pod) -> Pod:
+    report = pod.fake / "report.json"
+    pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app"}
+    pod.more["WERF_DEPLOY_REPORT_PATH"] = str(report)
+    reports(pod, DEPLOYED)
+    (pod.fake / "version").write_text("v2.75.3\n")
+    pod.documents = "".join(map(rendered, (CM, SECRET, HOOK, WORDS)))
+    store(pod)
+    return pod
 
 
 def document(name: str, *more: str, value: str = "1", source: str = "shop/templates/a.yaml") -> str:

@@ -6,12 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.plan_jobs import Pod, in_all_shells, shell_of
+from tests.plan_jobs import Pod
 
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
 from copyrator.bundles.plan.script import PlanExit, uninstall_command
@@ -38,19 +36,13 @@ CORE = 'in API group "" in the namespace "app"'
 
 
 @pytest.fixture
-def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    with tempfile.TemporaryDirectory() as directory:
-        pod = Pod(shell_of(request), Path(directory))
-        (pod.bin / "werf").write_text(WERF)
-        target = "busybox" if "busybox" in pod.shell[0] else "tee"
-        (pod.bin / "tee").symlink_to(str(shutil.which(target)))
-        (pod.bin / "git").symlink_to("/bin/true")
-        pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app", "WERF_TIMEOUT": "600"}
-        yield pod
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    in_all_shells(metafunc)
+def pod(pod: Pod) -> Pod:
+    (pod.bin / "werf").write_text(WERF)
+    target = "busybox" if "busybox" in pod.shell[0] else "tee"
+    (pod.bin / "tee").symlink_to(str(shutil.which(target)))
+    (pod.bin / "git").symlink_to("/bin/true")
+    pod.more = {"WERF_RELEASE": "shop", "WERF_NAMESPACE": "app", "WERF_TIMEOUT": "600"}
+    return pod
 
 
 def start(pod: Pod, version: str, code: int = 0, output: str = "") -> subprocess.Popen[str]:

@@ -692,7 +692,7 @@ def _ending_of_werf(terminated: Mapping[str, Any], server: str) -> Ending:
     if code == 0 or (report is not None and report.succeeded):
         return _read_success(terminated)
     if code >= KILLED or terminated.get("reason") == "OOMKilled":
-        why = terminated.get("reason") or f"signal {code - 128}"
+        why = terminated.get("reason") or f"signal {code - KILLED}"
         return _interruption(BundleReason.JOB_LOST, f"the container was killed ({why})", code)
     if report is not None:
         return Ending(
