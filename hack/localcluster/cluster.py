@@ -1,5 +1,6 @@
 """A cluster: the face of this package for tests, the demo and the benchmarks."""
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from localcluster.bringup import BringUp
 from localcluster.build import Programs
 from localcluster.components import Plan, listeners, tool_environment
 from localcluster.credentials import Credentials
-from localcluster.errors import CommandFailedError, LocalClusterError
+from localcluster.errors import CommandFailedError, LocalClusterError, PortTakenError
 from localcluster.locks import file_lock
 from localcluster.pins import CLUSTER_PROGRAMS
 from localcluster.standin import tools
@@ -62,16 +63,24 @@ class Cluster:
         Raises:
             LocalClusterError: it could not be started; what had been started is stopped again.
         """
+        options = (process_node, registry, list(apiserver_flags))
+        for _ in range(2):
+            # The register is one user's; other programs use loopback too.
+            with contextlib.suppress(PortTakenError):
+                return cls._start(state_dir, options)
+        return cls._start(state_dir, options)
+
+    @classmethod
+    def _start(cls, state_dir: Path, options: tuple[bool, bool, list[str]]) -> Self:
         layout = Layout(state_dir.resolve())
         found = Programs.default().find(CLUSTER_PROGRAMS)
         with file_lock(layout.lock_file):
             layout.prepare()
             state = ClusterState.load(layout.state_file)
             is_new = state is None
-            options = (process_node, registry, list(apiserver_flags))
             try:
                 if state is None:
-                    reserved = ports.reserve(layout.root, listeners(registry=registry))
+                    reserved = ports.reserve(layout.root, listeners(registry=options[1]))
                     state = ClusterState(reserved, *options)
                     state.save(layout.state_file)
                 elif options != state.options:

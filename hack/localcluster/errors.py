@@ -26,5 +26,9 @@ class ComponentFailedError(LocalClusterError):
     """A component of the control plane ended, or never became ready; carries its log's end."""
 
 
+class PortTakenError(ComponentFailedError):
+    """A component's port was taken by another process between its reservation and its use."""
+
+
 class CommandFailedError(LocalClusterError):
     """kubectl or helm answered with an exit code other than 0; carries what it printed."""

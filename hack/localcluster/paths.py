@@ -5,14 +5,14 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The cache of programs and of the Go toolchain: COPYRATOR_CACHE, or the user's cache."""
+    """Programs, the Go toolchain and the port register: COPYRATOR_CACHE, or the user's cache."""
     if chosen := os.environ.get("COPYRATOR_CACHE"):
         return Path(chosen).expanduser().absolute()
     return _base("XDG_CACHE_HOME", ".cache") / "copyrator"
 
 
 def state_root() -> Path:
-    """The directory with one sub-directory for each named cluster, and the port register."""
+    """The directory with one sub-directory for each named cluster."""
     return _base("XDG_STATE_HOME", ".local/state") / "copyrator"
 
 

@@ -3,7 +3,8 @@
 A port that is free now may be taken a moment later: by another cluster that starts at the same
 time, or, while a component is down in a fault test, by the kernel for an outgoing connection.
 So ports are taken outside the kernel's ephemeral range, and noted in a register until their
-cluster is gone.
+cluster is gone. The register is in the cache: clusters of one user share loopback, also where
+each has a state directory of its own.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
-from localcluster.paths import state_root
+from localcluster.paths import cache_dir
 
 # Below Linux's ephemeral ports (32768 and up), above what services usually listen on.
 _RANGE = range(20000, 30000)
@@ -64,7 +65,7 @@ def _pick(taken: dict[int, str], owner: Path) -> int:
 
 
 def _register() -> Path:
-    return state_root() / "ports.json"
+    return cache_dir() / "ports.json"
 
 
 def _read() -> dict[int, str]:

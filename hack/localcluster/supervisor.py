@@ -11,7 +11,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from localcluster import processes
 from localcluster.components import Component, Plan, environment
-from localcluster.errors import ComponentFailedError
+from localcluster.errors import ComponentFailedError, PortTakenError
 from localcluster.processes import ProcessId
 from localcluster.state import Layout
 
@@ -104,8 +104,10 @@ class Supervisor:
         code = processes.exit_code(recorded) if recorded else None
         with_code = f" with exit code {code}" if code is not None else ""
         log = self.log(component.name)
-        return ComponentFailedError(
-            f"{component.name} {what}{with_code}. The end of {log}:\n{tail(log)}",
+        end = tail(log)
+        kind = PortTakenError if "address already in use" in end else ComponentFailedError
+        return kind(
+            f"{component.name} {what}{with_code}. The end of {log}:\n{end}",
             "Look for the first error in that log.",
         )
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.e2e.owned_cluster import reap
 from tests.long import LONG
 
-from localcluster import Api, ApiStatusError, Cluster, LocalClusterError, Requests
+from localcluster import Api, ApiStatusError, Cluster, LocalClusterError, Requests, ports
 from localcluster.errors import ComponentFailedError
 from localcluster.pins import module_of
 from localcluster.processes import ProcessId, marked
@@ -33,11 +34,21 @@ def hack_environment(**more: str) -> dict[str, str]:
 def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that the tests here may break, and mend again, started as at a terminal.
 
-    In its directory a start has failed before.
+    In its directory a start has failed before, after a first try whose port another had taken.
     """
     directory = tmp_path_factory.mktemp("own") / "cluster"
-    with pytest.raises(ComponentFailedError) as caught:
-        Cluster.start(directory, apiserver_flags=["--no-such-flag=1"])
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        taken = [{"etcd": other.getsockname()[1]}]
+        reserve = ports.reserve
+        patch.setattr(
+            ports, "reserve", lambda *args: reserve(*args) | (taken.pop() if taken else {})
+        )
+        with pytest.raises(ComponentFailedError) as caught:
+            Cluster.start(directory, apiserver_flags=["--no-such-flag=1"])
+    assert not taken
     assert "kube-apiserver ended with exit code 1" in str(caught.value)
     assert "unknown flag: --no-such-flag" in str(caught.value), "the end of its log is shown"
     assert marked(directory) == []

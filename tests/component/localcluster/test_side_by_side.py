@@ -64,7 +64,7 @@ def test_marked_processes_are_found_and_those_of_a_neighbour_are_not(
 
 @pytest.fixture
 def owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COPYRATOR_CACHE", str(tmp_path / "cache"))
     directories = (tmp_path / "one", tmp_path / "two")
     for directory in directories:
         directory.mkdir()
