@@ -391,7 +391,7 @@ class _Push:
         )
 
 
-class _ChangedError(RegistryError):
+class _ChangedError(RegistryError, is_reason=False):
     """Another client has written the index after it was read."""
 
 
