@@ -38,8 +38,8 @@ class Metrics:
     metric that is declared twice.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry(auto_describe=True)
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
         # They double the number of series, and are not used.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._engine()

@@ -528,7 +528,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("podAnnotations", {"a": 1}),
     ("uninstall.hook", "yes"),
     ("topologySpreadConstraints", [{"maxSkew": 1}]),
-    ("replicaCount", 3),
     ("commonLabels", {"a": 1}),
     ("extraArgs", "--x"),
     ("extraVolumes", [{}]),

@@ -212,13 +212,11 @@ class Elector:
         identity: str,
         terms: Terms = DEFAULT_TERMS,
         clock: Callable[[], float] = boottime,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.lease = Lease(namespace, name, identity, terms)
         self._client = client
         self._terms = terms
         self._clock = clock
-        self._now = now
         self.fault: str | None = None
         self._until = _NEVER
         self._read_at = clock()
@@ -348,7 +346,7 @@ class Elector:
 
     async def _write(self, make: Callable[[datetime], Mapping[str, Any]]) -> None:
         sent, before = self._clock(), self.lease.seen_time
-        body = make(self._now())
+        body = make(datetime.now(UTC))
         if self.lease.exists:
             answer = await self._request("PUT", self.lease.name, body)
         else:

@@ -58,7 +58,6 @@ class Workers(Generic[K]):
         *,
         count: int = 64,
         metrics: Metrics | None = None,
-        clock: Callable[[], float] = time.monotonic,
         restart: float = RESTART_SECONDS,
     ) -> None:
         self.restarts = 0
@@ -66,7 +65,6 @@ class Workers(Generic[K]):
         self._handler = handler
         self._count = count
         self._metrics = metrics
-        self._clock = clock
         self._restart = restart
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: dict[K, int] = {}
@@ -116,7 +114,7 @@ class Workers(Generic[K]):
         while True:
             await slice_.pause()  # neither a ready queue nor every handler waits for anything
             key = await self._queue.get()
-            started = self._clock()
+            started = time.monotonic()
             outcome: Outcome = Failed("interrupted")
             try:
                 with working_for(self._queue.tenant_of(key)):
@@ -126,7 +124,7 @@ class Workers(Generic[K]):
             finally:
                 # Also when cancelled: a key must not stay in progress without a worker.
                 self._settle(key, outcome)
-                self._count_outcome(key, outcome, self._clock() - started)
+                self._count_outcome(key, outcome, time.monotonic() - started)
 
     def _settle(self, key: K, outcome: Outcome) -> None:
         try:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import ObjectName
-from copyrator.copies.sources.records import SourceReader, SourceRecord
+from copyrator.copies.sources.records import SourceReader, SourceRecord, is_newer
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
@@ -207,7 +207,7 @@ class _NamedSource:
         if told is None:
             return False
         record = self.store.get(self._name)
-        if record is None or _is_newer(told.resource_version, record.resource_version):
+        if record is None or is_newer(told.resource_version, record.resource_version):
             return True
         return not record.whole and self._shared.share.has_room(record.size)
 
@@ -265,9 +265,3 @@ class _NamedSource:
         finally:
             self._task = None
         self.announce()
-
-
-def _is_newer(one: str, other: str) -> bool:
-    if one.isdecimal() and other.isdecimal():
-        return int(one) > int(other)
-    return one != other

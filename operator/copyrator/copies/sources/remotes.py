@@ -274,13 +274,12 @@ class Remotes:
         requeue: Callable[[RuleKey], None],
         on_credential: Callable[[ObjectName], None],
         limit: int,
-        timing: Timing = REMOTE_TIMING,
     ) -> None:
         self._informers = informers
         self._requeue = requeue
         self._on_credential = on_credential
         self._limit = limit
-        self.timing = timing
+        self.timing = REMOTE_TIMING
         self._shares = SourceShares(requeue)
         self._uses: dict[RuleKey, dict[KubeconfigRef, RemoteUse]] = {}
         self._clusters: dict[str, RemoteCluster] = {}
