@@ -11,10 +11,9 @@ from tests.unit.cli.test_json import commands
 OURS = "cli.copyrator.flant.com/v1"
 BUNDLE, RULE = ("operator.werf.dev/v1", "Bundle"), ("flant.com/v1", "CopyratorRule")
 LIST, NAMESPACE = ("v1", "List"), ("v1", "Namespace")
+DIGEST = f"sha256:{'0' * 64}"
 
 TYPED = {
-    "create bundle": ("create bundle x --from {registry}/a --export", BUNDLE),
-    "create rule": ("create rule x --source a --to b --export", RULE),
     "describe": ("describe rule {rule}", (OURS, "Description")),
     "doctor": ("doctor", (OURS, "CheckList")),
     "freeze": ("freeze -n {apps} --reason test", NAMESPACE),
@@ -29,10 +28,8 @@ TYPED = {
     "resolve": ("resolve {registry}/{repo} 1.* --insecure", (OURS, "Resolution")),
     "suspend": ("suspend rule {rule}", RULE),
     "resume": ("resume rule {rule}", RULE),
-    "skip": ("skip bundle {shop} 2.0.0", BUNDLE),
-    "unskip": ("unskip bundle {shop} 2.0.0", BUNDLE),
-    "top": ("top", (OURS, "Overview")),
-    "tree": ("tree bundle {shop}", (OURS, "Tree")),
+    "skip": (f"skip bundle {{shop}} {DIGEST}", BUNDLE),
+    "unskip": (f"unskip bundle {{shop}} {DIGEST}", BUNDLE),
     "unpin": ("unpin bundle {shop}", BUNDLE),
     "validate": ("validate {file}", (OURS, "ProblemList")),
     "attest show": (
@@ -45,7 +42,6 @@ TYPED = {
         LIST,
     ),
     "verify": ("verify {registry}/{repo}:1.0.0 --insecure --key {key}", (OURS, "Verification")),
-    "version": ("version", (OURS, "Version")),
     "why": ("why {shop}", (OURS, "Explanation")),
 }
 ELSEWHERE = {

@@ -24,7 +24,6 @@ from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Detail, printable
-from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.parts import (
     INDENT,
     SIGNS,
@@ -55,7 +54,7 @@ from copyrator.cli.view.rule import (
     rollout_progress,
     rule_kind,
 )
-from copyrator.cli.view.why_copy import CopyAnswer
+from copyrator.cli.view.why_copy import CopyAnswer, describe_writes
 
 SOURCES: Final = 5
 """Sources that the drawing shows one by one."""
@@ -355,7 +354,7 @@ class CopyPage:
     def details(self) -> list[Detail]:
         """When it was written, and by whom else."""
         metadata = self.answer.metadata
-        return list(describe_writes({"metadata": metadata}, self.now)) if metadata else []
+        return list(describe_writes(metadata, self.now)) if metadata else []
 
 
 def rule_path(shown: str) -> str:
