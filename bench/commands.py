@@ -27,6 +27,7 @@ COMMANDS = {
     "why": "why commands-space-01/commands-30",
     "why_bundle": "why bundle bundles/commands",
     "describe": f"describe {RULE}",
+    "top": "top --once",
     "plan": f"plan {RULE}",
 }
 GOALS = {"help": 0.2, "get": LIMIT, "get_bundles": LIMIT, "why": LIMIT, "why_bundle": LIMIT}

@@ -25,6 +25,10 @@ def push_first(stage: Stage) -> None:
 
 def deploy(stage: Stage) -> Rows:
     """Create a Bundle as examples/bundles/hello.yaml, and show the Job that deployed it."""
+    stage.types(
+        f"kubectl -n {APPS} create configmap hello-values \\\n"
+        "  --from-literal=values.yaml='greeting: Hello'"
+    )
     create_bundle(stage)
     spec = _bundle(stage)["spec"]
     given = {field: spec[field] for field in ("registry", "repo", "insecure", "version", "values")}
@@ -39,10 +43,11 @@ def deploy(stage: Stage) -> Rows:
 
 
 def create_bundle(stage: Stage) -> None:
-    """Create the Bundle of the local registry and its values."""
+    """Create the Bundle of the local registry; its values exist."""
     stage.types(
-        'sed "s|: registry.example.com|: $COPYRATOR_REGISTRY\\n  insecure: true|" \\\n'
-        "  examples/bundles/hello.yaml | kubectl apply -f -"
+        f"copyrator create bundle {NAME} -n {APPS} \\\n"
+        f"  --from $COPYRATOR_REGISTRY/{REPOSITORY} --insecure \\\n"
+        f"  --version '1.0.*' --values hello-values"
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from demo import bundles, rules
 from demo.screen import Rows, Screen
-from demo.stage import APPS, Stage
+from demo.stage import APPS, HOME, Stage
 from demo.steps import Chapter, Step
 from demo.waiting import StepFailed
 
@@ -46,13 +46,14 @@ kubectl apply -f examples/rules/ca-bundle.yaml
 kubectl apply -f examples/rules/certificate.yaml
 # A RoleBinding for each namespace, rendered from a template:
 kubectl apply -f examples/rules/namespace-provisioning.yaml
-# A Secret of your own; a new namespace gets it, too:
-sed 's|registry-creds|mine|' examples/rules/secret.yaml | kubectl apply -f -
+# A Secret of your own, by one command; a new namespace gets it, too:
+kubectl -n {HOME} create secret generic mine --from-literal=user=me
+copyrator create rule mine --source mine --to 'team-*'
 kubectl create namespace team-e
 copyrator why team-e/mine
 # A bundle that is deployed, and again whenever a version is pushed:
-sed "s|: registry.example.com|: $COPYRATOR_REGISTRY\\n  insecure: true|" \\
-  examples/bundles/wildcard.yaml | kubectl apply -f -
+copyrator create bundle shop -n {APPS} --insecure \\
+  --from $COPYRATOR_REGISTRY/team/shop --version '1.2.*'
 hack/run python -m localcluster push examples/charts/hello \\
   $COPYRATOR_REGISTRY/team/shop:1.2.1
 copyrator reconcile bundle -n {APPS} shop

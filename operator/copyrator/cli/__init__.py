@@ -28,7 +28,8 @@ _COMMANDS = {
         "core.completion:completion",
     ),
     "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile:confirm_delete"),
-    "describe": ("Show details of a rule or Bundle, with Events.", "get.describe:describe"),
+    "create": ("Create a rule or Bundle from flags, or print it.", "offline.create:create"),
+    "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe:describe"),
     "doctor": (
         "Check the installation: CRDs, Lease, permissions, registries.",
         "doctor.command:doctor",
@@ -58,6 +59,7 @@ _COMMANDS = {
     "skip": ("Never deploy a version of a Bundle.", "bundles.rollback:skip"),
     "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
+    "top": ("Show problems in the terminal, live.", "ui.command:top"),
     "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
     "unhold": ("End the hold of a Bundle.", "bundles.attest:unhold"),
     "uninstall": (

@@ -12,11 +12,13 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from tests.component.cli.test_ui_server import INSTALLATION, opened, page
 from tests.long import LONG
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
+from copyrator.cli.get.top import rendered
 from copyrator.cli.get.why import Explanation
 from copyrator.cli.ui import server
 from copyrator.cli.ui.pages import Pages
@@ -105,7 +107,7 @@ def test_a_name_is_one_segment_and_is_read_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_report_has_the_whole_name(name):
+def test_a_report_and_the_terminal_have_the_whole_name_or_a_part_that_fits(name):
     now = datetime(2026, 1, 2, 12, tzinfo=UTC)
     key = "ca..A_b-.crt" + "k" * 200
     ends = {"source": f"infra/{name}", "key": key, "notAfter": "2027-01-01T00:00:00Z"}
@@ -114,3 +116,10 @@ def test_a_report_has_the_whole_name(name):
     assert f"Rule infra/{name}<" in text
     assert f"Bundle infra/{name}<" in text
     assert f"in infra/{name}, key {key}" in text
+    out = Console(width=80, height=24, highlight=False, color_system=None)
+    with out.capture() as captured:
+        out.print(rendered(known, out, 24))
+    lines = captured.get().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert len(lines) <= 24
+    assert any(f"rule infra/{name}"[:20] in line for line in lines)

@@ -14,6 +14,8 @@ LIST, NAMESPACE = ("v1", "List"), ("v1", "Namespace")
 DIGEST = f"sha256:{'0' * 64}"
 
 TYPED = {
+    "create bundle": ("create bundle x --from {registry}/a --export", BUNDLE),
+    "create rule": ("create rule x --source a --to b --export", RULE),
     "describe": ("describe rule {rule}", (OURS, "Description")),
     "doctor": ("doctor", (OURS, "CheckList")),
     "freeze": ("freeze -n {apps} --reason test", NAMESPACE),
@@ -30,6 +32,7 @@ TYPED = {
     "resume": ("resume rule {rule}", RULE),
     "skip": (f"skip bundle {{shop}} {DIGEST}", BUNDLE),
     "unskip": (f"unskip bundle {{shop}} {DIGEST}", BUNDLE),
+    "top": ("top", (OURS, "Overview")),
     "unpin": ("unpin bundle {shop}", BUNDLE),
     "validate": ("validate {file}", (OURS, "ProblemList")),
     "attest show": (

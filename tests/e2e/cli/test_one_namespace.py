@@ -75,6 +75,7 @@ def test_a_copy_of_a_rule_that_may_not_be_read_is_explained(stage, dev, word, th
     result = dev.result(f"get copies -n {there}")
     assert (result.exit_code, word in result.stdout) == (0, True), result.output
     assert result.stderr == "", "nothing is said of kinds that nobody copies, as far as is known"
+    assert "roles" not in dev.types(f"top --once -n {there}")
     hidden = f"It belongs to the rule {owner}, which you have no permission to read."
     said = dev.types(f"why {there}/{word}")
     assert f"Secret {there}/{word} exists and carries the marks of the rule {owner}.\n" in said
@@ -98,6 +99,8 @@ def test_a_kind_that_may_not_be_listed_is_named_where_a_rule_copies_it(
     assert word in result.stdout
     said = " ".join(result.stderr.split())
     assert said == f"Not shown, because you have no permission to list them: roles in {there}."
+    said = " ".join(dev.types(f"top --once -n {there}").split())
+    assert "list them: roles.rbac.authorization.k8s.io." in said
     stage.delete_rule(word, there)
 
 

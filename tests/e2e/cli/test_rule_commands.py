@@ -666,6 +666,33 @@ def test_a_rule_is_described_for_programs(stage, seen):
     assert word in about <= {word, stage.home}, "its own, and those of several rules with it"
 
 
+def test_what_create_exports_can_be_created(stage, word, namespace):
+    there = namespace(f"{word}-there")
+    stage.apply(secret(stage.home, word, "user"))
+    typed = f"create rule {word} -n {stage.home} --source {word} --to {there}"
+    exported = yaml.safe_load(stage.types(f"{typed} --export"))
+    assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
+    made = stage.api.get(f"{RULES.format(stage.home)}/{word}")
+    assert made["spec"]["source"]["name"] == exported["spec"]["source"]["name"] == word
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.delete_rule(word)
+
+
+def test_a_rule_is_created_where_an_operator_serves_it_or_not_at_all(stage, word, namespace):
+    typed = f"create rule {word} --kind ConfigMap --source none --to none"
+    assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
+    stage.delete_rule(word)
+    said = stage.types(f"{typed} -n default", code=1)
+    assert "only those in" in said
+    assert f"-n {stage.home}" in plainly(said).replace("\n", " ")
+    assert stage.api.get(RULES.format("default"))["items"] == []
+    # As for somebody who can't read the operator's settings: it answers by the rule's status.
+    there = namespace(f"{word}-there")
+    said = stage.types(f"{typed} -n {there} --operator-namespace default", code=1)
+    assert f"rule {there}/{word} was created, but only rules in the namespace" in plainly(said)
+    stage.delete_rule(word, there)
+
+
 def advised(said):
     """The commands that an output advises."""
     end = r"(?= (?:explains|lists|prints|shows|retries)|[,;)\n]|$)"

@@ -2,17 +2,25 @@
 
 import asyncio
 import html
+import os
+import pty
 import re
+import signal
 import socket
+import termios
 import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, rule, secret, synced_and_failing
+from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret, synced_and_failing
 from tests.e2e.cli.ui_process import serving
+from tests.e2e.forked import Forked
 from tests.e2e.installation import RULES
+from tests.e2e.operator_process import until
 from tests.long import long_form
 from tests.targets import EVERYWHERE
 
@@ -187,6 +195,75 @@ def test_a_report_has_all_of_it_in_one_file(stage, word, copied, shop, tmp_path)
     assert "can't write" in stage.types(f"report --html {tmp_path}/none/r.html", code=1)
 
 
+def test_top_prints_the_worst_first_and_ends_with_ctrl_c(stage, word, copied):
+    shown = stage.types("top --once")
+    lines = [line for line in shown.splitlines() if f"{word}" in line]
+    assert [line.split()[0] for line in lines] == ["Failing", "Ready"]
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_top_is_kept_up_to_date_on_a_terminal(stage, word, copied):
+    main, terminal = pty.openpty()
+    environment = in_environment(stage) | {"COLUMNS": "160", "LINES": "24", "TERM": "xterm"}
+    process = Forked(("copyrator", "top"), environment, Path(os.ttyname(terminal)))
+    os.close(terminal)
+    seen = bytearray()
+    os.set_blocking(main, False)
+
+    def read():
+        with suppress(OSError):  # nothing to read yet
+            seen.extend(os.read(main, 65536))
+        return seen
+
+    try:
+        shown = f"there is no Secret {word}{{}} in".format
+        until(lambda: shown("-none").encode() in read(), lambda: bytes(seen[-2000:]).decode(), LATE)
+        assert shown("").encode() not in seen
+        stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
+        until(lambda: shown("").encode() in read(), lambda: bytes(seen[-2000:]).decode(), LATE)
+    finally:
+        process.send_signal(signal.SIGINT)
+        until(lambda: process.poll() is not None or (read() and False), lambda: "it ends", LATE)
+        os.close(main)
+    assert process.wait() == 130
+
+
+def test_top_is_scrolled_by_keys_and_ends_with_q(stage, word, copied):
+    main, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    environment = in_environment(stage) | {"COLUMNS": "80", "LINES": "5", "TERM": "xterm"}
+    process = Forked(
+        ("copyrator", "top", "-n", stage.home), environment, Path(os.ttyname(terminal))
+    )
+    seen = bytearray()
+    os.set_blocking(main, False)
+
+    def is_shown(text):
+        with suppress(OSError):  # nothing to read yet
+            seen.extend(os.read(main, 65536))
+        return text.encode() in seen
+
+    def press(keys, text):
+        seen.clear()
+        os.write(main, keys)
+        until(lambda: is_shown(text), lambda: bytes(seen[-2000:]).decode(), LATE)
+
+    try:
+        until(lambda: is_shown("1 to 1 of "), lambda: bytes(seen[-2000:]).decode(), LATE)
+        press(b"\x1b[B", "2 to 2 of ")
+        press(b"\x1b[A", "1 to 1 of ")
+        press(b"\x1b[6~", "2 to 2 of ")
+        assert b"^[" not in seen, "keys aren't printed"
+        os.write(main, b"q")
+        until(lambda: process.poll() is not None or is_shown("\0"), lambda: "it ends", LATE)
+        assert process.wait() == 0
+        assert termios.tcgetattr(terminal) == before
+    finally:
+        process.kill()
+        os.close(main)
+        os.close(terminal)
+
+
 def test_a_port_in_use_is_named(stage):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -238,5 +315,7 @@ async def test_odd_names_that_the_api_server_takes_have_their_pages(
             why = html.unescape(await browser.page(link))
             assert f"It is up to date with the rule {home}/{name}." in why
             assert f"{place}/{copy} exists" in why
+    shown = await asyncio.to_thread(stage.types, "top --once")
+    assert all(len(line) <= 80 for line in shown.splitlines())
     for name in (long, f"{word}.role"):
         stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=120s")

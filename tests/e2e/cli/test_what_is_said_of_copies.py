@@ -335,7 +335,9 @@ def test_which_have_ended_and_which_arent_valid_yet(stage, word, certified, tmp_
     row = next(line for line in said.splitlines() if line.startswith(f"{word} "))
     assert " expired " in row
     assert "the certificate old" in row
-    assert " Failing " in row
+    said = stage.types("top --once")
+    assert next(line for line in said.splitlines() if f"/{word} " in line).startswith("Failing")
+    assert "First certificate to expire: old" in said
     file = tmp_path / "report.html"
     stage.types(f"report --html {file}")
     text = file.read_text()

@@ -37,7 +37,7 @@ def flags(name):
     "name",
     sorted(
         set(_COMMANDS)
-        - {"attest", "completion", "notify", "remote", "resolve", "validate", "verify"}
+        - {"attest", "completion", "create", "notify", "remote", "resolve", "validate", "verify"}
     ),
 )
 def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
@@ -51,7 +51,7 @@ def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     sorted(
         set(_COMMANDS)
         - {"completion", "install", "logs", "run", "uninstall"}
-        - {"attest", "notify", "remote", "report", "ui"}
+        - {"attest", "create", "notify", "remote", "report", "ui"}
     ),
 )
 def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):

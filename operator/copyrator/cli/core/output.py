@@ -75,6 +75,7 @@ class Kind(enum.StrEnum):
     CHECK_LIST = "CheckList"
     DESCRIPTION = "Description"
     EXPLANATION = "Explanation"
+    OVERVIEW = "Overview"
     PLAN = "Plan"
     PLAN_LIST = "PlanList"
     PROBLEM_LIST = "ProblemList"

@@ -1,4 +1,4 @@
-"""`copyrator ui` and `report`: rules and Bundles on a web page, and in a file."""
+"""`copyrator ui`, `top` and `report`: rules and Bundles on a web page, in a terminal, in a file."""
 
 # ruff: noqa: PLC0415 - what they show, and a web server, are imported late: not for --help
 
@@ -17,7 +17,7 @@ import click
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option, username
-from copyrator.cli.core.output import prose
+from copyrator.cli.core.output import Format, answer_option, prose
 
 if TYPE_CHECKING:
     from copyrator.cli.ui.server import Server
@@ -97,6 +97,21 @@ def _interrupted() -> asyncio.Event:
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, stopped.set)
     return stopped
+
+
+@click.command()
+@cluster_options()
+@click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
+@answer_option
+def top(target: Target, *, once: bool, shape: Format | None) -> None:
+    """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
+
+    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
+    one. Without a terminal, and with -o, it is printed once.
+    """
+    from copyrator.cli.get.top import show_problems
+
+    run(show_problems(target, shape, once=once))
 
 
 @click.command()

@@ -1,0 +1,283 @@
+"""What `copyrator top` does: problems, in a terminal, kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.live import Live as Screen
+from rich.text import Text
+
+from copyrator.api.keys import ObjectName
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.objects import SINGULAR
+from copyrator.cli.core.output import (
+    Format,
+    Kind,
+    console,
+    dump,
+    identity,
+    printable,
+    typed,
+)
+from copyrator.cli.view import rows
+from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.live import Live
+from copyrator.cli.view.overview import Overview, OverviewRow, Snapshot, overview
+from copyrator.cli.view.rows import State
+from copyrator.cli.view.rule import RuleView, Validity
+
+LOOK: Final = 1.0
+"""Seconds between two updates, at least; ages are updated as often while nothing changes."""
+_STYLES: Final = {
+    State.FAILING: "bold red",
+    State.WAITING: "yellow",
+    State.SUSPENDED: "yellow",
+    State.READY: "green",
+}
+_CERTIFICATES: Final = {Validity.EXPIRED: "bold red", Validity.EXPIRING: "yellow"}
+ROOMY: Final = 100
+"""Columns of a terminal from which on there is room for more than the most important."""
+
+_KEY: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[^\x1b]")
+"""A key, as a terminal in its ordinary or its application mode sends it."""
+_QUIT: Final = frozenset({b"q", b"Q"})
+_LINES: Final = {b"k": -1, b"\x1b[A": -1, b"\x1bOA": -1, b"j": 1, b"\x1b[B": 1, b"\x1bOB": 1}
+_PAGES: Final = {b"\x1b[5~": -1, b"b": -1, b"\x1b[6~": 1, b" ": 1}
+_FIRST: Final = frozenset({b"g", b"\x1b[H", b"\x1bOH", b"\x1b[1~"})
+_LAST: Final = frozenset({b"G", b"\x1b[F", b"\x1bOF", b"\x1b[4~"})
+
+
+@dataclass(slots=True)
+class Scroll:
+    """The rows that a screen shows."""
+
+    first: int = 0
+    room: int = 1
+    """Rows of a screen."""
+    total: int = 0
+
+    def fit(self, total: int, room: int) -> None:
+        """Keep to the rows that there are."""
+        self.total, self.room = total, room
+        self.first = max(min(self.first, total - room), 0)
+
+    def press(self, key: bytes) -> None:
+        """Move by a key; others do nothing."""
+        if key in _FIRST | _LAST:
+            self.first = 0 if key in _FIRST else self.total
+        self.first += _LINES.get(key, 0) + _PAGES.get(key, 0) * self.room
+        self.fit(self.total, self.room)
+
+
+async def show_problems(target: Target, shape: Format | None, *, once: bool) -> None:
+    """Print them, once or until the user quits."""
+    out = console()
+    once = once or shape is not None or not out.is_terminal
+    async with (
+        target.connect() as client,
+        Live(client, target.namespace_option, target.namespace, patient=once) as live,
+    ):
+        if shape is not None:
+            dump(typed(Kind.OVERVIEW, document(live.now, datetime.now(UTC))), shape)
+        elif once:
+            out.print(rendered(live.now, out, lines=None))
+        else:
+            await _follow(live, out)
+
+
+async def _follow(live: Live, out: Console) -> None:
+    """Keep the screen up to date until the user quits."""
+    scroll, quits = Scroll(), asyncio.Event()
+
+    def draw() -> RenderableType:
+        return rendered(live.now, out, out.height, scroll)
+
+    with Screen(draw(), console=out, screen=True) as screen:
+
+        def press(keys: Sequence[bytes]) -> None:
+            if _QUIT.intersection(keys):
+                quits.set()
+                live.tell()
+            for key in keys:
+                scroll.press(key)
+            screen.update(draw(), refresh=True)
+
+        with _keyboard(press):
+            seen = live.version
+            while not quits.is_set():
+                seen = await live.wait(seen, LOOK)
+                screen.update(draw(), refresh=True)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(quits.wait(), LOOK / 4)
+
+
+@contextmanager
+def _keyboard(press: Callable[[Sequence[bytes]], None]) -> Iterator[None]:
+    """Pass on the keys that are pressed, which the terminal doesn't print meanwhile."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    file = sys.stdin.fileno()
+    loop, before = asyncio.get_running_loop(), termios.tcgetattr(file)
+
+    def read() -> None:
+        keys = os.read(file, 1024)
+        if not keys:
+            loop.remove_reader(file)
+        press(_KEY.findall(keys))
+
+    tty.setcbreak(file)
+    loop.add_reader(file, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(file)
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
+def document(seen: Snapshot, now: datetime) -> dict[str, Any]:
+    """As in -o json."""
+    view = overview(seen, now)
+    return {
+        "counts": {state.lower(): view.number(state) for state in State},
+        "copies": {"desired": view.desired, "ready": view.ready},
+        "items": [_item(row, seen, now) for row in view.all],
+        "certificates": [
+            {
+                "rule": {"namespace": row.namespace, "name": row.name},
+                **row.certificate.to_dict(),
+                "state": str(row.validity),
+            }
+            for row in view.certificates
+        ],
+        "outdated": list(seen.faults),
+        "denied": list(seen.denied),
+    }
+
+
+def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
+    name = ObjectName(row.namespace, row.name)
+    body = (seen.rules if row.what == "rules" else seen.bundles)[name]
+    found = {
+        "object": identity(body),
+        "state": str(row.state),
+        "ready": rows.ready(body).get("status"),
+        "reason": rows.ready(body).get("reason"),
+        "since": rows.ready(body).get("lastTransitionTime"),
+        "message": row.message,
+    }
+    if row.what == "rules":
+        return found | {"copies": RuleView(body, now).counts.to_dict()}
+    status = BundleView(body, now).summary
+    return found | {
+        "deployed": rows.version(status.deployed),
+        "available": rows.version(status.available),
+    }
+
+
+def rendered(
+    seen: Snapshot, out: Console, lines: int | None, scroll: Scroll | None = None
+) -> RenderableType:
+    """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
+    now = datetime.now(UTC)
+    view = overview(seen, now)
+    head = [_counts(view), *_first_expiry(view), *(_note(text) for text in _notes(seen))]
+    found, scroll = view.all, scroll or Scroll()
+    room = len(found)
+    if lines is not None:
+        used = sum(len(text.wrap(out, out.width)) for text in head)
+        room = max(lines - used - 3, 1)
+    scroll.fit(len(found), room)
+    last = min(scroll.first + room, len(found))
+    parts: list[RenderableType] = [*head, Text(), _table(found[scroll.first : last], out)]
+    if lines is not None:
+        which = f"{scroll.first + 1} to {last} of {len(found)}, the worst first; arrows, PgUp and "
+        which += "PgDn scroll, q quits"
+        text = which if len(found) > room else "q quits"
+        parts.append(Text(text, style="dim"))
+    return Group(*parts)
+
+
+def _counts(view: Overview) -> Text:
+    text = Text()
+    for state in State:
+        number = view.number(state)
+        if number or state is not State.SUSPENDED:
+            text.append(f"{number} {state}", _STYLES[state] if number else "dim").append("   ")
+    text.append(f"{view.ready}/{view.desired} copies are ready")
+    return text
+
+
+def _first_expiry(view: Overview) -> Iterator[Text]:
+    """The certificate that expires first, if there is one in any copy."""
+    for row in view.certificates[:1]:
+        text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
+        yield Text(printable(text), _CERTIFICATES.get(row.validity, "dim"))
+
+
+def _notes(seen: Snapshot) -> Iterator[str]:
+    for fault in seen.faults:
+        yield f"This may be out of date: {fault}"
+    if seen.loading:
+        yield f"Still being listed: {', '.join(seen.loading)}."
+    if seen.denied:
+        yield f"Not shown, because you have no permission to list them: {', '.join(seen.denied)}."
+
+
+def _note(text: str) -> Text:
+    return Text(printable(text), style="yellow")
+
+
+def _table(found: Sequence[OverviewRow], out: Console) -> Text:
+    """A row a line; where it is too long, the end of the message is cut off."""
+    heads = ["STATUS", "NAME", "REASON"]
+    cells = [[row.state, _named(row), _plain(row.reason)] for row in found]
+    if out.width >= ROOMY:
+        heads += ["SINCE", "COPIES/VERSION"]
+        for line, row in zip(cells, found, strict=True):
+            line += [row.since, _plain(row.numbers)]
+    widths = [
+        min(max(map(cell_len, column)), out.width // 2)  # names that begin alike stay apart
+        for column in zip(heads, *cells, strict=True)
+    ]
+    lines = [_line([*heads, "MESSAGE"], widths, "dim", out)]
+    for line, row in zip(cells, found, strict=True):
+        text = _line([*line, _plain(row.message)], widths, "", out)
+        text.stylize(_STYLES[row.state], 0, len(row.state))
+        lines.append(text)
+    return Text("\n").join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], style: str, out: Console) -> Text:
+    text = Text(style=style)
+    *front, last = cells
+    for cell, width in zip(front, widths, strict=True):
+        part = Text(cell)
+        part.truncate(width, overflow="ellipsis", pad=True)
+        text.append_text(part).append("  ")
+    text.append(last)
+    text.truncate(out.width, overflow="ellipsis")
+    text.rstrip()
+    return text
+
+
+def _plain(text: str) -> str:
+    """What others wrote, in one line."""
+    return printable(text).replace("\n", " ")
+
+
+def _named(row: OverviewRow) -> str:
+    """``rule team-a/creds``."""
+    return f"{SINGULAR[row.what]} {row.shown}"

@@ -1,0 +1,234 @@
+"""`copyrator create`: a rule or Bundle from flags."""
+
+# ruff: noqa: PLC0415 - the parsers are imported late: not for --help
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from copyrator.api import names
+from copyrator.api.clouds import Provider
+from copyrator.api.rule_status import RuleReason
+from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.installation import find_installation, operator_namespace_option
+from copyrator.cli.core.output import (
+    Format,
+    dump,
+    object_option,
+    prose,
+    show,
+    show_result,
+)
+from copyrator.cli.core.waiting import wait
+from copyrator.cli.view import rows
+from copyrator.kube.resources import BUNDLES, RULES
+from copyrator.kube.watch.store import name_of
+from copyrator.settings.config import Settings
+
+if TYPE_CHECKING:
+    pass
+
+RESPONSE: Final = 10.0
+"""Seconds in which an operator whose settings aren't known responds to a rule."""
+_DEFAULT: Final = "default"
+"""The namespace of contexts that choose none."""
+
+_export = click.option("--export", is_flag=True, help="Print the manifest; nothing is created.")
+_name = click.argument("name")
+
+
+@click.group()
+def create() -> None:
+    """Create a rule or Bundle from flags; with --export only print its manifest."""
+
+
+@create.command("rule")
+@_name
+@cluster_options()
+@click.option("--kind", default="Secret", show_default=True, help="Kind of the source.")
+@click.option("--source", metavar="[NAMESPACE/]NAME", help="Name of the source.")
+@click.option("--selector", metavar="LABELS", help="Label selector of the sources: a=b,c=d.")
+@click.option(
+    "--from", "place", metavar="NAMESPACE", help="Namespace of the source; default: the rule's."
+)
+@click.option(
+    "--to", multiple=True, required=True, metavar="GLOB", help="Target namespaces; '*' for all."
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces to exclude.")
+@operator_namespace_option
+@_export
+@object_option
+def rule(
+    target: Target,
+    name: str,
+    *,
+    home: str | None,
+    export: bool,
+    shape: Format | None,
+    **options: Any,
+) -> None:
+    """Copy a source to other namespaces.
+
+    Without -n, and without a namespace of the context other than default, the rule is created in
+    the operator's.
+
+    copyrator create rule creds --source default/registry-creds --to 'team-*'
+    """
+    if bool(options["source"]) == bool(options["selector"]):
+        raise click.UsageError("set exactly one of --source and --selector")
+    body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**options))
+    if export and not target.namespace_option:
+        prose(["No namespace is set: apply it in the operator's, or set --namespace."], err=True)
+    _finish(body, shape, partial(_create_rule, target, body, home), export=export)
+
+
+def rule_spec(
+    *,
+    kind: str,
+    source: str | None,
+    selector: str | None,
+    place: str | None,
+    to: tuple[str, ...],
+    exclude: tuple[str, ...],
+) -> dict[str, Any]:
+    """The spec of a rule from its options."""
+    before, _, name = (source or "").rpartition("/")
+    found: dict[str, Any] = {"kind": kind}
+    if namespace := place or before:
+        found["namespace"] = namespace
+    if selector:
+        pairs = [pair.partition("=") for pair in selector.split(",")]
+        found["selector"] = {"matchLabels": {key.strip(): value for key, _, value in pairs}}
+    else:
+        found["name"] = name
+    targets = {"namespaces": list(to)} | ({"exclude": list(exclude)} if exclude else {})
+    return {"source": found, "targets": targets}
+
+
+@create.command("bundle")
+@_name
+@cluster_options()
+@click.option(
+    "--from", "repository", required=True, metavar="REGISTRY/REPO", help="Repository of the bundle."
+)
+@click.option("--version", metavar="VERSION", help="Tag, 1.2.* or range; default: latest.")
+@click.option("--auth", metavar="SECRET", help="Secret with the registry's credentials.")
+@click.option(
+    "--provider",
+    type=click.Choice([str(one) for one in Provider]),
+    help="Cloud whose registry gets tokens of the service account's identity.",
+)
+@click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
+@click.option("--interval", metavar="DURATION", help="Interval of polls, such as 5m.")
+@click.option("--project-namespace", metavar="NAMESPACE", help="Namespace of the release.")
+@click.option("--insecure", is_flag=True, help="Use plain HTTP.")
+@_export
+@object_option
+def bundle(
+    target: Target, name: str, *, export: bool, shape: Format | None, **options: Any
+) -> None:
+    """Deploy a werf bundle from a registry.
+
+    copyrator create bundle shop --from registry.example.com/team/shop --version '1.*' --export
+    """
+    body = _body(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, target, name, bundle_spec(**options))
+    _finish(body, shape, partial(_create_bundle, target, body), export=export)
+
+
+def bundle_spec(*, repository: str, **fields: str | bool | None) -> dict[str, Any]:
+    """The spec of a Bundle from its options."""
+    registry, _, repo = repository.partition("/")
+    given = {name: value for name, value in fields.items() if value}
+    return {"registry": registry, "repo": repo, **given}
+
+
+def _body(
+    version: str, kind: str, target: Target, name: str, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    metadata = {"name": name}
+    if target.namespace_option:
+        metadata["namespace"] = target.namespace_option
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
+
+
+def _finish(
+    body: dict[str, Any],
+    shape: Format | None,
+    work: Callable[[], Coroutine[Any, Any, dict[str, Any]]],
+    *,
+    export: bool,
+) -> None:
+    """Print the manifest, or create the object by `work`.
+
+    Raises:
+        Fault: it isn't valid.
+    """
+    from copyrator.cli.offline.manifests import Manifest
+    from copyrator.cli.offline.validate import check
+
+    found = [finding.problem for finding in check(Manifest("flags", body, {}))]
+    if found:
+        raise Fault("; ".join(f"{problem.field}: {problem.message}" for problem in found))
+    if export:
+        dump(body, Format.YAML) if shape is None else show(body, shape)
+        return
+    made = run(work())
+    kind = "rule" if body["kind"] == names.RULE_KIND else "bundle"
+    show_result(made, f"{kind} {name_of(made)} created.", shape)
+
+
+async def _create_bundle(target: Target, body: dict[str, Any]) -> dict[str, Any]:
+    async with target.connect() as client:
+        return await client.create(BUNDLES, target.namespace, body)
+
+
+async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -> dict[str, Any]:
+    """Create a rule where an operator serves it.
+
+    Raises:
+        Fault: none serves it, or where one would isn't known.
+    """
+    async with target.connect() as client:
+        installation = await find_installation(client, home)
+        namespace = target.namespace
+        if namespace == _DEFAULT and not target.namespace_option:
+            if not home and not installation.found:
+                raise Fault(
+                    "no operator was found, whose namespace the rule would be created in; set "
+                    "--namespace, or install one"
+                )
+            namespace = installation.settings.namespace
+        if installation.is_read and namespace not in installation.others:
+            _check_served(installation.settings, namespace, body["metadata"]["name"])
+        made = await client.create(RULES, namespace, body)
+        trusted = installation.found and namespace == installation.settings.namespace
+        if installation.is_read or trusted:
+            return made
+        # What the operator serves is only known from its response.
+        made = await wait(client, "rules", made, RESPONSE, lambda now: bool(rows.ready(now)))
+        condition = rows.ready(made)
+        if condition.get("reason") == RuleReason.NOT_TRUSTED:
+            raise Fault(f"rule {name_of(made)} was created, but {condition.get('message')}")
+        return made
+
+
+def _check_served(settings: Settings, namespace: str, name: str) -> None:
+    """Raise a Fault with the remedy if the operator doesn't serve a rule."""
+    where = f"a rule in the namespace {namespace} isn't served"
+    if settings.rule_name not in (None, name):
+        raise Fault(f"the operator serves only the rule named {settings.rule_name} (--rule-name)")
+    if namespace != settings.namespace and not settings.tenant_rules:
+        raise Fault(
+            f"{where}: only those in {settings.namespace} are; create it there with "
+            f"-n {settings.namespace}, or run the operator with --tenant-rules"
+        )
+    if not settings.serves(namespace):
+        raise Fault(
+            f"{where}: the operator serves only {', '.join(settings.watch_namespaces)} "
+            "(--watch-namespaces)"
+        )
