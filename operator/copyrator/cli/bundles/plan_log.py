@@ -24,6 +24,7 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import (
     MAX_TEXT,
+    NO_OBJECTS,
     BlockFault,
     Operation,
     Plan,
@@ -67,7 +68,7 @@ class PlanLog:
     operations: tuple[Operation, ...] | None = None
     """Of the deploy."""
     diff: str | None = None
-    objects: RenderedObjects | None = None
+    objects: RenderedObjects = NO_OBJECTS
     """Of the chart."""
     cut: bool = False
     """Whether the diff has only its first ``DIFF_BYTES``."""
