@@ -290,10 +290,10 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
     ))  # fmt: skip
     stage.wait_failing(RULES.format(stage.home), f"{word}-late")
     late = f"rule {owner}-late: requires it, but it belongs to the rule {owner}"
-    first, *others = said(taken, more="--all").splitlines()[2:]
+    first, *others = said(taken, more="--all").splitlines()[4:]
     assert first == f"  rule {owner} (its owner): requires it, from {owner}"
     assert f"  {late}" in others
-    first, counted = said(taken).splitlines()[2:]
+    first, counted = said(taken).splitlines()[4:]
     assert first == f"  rule {owner} (its owner): requires it, from {owner}"
     assert re.fullmatch(r"  \d+ other rules?, 1 of which requires it, too \(--all\)", counted)
 

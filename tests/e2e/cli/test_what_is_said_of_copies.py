@@ -125,7 +125,7 @@ def test_why_tells_whose_a_copy_is_and_when_it_was_written(stage, word, copied):
         f"It is up to date with the rule {owner}.\n"
         "Age: AGE\n"
         "Written: AGE ago\n"
-        f"rule {owner} (its owner): requires it, from {owner}\n"
+        f" rule {owner} (its owner): requires it, from {owner}\n"
     )
 
 

@@ -47,7 +47,7 @@ from copyrator.cli.core.output import (
     show_result,
     typed,
 )
-from copyrator.cli.core.waiting import response_timeout_option, shown, wait
+from copyrator.cli.core.waiting import Duration, response_timeout_option, shown, wait
 from copyrator.oci.errors import RegistryError
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import (
@@ -363,20 +363,6 @@ def _is_newer(one: DeployedStatement, other: DeployedStatement) -> bool:
     return same and (one.issued_at, one.withdrawn) > (other.issued_at, other.withdrawn)
 
 
-class _Duration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        seconds = parse_duration(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} isn't a duration, such as 168h", param, ctx)
-        return timedelta(seconds=min(seconds, 10**9))
-
-
 @click.group()
 def attest() -> None:
     """Show what environments have attested of a version, or withdraw it."""
@@ -397,7 +383,7 @@ attest.add_command(withdraw)
 )
 @click.option(
     "--max-age",
-    type=_Duration(),
+    type=Duration(),
     metavar="DURATION",
     help="The maxAge of who promotes: which statements are older.",
 )

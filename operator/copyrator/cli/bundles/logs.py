@@ -17,7 +17,7 @@ from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint_about
-from copyrator.cli.core.objects import jobs_of, listed, object_arguments, one
+from copyrator.cli.core.objects import jobs_of, object_arguments, one, pods_of
 from copyrator.cli.core.output import (
     Column,
     Format,
@@ -32,7 +32,6 @@ from copyrator.cli.core.output import (
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.kube import errors
-from copyrator.kube.resources import PODS
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -117,9 +116,7 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
 
 async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pods that a Job owns, oldest first: others may have its label."""
-    namespace, name = name_of(job)
-    selector = f"batch.kubernetes.io/job-name={name}"
-    found = await listed(client, PODS, namespace, selector=selector)
+    found = await pods_of(client, job)
     mine = [pod for pod in found if is_owned(pod, job["metadata"]["uid"])]
     return sorted(mine, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 

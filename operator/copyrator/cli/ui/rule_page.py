@@ -45,9 +45,8 @@ from copyrator.cli.view.rule import (
     CopyGroup,
     RuleView,
     certificate_rows,
-    describe_clusters,
+    describe_origin,
     describe_settings,
-    describe_unused,
     group_failures,
     number_of,
     remedy_of,
@@ -284,13 +283,7 @@ class RulePage:
         if "deletionTimestamp" in metadata:
             since = rows.age(metadata["deletionTimestamp"], view.now)
             found.append(Detail("Deleted", f"{since} ago, not removed yet"))
-        found += describe_settings(view)
-        if view.composed_of:
-            found.append(Detail("Made from", view.composed_of))
-        found += describe_clusters(view.status)
-        synced = view.status.get("lastSyncTime")
-        last = f"{rows.age(synced, view.now)} ago" if synced else "never"
-        return [*found, Detail("Last sync", last), *describe_unused(view.status)]
+        return [*found, *describe_settings(view), *describe_origin(view)]
 
     @property
     def conditions(self) -> list[ConditionRow]:
