@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from copyrator.api.fields import UnreadableJsonError, read_json
+from copyrator.api.fields import UnreadableJsonError, read_json, text_in
 
 KEY: Final = ".dockerconfigjson"
 """Of a Secret of the type kubernetes.io/dockerconfigjson."""
@@ -111,11 +111,11 @@ def read_entry(entry: Mapping[str, Any]) -> DockerLogin | None:
         ValueError: ``auth`` isn't base64 of UTF-8.
     """
     fields = {str(name).lower(): value for name, value in entry.items()}
-    user, password = _text(fields, "username"), _text(fields, "password")
-    if auth := _text(fields, "auth").strip():
+    user, password = text_in(fields, "username"), text_in(fields, "password")
+    if auth := text_in(fields, "auth").strip():
         user, _, password = decode_auth(auth).partition(":")
     user, password = drop_line_end(user), drop_line_end(password.strip("\0"))
-    tokens = _text(fields, "identitytoken").strip(), _text(fields, "registrytoken").strip()
+    tokens = text_in(fields, "identitytoken").strip(), text_in(fields, "registrytoken").strip()
     return DockerLogin(user, password, *tokens) if password or any(tokens) else None
 
 
@@ -131,11 +131,6 @@ def decode_auth(text: str) -> str:
     """Decode base64 of either alphabet, wrapped or not, with or without its padding."""
     plain = "".join(text.split()).translate(_URL_ALPHABET).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _has_credentials(value: Any) -> bool:

@@ -136,6 +136,24 @@ def unreadable(error: Exception) -> InvalidSpec:
     return InvalidSpec("spec", f"can't be read ({type(error).__name__}); simplify it")
 
 
+def map_in(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The map in a field of an object that isn't checked; empty where there is another value."""
+    value = found.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def maps_in(found: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The maps in the list in such a field."""
+    value = found.get(name)
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def text_in(found: Mapping[str, Any], name: str) -> str:
+    """The text in such a field; empty where there is another value."""
+    value = found.get(name)
+    return value if isinstance(value, str) else ""
+
+
 class Fields:
     """One map of a manifest. ``null`` counts as absent, as in the API server."""
 

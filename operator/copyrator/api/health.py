@@ -7,12 +7,12 @@ library of them for Python. Fields that aren't of the expected type count as abs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
-from copyrator.api.fields import NOT_WHOLE
+from copyrator.api.fields import NOT_WHOLE, map_in, maps_in, text_in
 
 
 class HealthMode(StrEnum):
@@ -73,7 +73,7 @@ CURRENT: Final = Result(Status.CURRENT)
 
 def compute(kind: str, body: Object) -> Result:
     """The status of an object of this kind, one of RULES, as the API server returns it."""
-    metadata = _map(body, "metadata")
+    metadata = map_in(body, "metadata")
     if NOT_WHOLE in metadata:
         return Result(Status.UNKNOWN, "it is too large to be read")
     return _generic(metadata, body) or RULES[kind](body)
@@ -81,23 +81,23 @@ def compute(kind: str, body: Object) -> Result:
 
 def _generic(metadata: Object, body: Object) -> Result | None:
     """Rules of all kinds (checkGenericProperties)."""
-    if _text(metadata, "deletionTimestamp"):
+    if text_in(metadata, "deletionTimestamp"):
         return Result(Status.TERMINATING, "it is being deleted")
-    generation, observed = metadata.get("generation"), _map(body, "status").get(_OBSERVED)
+    generation, observed = metadata.get("generation"), map_in(body, "status").get(_OBSERVED)
     if _is_int(generation) and _is_int(observed) and generation != observed:
         return _progress("its controller hasn't seen its newest generation")
-    for one in _conditions(body):
+    for one in maps_in(map_in(body, "status"), "conditions"):
         if one.get("type") == "Reconciling" and _is_true(one):
-            return _progress(_text(one, "message"))
+            return _progress(text_in(one, "message"))
         if one.get("type") == "Stalled" and _is_true(one):
-            return Result(Status.FAILED, _text(one, "message"))
+            return Result(Status.FAILED, text_in(one, "message"))
     return None
 
 
 def _deployment(body: Object) -> Result:
     """Rules of a Deployment (deploymentConditions)."""
-    spec, status = _map(body, "spec"), _map(body, "status")
-    found = {_text(one, "type"): one for one in _conditions(body)}
+    spec, status = map_in(body, "spec"), map_in(body, "status")
+    found = {text_in(one, "type"): one for one in maps_in(map_in(body, "status"), "conditions")}
     progressing, available = found.get("Progressing", {}), found.get("Available", {})
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return Result(Status.FAILED, "Progress deadline exceeded")
@@ -120,8 +120,8 @@ def _deployment(body: Object) -> Result:
 
 def _stateful_set(body: Object) -> Result:
     """Rules of a StatefulSet (stsConditions), which is never Failed: it has no conditions."""
-    spec, status = _map(body, "spec"), _map(body, "status")
-    strategy = _map(spec, "updateStrategy")
+    spec, status = map_in(body, "spec"), map_in(body, "status")
+    strategy = map_in(spec, "updateStrategy")
     if strategy.get("type") == "OnDelete":
         return CURRENT
     wanted, there = _int(spec, "replicas", 1), _int(status, "replicas")
@@ -132,20 +132,22 @@ def _stateful_set(body: Object) -> Result:
     )
     if few is not None:
         return few
-    partition = _int(_map(strategy, "rollingUpdate"), "partition", -1)
+    partition = _int(map_in(strategy, "rollingUpdate"), "partition", -1)
     if partition != -1:
         updated = _int(status, "updatedReplicas")
         return _too_few("Updated", updated, wanted - partition) or CURRENT
     few = _too_few("Current", _int(status, "currentReplicas"), wanted)
-    if few is None and _text(status, "currentRevision") != _text(status, "updateRevision"):
+    if few is None and text_in(status, "currentRevision") != text_in(status, "updateRevision"):
         return _progress("Waiting for updated revision to match current")
     return few or CURRENT
 
 
 def _daemon_set(body: Object) -> Result:
     """Rules of a DaemonSet (daemonsetConditions)."""
-    status = _map(body, "status")
-    if not _is_int(_map(body, "metadata").get("generation")) or not _is_int(status.get(_OBSERVED)):
+    status = map_in(body, "status")
+    if not _is_int(map_in(body, "metadata").get("generation")) or not _is_int(
+        status.get(_OBSERVED)
+    ):
         return _progress("its controller hasn't seen it")
     wanted = _int(status, "desiredNumberScheduled", -1)
     if wanted == -1:
@@ -161,9 +163,9 @@ def _daemon_set(body: Object) -> Result:
 
 def _job(body: Object) -> Result:
     """Rules of a Job (jobConditions): one that runs is Current."""
-    spec, status = _map(body, "spec"), _map(body, "status")
+    spec, status = map_in(body, "spec"), map_in(body, "status")
     completions = _int(spec, "completions", _int(spec, "parallelism", 1))
-    for one in _conditions(body):
+    for one in maps_in(map_in(body, "status"), "conditions"):
         if not _is_true(one):
             continue
         if one.get("type") == "Complete":
@@ -173,7 +175,7 @@ def _job(body: Object) -> Result:
             return Result(Status.FAILED, f"Job Failed. failed: {failed}/{completions}")
         if one.get("type") == "Suspended" and spec.get("suspend") is True:
             return CURRENT
-    return CURRENT if _text(status, "startTime") else _progress("Job not started")
+    return CURRENT if text_in(status, "startTime") else _progress("Job not started")
 
 
 RULES: Final[Mapping[str, Callable[[Object], Result]]] = {
@@ -203,16 +205,6 @@ def _progress(message: str) -> Result:
     return Result(Status.IN_PROGRESS, message)
 
 
-def _map(found: Object, name: str) -> Object:
-    value = found.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(found: Object, name: str) -> str:
-    value = found.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _int(found: Object, name: str, default: int = 0) -> int:
     value = found.get(name)
     return value if _is_int(value) else default
@@ -220,10 +212,3 @@ def _int(found: Object, name: str, default: int = 0) -> int:
 
 def _is_int(value: Any) -> TypeGuard[int]:
     return type(value) is int
-
-
-def _conditions(body: Object) -> Iterator[Object]:
-    found = _map(body, "status").get("conditions")
-    return (
-        (one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else iter(())
-    )

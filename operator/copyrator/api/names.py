@@ -126,7 +126,6 @@ ANN_REJECTED_PLAN: Final = "operator.werf.dev/rejected-plan"
 """On a Bundle: the ID of the plan in its status, which isn't deployed then."""
 ANN_APPROVED_BY: Final = "operator.werf.dev/approved-by"
 """On a Bundle, beside one of these two: the user's name, which the chart's policy compares."""
-DECISION_ANNOTATIONS: Final = (ANN_APPROVED_PLAN, ANN_REJECTED_PLAN, ANN_APPROVED_BY)
 ANN_HOLD: Final = "operator.werf.dev/hold"
 """On a Bundle, any value: the reason why what is deployed isn't promoted; its soak ends."""
 ANN_WITHDRAW: Final = "operator.werf.dev/withdraw"
@@ -159,8 +158,6 @@ LABEL_GUARD: Final = "operator.werf.dev/guard"
 """On a ConfigMap in the namespace of the operator's pod: the Job that it holds to the operations
 listed in it. The chart's policies select it; nobody else may write such a ConfigMap.
 """
-LABEL_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
-"""On such a ConfigMap: the uid of the Job's Bundle."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 """On a Job: the number of its attempt."""
 ANN_GENERATION: Final = "operator.werf.dev/generation"

@@ -12,12 +12,12 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.handlers.kopf_guard import whole
-from copyrator.kube.client.pages import Page
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
@@ -39,21 +39,6 @@ PAGE: Final = 50
 
 VERSION_DIGITS: Final = 32
 """Digits of a resourceVersion: a 64-bit number has at most 20."""
-
-
-class PageLister(Protocol):
-    """The part of KubeClient that a resync uses."""
-
-    def list_pages(
-        self,
-        res: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str | None = None,
-        limit: int,
-    ) -> AsyncIterator[Page]:
-        """All objects that match; complete when the iteration ends without an error."""
-        ...
 
 
 class EventDeduplicator:
@@ -135,7 +120,7 @@ class EventDeduplicator:
         if len(self._faults) > NOTED_FAULTS:
             self._faults.popitem(last=False)
 
-    async def resync(self, reader: PageLister) -> None:
+    async def resync(self, reader: KubeClient) -> None:
         """List every namespace that may be listed; deliver what has changed and what is gone.
 
         Raises:
@@ -158,7 +143,7 @@ class EventDeduplicator:
         self._missed |= known - found
         return bool(self._missed)
 
-    async def confirm(self, reader: PageLister) -> None:
+    async def confirm(self, reader: KubeClient) -> None:
         """Read each object that a list lacked, and deliver the deletion of those that are gone.
 
         Raises:
@@ -169,7 +154,7 @@ class EventDeduplicator:
                 await self._confirm_gone(reader, name)
             self._missed.discard(name)
 
-    async def _confirm_gone(self, reader: PageLister, name: ObjectName) -> None:
+    async def _confirm_gone(self, reader: KubeClient, name: ObjectName) -> None:
         """Read one object: it may have been created again after the list was made."""
         if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
             return
@@ -179,7 +164,7 @@ class EventDeduplicator:
             self._deliver_one(name, gone, gone=True)
 
     async def _list(
-        self, reader: PageLister, namespace: str | None, field_selector: str | None = None
+        self, reader: KubeClient, namespace: str | None, field_selector: str | None = None
     ) -> set[ObjectName]:
         """Deliver the objects that have changed; return the names of all."""
         found = set()
@@ -221,7 +206,7 @@ CONFIRM_AGAIN = 5.0
 
 
 async def resync_for_ever(
-    reader: PageLister,
+    reader: KubeClient,
     rules: EventDeduplicator,
     bundles: EventDeduplicator,
     queue: WorkQueue[Key],
@@ -240,7 +225,7 @@ async def resync_for_ever(
 
 
 async def confirm_missed(
-    reader: PageLister, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
+    reader: KubeClient, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
 ) -> None:
     """Whenever `missed` is set, check whether the objects that kopf's lists lacked are gone."""
     while True:

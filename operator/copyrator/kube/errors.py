@@ -40,6 +40,10 @@ class ApiError(Exception):
     default_status: ClassVar[int] = 0
     default_reason: ClassVar[str] = "Unknown"
 
+    def __init_subclass__(cls, *, status: int = 0, reason: str = "") -> None:
+        """Without a reason it is the class's name."""
+        cls.default_status, cls.default_reason = status, reason or cls.__name__
+
     def __init__(
         self,
         message: str = "",
@@ -83,25 +87,16 @@ class ApiError(Exception):
         return isinstance(self, Unreachable | TooManyRequests | ServerError)
 
 
-class BadRequest(ApiError):
+class BadRequest(ApiError, status=400):
     """400: the request is malformed."""
 
-    default_status = 400
-    default_reason = "BadRequest"
 
-
-class Unauthorized(ApiError):
+class Unauthorized(ApiError, status=401):
     """401, after the credentials were refreshed once."""
 
-    default_status = 401
-    default_reason = "Unauthorized"
 
-
-class Forbidden(ApiError):
+class Forbidden(ApiError, status=403):
     """403: a permission is missing. The other causes of a 403 have classes of their own."""
-
-    default_status = 403
-    default_reason = "Forbidden"
 
     @property
     def refusal(self) -> Refusal | None:
@@ -109,32 +104,20 @@ class Forbidden(ApiError):
         return read_refusal(self.message, self.details)
 
 
-class NamespaceTerminating(ApiError):
+class NamespaceTerminating(ApiError, status=403):
     """403: nothing can be created in this namespace any more."""
 
-    default_status = 403
-    default_reason = "NamespaceTerminating"
 
-
-class QuotaExceeded(ApiError):
+class QuotaExceeded(ApiError, status=403):
     """403: a ResourceQuota of the namespace is used up."""
 
-    default_status = 403
-    default_reason = "QuotaExceeded"
 
-
-class AdmissionDenied(ApiError):
+class AdmissionDenied(ApiError, status=403):
     """An admission webhook or a ValidatingAdmissionPolicy denied the request (with any 4xx)."""
 
-    default_status = 403
-    default_reason = "AdmissionDenied"
 
-
-class NotFound(ApiError):
+class NotFound(ApiError, status=404):
     """404: the object, its namespace, or the whole kind doesn't exist."""
-
-    default_status = 404
-    default_reason = "NotFound"
 
     @property
     def namespace_missing(self) -> bool:
@@ -147,45 +130,28 @@ class NotFound(ApiError):
         return not self.details.get("name")
 
 
-class AlreadyExists(ApiError):
+class AlreadyExists(ApiError, status=409):
     """409 to a create: an object of that name exists."""
 
-    default_status = 409
-    default_reason = "AlreadyExists"
 
-
-class ConflictError(ApiError):
+class ConflictError(ApiError, status=409, reason="Conflict"):
     """409: uid or resourceVersion differ from those that the write was decided on."""
 
-    default_status = 409
-    default_reason = "Conflict"
 
-
-class Gone(ApiError):
+class Gone(ApiError, status=410, reason="Expired"):
     """410: the resourceVersion or the page token has been compacted; list again."""
 
-    default_status = 410
-    default_reason = "Expired"
 
-
-class TooLarge(ApiError):
+class TooLarge(ApiError, status=413):
     """The object is larger than the API server or etcd accepts."""
-
-    default_status = 413
-    default_reason = "TooLarge"
 
 
 class AnswerTooLarge(ApiError):
     """The answer is longer than the call allows; the rest of it was not read."""
 
-    default_reason = "AnswerTooLarge"
 
-
-class Invalid(ApiError):
+class Invalid(ApiError, status=422):
     """422: validation failed."""
-
-    default_status = 422
-    default_reason = "Invalid"
 
     @property
     def immutable(self) -> bool:
@@ -194,55 +160,36 @@ class Invalid(ApiError):
         return any(_IMMUTABLE.search(text) for text in texts)
 
 
-class TooManyRequests(ApiError):
+class TooManyRequests(ApiError, status=429):
     """429: API Priority and Fairness, or a proxy, throttles us."""
 
-    default_status = 429
-    default_reason = "TooManyRequests"
 
-
-class ServerError(ApiError):
+class ServerError(ApiError, status=500, reason="InternalError"):
     """5xx: the server, a webhook, or etcd behind it, has failed."""
-
-    default_status = 500
-    default_reason = "InternalError"
 
 
 class Unreachable(ApiError):
     """No usable answer: name resolution, connection refused, TLS, a timeout. Outcome unknown."""
 
-    default_reason = "Unreachable"
-
 
 class BrokenAnswer(Unreachable):
     """An answer that was cut off or isn't JSON. The outcome is unknown."""
-
-    default_reason = "BrokenAnswer"
 
 
 class ClusterChanged(ApiError):
     """Another cluster answers than before, by the uid of its Namespace kube-system."""
 
-    default_reason = "ClusterChanged"
-
 
 class NotLeading(ApiError):
     """Not sent: this replica isn't the leader (any more), so it must not write."""
 
-    default_reason = "NotLeading"
 
-
-class KindUnavailable(ApiError):
+class KindUnavailable(ApiError, status=404):
     """The cluster serves no such kind at present: its CRD may not be installed."""
-
-    default_status = 404
-    default_reason = "KindUnavailable"
 
 
 class AmbiguousKind(ApiError):
     """Several API groups serve a kind of that name: apiVersion must be set."""
-
-    default_reason = "AmbiguousKind"
 
 
 _DENIED = re.compile(

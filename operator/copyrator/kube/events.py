@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from copyrator.api.times import format_time
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
 from copyrator.kube.resources import EVENTS
 from copyrator.workqueue.fairness import FairQueue
@@ -110,24 +111,26 @@ class _PendingEvent:
         return f"{self.regarding.name[:230].rstrip('.-')}.{digest}"
 
 
+COMPONENT: Final = "copyrator"
+"""Who reports the Events."""
+
+
 class EventRecorder:
     """Accepts Events at any time and writes them in a task of its own (`run`)."""
 
     def __init__(
         self,
         client: KubeClient,
-        component: str = "copyrator",
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        instance: str = "",
+        instance: str = COMPONENT,
         metrics: Metrics | None = None,
         serves: Callable[[str], bool] = lambda _namespace: True,
     ) -> None:
         self._client = client
         self._serves = serves
-        self._component = component
-        self._instance = instance or component
+        self._instance = instance
         self._clock = clock
         self._now = now
         self._metrics = metrics
@@ -236,7 +239,7 @@ class EventRecorder:
             await self._raise_count(pending, count)
 
     async def _raise_count(self, pending: _PendingEvent, count: int) -> None:
-        patch = {"count": count, "lastTimestamp": _stamp(pending.last)}
+        patch = {"count": count, "lastTimestamp": format_time(pending.last)}
         try:
             await self._client.patch(EVENTS, pending.namespace, pending.name, patch)
         except NotFound as error:
@@ -266,10 +269,10 @@ class EventRecorder:
             "reason": pending.reason,
             "message": pending.message,
             "count": count,
-            "firstTimestamp": _stamp(pending.first),
-            "lastTimestamp": _stamp(pending.last),
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
+            "firstTimestamp": format_time(pending.first),
+            "lastTimestamp": format_time(pending.last),
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
             "reportingInstance": self._instance,
         }
 
@@ -287,7 +290,3 @@ class EventRecorder:
     def _drop(self, cause: str) -> None:
         if self._metrics:
             self._metrics.events_dropped.labels(cause).inc()
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -18,6 +18,11 @@ class RegistryError(Exception):
     reason: ClassVar[str] = "RegistryUnreachable"
     """The Bundle condition's reason for it (docs/bundles.md)."""
 
+    def __init_subclass__(cls, *, is_reason: bool = True) -> None:
+        """The class's name is the reason, unless it is the parent's."""
+        if is_reason:
+            cls.reason = cls.__name__
+
     def __init__(
         self, message: str, retry_after: float | None = None, *, status: int | None = None
     ) -> None:
@@ -33,25 +38,17 @@ class RegistryError(Exception):
 class AuthenticationFailed(RegistryError):
     """The registry or its token server refuses these credentials, or requires some."""
 
-    reason = "AuthenticationFailed"
-
 
 class TagNotFound(RegistryError):
     """The registry has no such tag (or repository: for tags many registries don't distinguish)."""
-
-    reason = "TagNotFound"
 
 
 class RepositoryNotFound(TagNotFound):
     """The registry has no such repository, or doesn't show it to who asks."""
 
-    reason = "RepositoryNotFound"
-
 
 class RateLimited(RegistryError):
     """The registry responded with 429."""
-
-    reason = "RateLimited"
 
 
 class RegistryUnreachable(RegistryError):
@@ -61,34 +58,26 @@ class RegistryUnreachable(RegistryError):
 class IdentityMissing(AuthenticationFailed):
     """There is no identity of spec.provider's cloud: an annotation, right or library is missing."""
 
-    reason = "IdentityMissing"
-
 
 class IdentityRefused(AuthenticationFailed):
     """The cloud refuses the identity, or doesn't give it a token for the registry."""
-
-    reason = "IdentityRefused"
 
 
 class IdentityUnavailable(RegistryUnreachable):
     """The cloud's server that gives tokens, or its metadata server, can't be reached or fails."""
 
-    reason = "IdentityUnavailable"
 
-
-class TLSFailed(RegistryError):
+class TLSFailed(RegistryError, is_reason=False):
     """The connection was opened, but its certificate or protocol isn't acceptable."""
 
 
-class InvalidResponse(RegistryError):
+class InvalidResponse(RegistryError, is_reason=False):
     """An answer that violates the distribution specification, or exceeds a limit."""
 
 
 class PushRefused(RegistryError):
     """The registry doesn't take what is pushed: a quota, an immutable tag, an unsupported type."""
 
-    reason = "PushRefused"
 
-
-class AddressRefused(RegistryError):
+class AddressRefused(RegistryError, is_reason=False):
     """A registry, its token server or a redirect is at an address that isn't allowed."""

@@ -182,8 +182,8 @@ class StatementPusher:
             try:
                 async with asyncio.timeout(PUSH_SECONDS):
                     push = _Push(
-                        self._client,
-                        self._isolated,
+                        client=self._client,
+                        isolated=self._isolated,
                         target=target,
                         digest=digest,
                         group=group,
@@ -196,26 +196,19 @@ class StatementPusher:
                 raise RegistryUnreachable(text) from None
 
 
+@dataclass(eq=False, kw_only=True)
 class _Push:
     """The requests of one push."""
 
-    def __init__(
-        self,
-        client: RegistryClient,
-        isolated: Isolated,
-        *,
-        target: PushTarget,
-        digest: str,
-        group: str,
-        pause: float,
-    ) -> None:
-        self._client = client
-        self._isolated = isolated
-        self._repository = target.repository
-        self._credential = target.credential
-        self._digest = digest
-        self._group = group
-        self._pause = pause
+    client: RegistryClient
+    isolated: Isolated
+    target: PushTarget
+    digest: str
+    group: str
+    pause: float
+
+    def __post_init__(self) -> None:
+        self._repository, self._credential = self.target.repository, self.target.credential
 
     async def run(self, manifest: Layout, bundle: bytes, replaces: str | None) -> Pushed:
         pushed = manifest.listed["digest"]
@@ -232,7 +225,7 @@ class _Push:
         )
         replaced = None if replaces == pushed else await self._find_replaced(replaces, bundle)
         subject = answer.headers.get("OCI-Subject")
-        if subject != self._digest and not await self._has_referrers():
+        if subject != self.digest and not await self._has_referrers():
             await self._edit_index(manifest.listed, replaced)
             if replaced is not None:
                 await self._delete(replaced)
@@ -247,8 +240,8 @@ class _Push:
 
     async def _has_referrers(self) -> bool:
         """Whether the registry has lists of referrers: some don't send OCI-Subject."""
-        url = self._repository.referrers_url(self._digest)
-        return await self._client.referrers(self._repository, url, self._credential) is not None
+        url = self._repository.referrers_url(self.digest)
+        return await self.client.referrers(self._repository, url, self._credential) is not None
 
     async def _find_replaced(self, replaces: str | None, bundle: bytes) -> str | None:
         """The manifest to delete: an older statement of this source, or one that isn't there.
@@ -256,10 +249,10 @@ class _Push:
         A status may be forged: nothing else, such as another cluster's withdrawal, is deleted with
         the operator's help.
         """
-        if replaces is None or replaces == self._digest or not DIGEST.fullmatch(replaces):
+        if replaces is None or replaces == self.digest or not DIGEST.fullmatch(replaces):
             return None
         try:
-            body = await self._client.manifest_bytes(
+            body = await self.client.manifest_bytes(
                 self._repository, replaces, self._credential, SIGNATURE_MANIFEST_BYTES
             )
         except TagNotFound:
@@ -267,20 +260,23 @@ class _Push:
         except RegistryError:
             return None
         try:
-            stored = read_stored(body, self._digest, ATTESTATIONS_WANTED)
+            stored = read_stored(body, self.digest, ATTESTATIONS_WANTED)
             if stored is None or stored.annotations.get(PREDICATE) != DEPLOYED_PREDICATE:
                 return None
-            older = await self._client.blob(
-                self._repository, stored.layer.digest, self._credential, ATTESTATION_BYTES
+            older = await self.client.blob(
+                self._repository,
+                stored.layer.digest,
+                self._credential,
+                ATTESTATION_BYTES,
             )
-            is_ours = await self._isolated.call(replaces_statement, self._group, bundle, older)
+            is_ours = await self.isolated.call(replaces_statement, self.group, bundle, older)
         except (RegistryError, UnusableError, IsolatedError):
             return None
         return replaces if is_ours else None
 
     async def _delete(self, manifest: str) -> bool:
         try:
-            answer = await self._client.write(
+            answer = await self.client.write(
                 self._repository,
                 self._credential,
                 "delete",
@@ -293,7 +289,7 @@ class _Push:
         return answer.status // 100 == 2 or answer.status == 404
 
     async def _upload(self, what: Upload, name: str, remedy: str) -> Response:
-        answer = await self._client.write(
+        answer = await self.client.write(
             self._repository,
             self._credential,
             "push",
@@ -316,7 +312,7 @@ class _Push:
         """Let the child send; raises a RegistryError where there is no answer."""
         host = self._repository.host
         try:
-            answer = await self._isolated.call(function, self._group, route, *args)
+            answer = await self.isolated.call(function, self.group, route, *args)
         except IsolatedError as error:
             raise RegistryUnreachable(f"{host}: the push was ended: {error}") from None
         if answer.fault is not None:
@@ -338,7 +334,7 @@ class _Push:
         It isn't written if another client has changed it since it was read, as far as can be seen,
         and read again afterwards.
         """
-        tag = self._digest.replace(":", "-")
+        tag = self.digest.replace(":", "-")
         for number in range(_INDEX_TRIES + 1):
             before, body = await self._read_index(tag)
             edited = await self._edited(body, added, removed)
@@ -354,15 +350,15 @@ class _Push:
                     f"the index of the tag {tag}",
                     "let tags of the form sha256-* be overwritten there",
                 )
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(self.pause)
         raise self._index_error("is changed by other clients all the time: it is tried again later")
 
     async def _edited(
         self, body: bytes | None, added: dict[str, Any] | None, removed: str | None
     ) -> EditedIndex:
         try:
-            return await self._isolated.call(
-                edit_index, self._group, body, added, removed, REFERRERS_WRITTEN_BYTES
+            return await self.isolated.call(
+                edit_index, self.group, body, added, removed, REFERRERS_WRITTEN_BYTES
             )
         except IsolatedError as error:
             return EditedIndex(fault=f"can't be extended: {error}")
@@ -373,10 +369,10 @@ class _Push:
         There is none only where the registry says so, and not where it can't be read.
         """
         try:
-            digest = await self._client.digest(self._repository, tag, self._credential)
-            if digest == self._digest:
+            digest = await self.client.digest(self._repository, tag, self._credential)
+            if digest == self.digest:
                 return digest, None  # GitLab's registry resolves the tag as the digest
-            return digest, await self._client.manifest_bytes(
+            return digest, await self.client.manifest_bytes(
                 self._repository, digest, self._credential, REFERRERS_WRITTEN_BYTES
             )
         except TagNotFound:
@@ -385,13 +381,13 @@ class _Push:
             raise self._index_error(f"can't be read: {error.message}") from None
 
     def _index_error(self, fault: str) -> PushRefused:
-        tag = self._digest.replace(":", "-")
+        tag = self.digest.replace(":", "-")
         return PushRefused(
             f"the tag {tag} of {self._repository}, by which attestations are found, {fault}"
         )
 
 
-class _ChangedError(RegistryError):
+class _ChangedError(RegistryError, is_reason=False):
     """Another client has written the index after it was read."""
 
 

@@ -11,10 +11,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.leader import Lease
+from copyrator.kube.leader import Elector
 from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
 
 log = logging.getLogger(__name__)
@@ -24,36 +25,6 @@ T = TypeVar("T")
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
 """Seconds between two tries."""
-
-
-class ApiReader(Protocol):
-    """The part of KubeClient that the checks use."""
-
-    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
-        """Read one object."""
-        ...
-
-    async def request(self, method: str, path: str) -> Any:
-        """Send any other request."""
-        ...
-
-
-class LeaderCandidate(Protocol):
-    """The part of Elector that waiting for leadership uses."""
-
-    @property
-    def lease(self) -> Lease:
-        """The Lease as last read."""
-        ...
-
-    @property
-    def pause(self) -> float:
-        """Seconds until the next attempt."""
-        ...
-
-    async def attempt(self) -> bool:
-        """Acquire the Lease if it is free."""
-        ...
 
 
 class MissingPrerequisite:
@@ -88,7 +59,7 @@ async def retry_until_done(
 
 
 async def wait_for_leadership(
-    elector: LeaderCandidate,
+    elector: Elector,
     waiting: MissingPrerequisite,
     warm_up: Callable[[], Awaitable[object]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -108,7 +79,7 @@ async def wait_for_leadership(
 
 
 async def wait_for_crds(
-    reader: ApiReader,
+    reader: KubeClient,
     waiting: MissingPrerequisite,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     *,
@@ -133,7 +104,7 @@ async def wait_for_crds(
         delay = min(delay * 1.5, LONGEST_DELAY)
 
 
-async def missing_crds(reader: ApiReader, *, readable: bool = True) -> list[str]:
+async def missing_crds(reader: KubeClient, *, readable: bool = True) -> list[str]:
     """Return a message with the remedy for each CRD that can't be used.
 
     Raises:
@@ -146,7 +117,7 @@ async def missing_crds(reader: ApiReader, *, readable: bool = True) -> list[str]
     return [sentence for sentence in sentences if sentence]
 
 
-async def _missing(reader: ApiReader, resource: Resource, listed: set[str]) -> str | None:
+async def _missing(reader: KubeClient, resource: Resource, listed: set[str]) -> str | None:
     name = f"{resource.plural}.{resource.group}"
     try:
         crd = await reader.get(CRDS, None, name)
@@ -167,7 +138,7 @@ async def _missing(reader: ApiReader, resource: Resource, listed: set[str]) -> s
     return None
 
 
-async def _unserved(reader: ApiReader, resource: Resource, listed: set[str]) -> str | None:
+async def _unserved(reader: KubeClient, resource: Resource, listed: set[str]) -> str | None:
     """The same where the CRD itself can't be read."""
     if await _served(reader, resource, listed):
         return None
@@ -194,7 +165,7 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
     return f"the CRD {name} is not established yet"
 
 
-async def _served(reader: ApiReader, resource: Resource, listed: set[str]) -> bool:
+async def _served(reader: KubeClient, resource: Resource, listed: set[str]) -> bool:
     """Whether discovery has the kind, among the groups that are `listed` and in the group's own.
 
     It lags some seconds behind an established CRD, and kopf reads it once: a kind that it doesn't

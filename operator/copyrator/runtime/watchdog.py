@@ -14,11 +14,14 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from copyrator.api.keys import Key
 from copyrator.api.text import count
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -45,19 +48,7 @@ PULSE_TIMEOUT = 5.0
 """Timeout of a probe in seconds."""
 
 
-class Queue(Protocol):
-    """The part of the work queue that the checks use."""
-
-    def oldest_age(self) -> float:
-        """Seconds that the key which is due longest has waited."""
-        ...
-
-    def longest_working(self) -> tuple[object, float] | None:
-        """The key that has been in progress longest, and its seconds."""
-        ...
-
-
-def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
+def stale_queue(queue: WorkQueue[Key], *, failing: bool = False) -> str | None:
     """Not ready: keys wait or hang too long; `failing`: all requests fail at present."""
     age = queue.oldest_age()
     if age > STALE_SECONDS:
@@ -69,7 +60,7 @@ def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
     return None
 
 
-def stuck_worker(queue: Queue) -> str | None:
+def stuck_worker(queue: WorkQueue[Key]) -> str | None:
     """Not live: a reconcile hangs."""
     longest = queue.longest_working()
     if longest and longest[1] > STUCK_SECONDS:
@@ -101,7 +92,7 @@ def dead_watches(specs: list[WatchSpec]) -> str | None:
     return f"ended unexpectedly: the watch of {specs[0].resource.key}" if specs else None
 
 
-def outage(client: Client) -> str | None:
+def outage(client: KubeClient) -> str | None:
     """Not ready: all requests to the API server fail."""
     found = client.outage
     if found is None or found[1] <= FAULT_SECONDS:
@@ -110,7 +101,7 @@ def outage(client: Client) -> str | None:
 
 
 async def probe_api_server(
-    client: Client, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    client: KubeClient, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> None:
     """Request the API server's version after IDLE_SECONDS without another request.
 
@@ -129,24 +120,6 @@ async def probe_api_server(
 def _name(status: WatchStatus) -> str:
     namespace = status.spec.namespace
     return status.spec.resource.key + (f" in {namespace}" if namespace else "")
-
-
-class Client(Protocol):
-    """The part of KubeClient that the checks and the probe use."""
-
-    @property
-    def outage(self) -> tuple[ApiError, float] | None:
-        """The error that all requests get and its duration in seconds; None while they succeed."""
-        ...
-
-    @property
-    def silent_for(self) -> float:
-        """Seconds since the server last answered."""
-        ...
-
-    async def request(self, method: str, path: str, *, timeout: float) -> Any:  # noqa: ASYNC109
-        """Send a request; raises ApiError."""
-        ...
 
 
 class Background:

@@ -1,11 +1,37 @@
-"""The operator's settings, validated; options.py has the flag and variable of each."""
+"""The operator's settings, validated: the variable, help, default and values of each."""
+
+# ruff: noqa: RUF009 - _setting returns a dataclass field
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from typing import Any
+
+import click
+
+from copyrator.settings.parsing import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    IMAGE,
+    KIND,
+    NAMESPACE_GLOB,
+    POD_ANNOTATION,
+    POD_LABEL,
+    POD_METADATA,
+    TAG,
+    approvals,
+    environments,
+    listed,
+    matching,
+    networks,
+    pod_metadata,
+    seconds,
+    secret_names,
+)
 
 DEFAULT_KINDS = ("ConfigMap", "Secret")
 KNOWN_KINDS = (
@@ -45,127 +71,262 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
+def _setting(variable: str, text: str, *, default: Any = None, **option: Any) -> Any:
+    """A field with its variable, its help, and further arguments of click's option."""
+    described = {"envvar": variable, "help": text, **option}
+    return dataclasses.field(default=default, metadata=described)
+
+
+def _default_health_address() -> str:
+    """In a pod the kubelet and Prometheus connect from outside; elsewhere only this machine may."""
+    return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings, validated. Durations are seconds."""
+    """All settings, validated. Durations are seconds.
 
-    namespace: str = "default"
-    """The namespace whose rules are trusted."""
-
-    watch_namespaces: tuple[str, ...] = ()
-    """The only namespaces that are served; empty: all of them."""
-
-    rule_name: str | None = None
-    """Serve only the rule of this name; None serves every rule."""
-
-    tenant_rules: bool = False
-    """Whether rules outside `namespace` are served, within the limits for tenants."""
-
-    kinds: tuple[str, ...] = DEFAULT_KINDS
-    """Kinds that rules may copy or render; the chart grants permissions for exactly these."""
-
-    certificate_warning: float = 1_209_600.0
-    """Seconds before the end of a certificate in a copy that the rule warns of it: 14 days."""
-
-    max_remotes: int = 20
-    """Credentials of other clusters that trusted rules may use at the same time."""
-
-    rollout_health_pause: float = 120.0
-    """Seconds that a rollout with health waits after each step, at least."""
-
-    kubeconfig: Path | None = None
-    """None: the service account's in a cluster, else ~/.kube/config."""
-
-    context: str | None = None
-    """None: the kubeconfig's current context."""
-
-    jobs_ttl: int = 120
-    """Seconds that a Job is kept after its outcome has been recorded."""
-
-    werf_tag: str = "latest"
-    """Tag of the official werf image, where a Bundle sets none."""
-
-    timer_interval: float = 600.0
-    """Seconds between two polls of a registry, where a Bundle sets none."""
-
-    timer_idle: float = 10.0
-    """Seconds without a change of a Bundle before the timer polls it."""
-
-    allowed_service_accounts: tuple[str, ...] = ("werf",)
-    """Service accounts that a Bundle's Jobs may run as."""
-
-    operator_identity_namespaces: tuple[str, ...] = ()
-    """Globs of namespaces whose Bundles with ``spec.provider`` use the operator's own identity."""
-
-    allowed_images: tuple[str, ...] = (OFFICIAL_WERF_IMAGE,)
-    """Image repositories that a Bundle's Jobs may run, without tag or digest."""
-
-    allowed_secrets: tuple[str, ...] = ("*",)
-    """Secrets that a Bundle may name; "*" means any."""
-
-    allowed_pod_metadata: tuple[str, ...] = ()
-    """Labels and annotations, `key` or `key=value`, that pods of gated Bundles may have."""
-
-    job_pod_labels: tuple[tuple[str, str], ...] = NO_SIDECAR_LABELS
-    """Labels of the pods of all Jobs, which `spec.job` may override."""
-
-    job_pod_annotations: tuple[tuple[str, str], ...] = NO_SIDECAR_ANNOTATIONS
-    """Annotations of the same."""
-
-    allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Addresses that registries may have although refused by default (oci/hosts.py)."""
-
-    require_approval: tuple[tuple[str, str], ...] = ()
-    """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""
-
-    require_bound_plans: tuple[str, ...] = ()
-    """Globs of Bundles' namespaces where a plan isn't deployed unless it is enforced, and bound or
-    exact."""
-
-    guard_policy: str | None = None
-    """Name of the ValidatingAdmissionPolicy, and of its binding, that holds a Job to its approved
-    operations; None: there is none.
+    A field's flag has its name: ``timer_idle`` is ``--timer-idle``; a boolean has ``--no-`` too.
     """
 
-    attest_environments: tuple[tuple[str, str], ...] = ()
-    """Names of environments, each with a glob of namespaces whose Bundles may attest under it."""
-
-    require_signature_policy: bool = False
-    """Nothing is deployed without the ConfigMap of the signature policy."""
-
-    max_plan_jobs: int = 4
-    """Jobs that may plan deploys at the same time; one namespace may have half of them."""
-
-    leader_election: bool = True
-    """Whether only one of several replicas works while the others are on standby."""
-
-    identity: str | None = None
-    """This replica's identity in the Lease; None: the pod's name, or a unique one."""
-
-    lease_name: str = "copyrator"
-    lease_namespace: str | None = None
-    """Namespace of the Lease; None: `namespace`."""
-
-    log_format: LogFormat = LogFormat.CONSOLE
-    log_level: LogLevel = LogLevel.INFO
-
-    health_address: str = "127.0.0.1"
-    """Listening address of /healthz, /readyz and /metrics; empty: every address of the machine."""
-
-    health_port: int = 8080
-    """0 picks a free port, which is logged."""
-
-    webhook_port: int | None = None
-    """Port of the webhook for push notifications; None: no webhook, 0: a free port."""
-
-    webhook_host: str | None = None
-    """Host of the webhook's URL for the other replicas; None: its listening address."""
-
-    webhook_secret_file: Path | None = None
-    """File with the secret that callers must present; read at each call."""
-
-    webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Proxies whose X-Forwarded-For is trusted."""
+    kubeconfig: Path | None = _setting(
+        "KUBECONFIG",
+        "Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
+        type=click.Path(path_type=Path, dir_okay=False),
+    )
+    context: str | None = _setting(
+        "COPYRATOR_CONTEXT",
+        "Context of the kubeconfig; default: its current one.",
+    )
+    namespace: str = _setting(
+        "NAMESPACE",
+        "The namespace whose rules are trusted.",
+        default="default",
+        callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+    )
+    watch_namespaces: tuple[str, ...] = _setting(
+        "COPYRATOR_WATCH_NAMESPACES",
+        "Serve these namespaces only, separated by commas; default: all.",
+        default=(),
+        callback=listed(DNS_LABEL, "a namespace's name"),
+    )
+    rule_name: str | None = _setting(
+        "RULE_NAME",
+        "Run only the rule of this name; default: every rule.",
+        callback=matching(DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+    )
+    tenant_rules: bool = _setting(
+        "COPYRATOR_TENANT_RULES",
+        "Serve rules of other namespaces too, each from its own namespace only.",
+        default=False,
+    )
+    kinds: tuple[str, ...] = _setting(
+        "COPYRATOR_KINDS",
+        "Kinds that rules may copy or render, separated by commas.",
+        default=DEFAULT_KINDS,
+        callback=listed(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+    )
+    """The chart grants permissions for exactly these."""
+    certificate_warning: float = _setting(
+        "COPYRATOR_CERTIFICATE_WARNING",
+        "Seconds before the end of a certificate in copies that rules warn of it.",
+        default=14 * 24 * 3600.0,
+        callback=seconds(least=0),
+    )
+    max_remotes: int = _setting(
+        "COPYRATOR_MAX_REMOTES",
+        "Credentials of other clusters that rules may read sources with.",
+        default=20,
+        type=click.IntRange(min=0, max=1000),
+    )
+    rollout_health_pause: float = _setting(
+        "COPYRATOR_ROLLOUT_HEALTH_PAUSE",
+        "Seconds that rollouts with health wait after each step, at least.",
+        default=120.0,
+        callback=seconds(least=1),
+    )
+    jobs_ttl: int = _setting(
+        "WERF_OPERATOR_JOBS_TTL",
+        "Seconds a Job is kept once its outcome is in the Bundle's status.",
+        default=120,
+        type=click.IntRange(min=0, max=10**9),
+    )
+    werf_tag: str = _setting(
+        "WERF_OPERATOR_TAG",
+        "Tag of the werf image, unless a Bundle sets it.",
+        default="latest",
+        callback=matching(TAG, "an image tag"),
+    )
+    timer_interval: float = _setting(
+        "WERF_OPERATOR_TIMER_INTERVAL",
+        "Seconds between two polls of a registry, unless a Bundle sets spec.interval.",
+        default=600.0,
+        callback=seconds(above=0),
+    )
+    timer_idle: float = _setting(
+        "WERF_OPERATOR_TIMER_IDLE",
+        "Seconds after a change of a Bundle before the timer polls it.",
+        default=10.0,
+        callback=seconds(least=0),
+    )
+    allowed_service_accounts: tuple[str, ...] = _setting(
+        "COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
+        "Service accounts that Bundles' Jobs may run as, separated by commas.",
+        default=("werf",),
+        callback=listed(DNS_SUBDOMAIN, "a service account's name"),
+    )
+    operator_identity_namespaces: tuple[str, ...] = _setting(
+        "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES",
+        "Namespaces, as globs separated by commas, whose Bundles with spec.provider use the "
+        "operator's own identity in place of their service account's; default: none.",
+        default=(),
+        callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
+    )
+    allowed_images: tuple[str, ...] = _setting(
+        "COPYRATOR_ALLOWED_IMAGES",
+        "Image repositories that Bundles' Jobs may run, separated by commas.",
+        default=(OFFICIAL_WERF_IMAGE,),
+        callback=listed(IMAGE, "an image repository without tag or digest"),
+    )
+    allowed_secrets: tuple[str, ...] = _setting(
+        "COPYRATOR_ALLOWED_SECRETS",
+        "Secrets that Bundles may name, separated by commas; * any, - none.",
+        default=("*",),
+        callback=secret_names,
+    )
+    allowed_pod_metadata: tuple[str, ...] = _setting(
+        "COPYRATOR_ALLOWED_POD_METADATA",
+        "Labels and annotations of spec.job that the pods of gated Bundles get: KEY or "
+        "KEY=VALUE, separated by commas; default: none.",
+        default=(),
+        callback=listed(POD_METADATA, "a key, or KEY=VALUE, of a label or annotation"),
+    )
+    job_pod_labels: tuple[tuple[str, str], ...] = _setting(
+        "COPYRATOR_JOB_POD_LABELS",
+        "Labels of the pods of all Jobs, which spec.job may override: KEY=VALUE, separated by "
+        "commas; - none.",
+        default=NO_SIDECAR_LABELS,
+        callback=pod_metadata(POD_LABEL, "a label"),
+    )
+    job_pod_annotations: tuple[tuple[str, str], ...] = _setting(
+        "COPYRATOR_JOB_POD_ANNOTATIONS",
+        "Annotations of the same. The defaults switch off the injection of sidecars.",
+        default=NO_SIDECAR_ANNOTATIONS,
+        callback=pod_metadata(POD_ANNOTATION, "an annotation"),
+    )
+    allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "COPYRATOR_ALLOW_REGISTRY_ADDRESSES",
+        "Address ranges, separated by commas, that registries may have although they are "
+        "loopback, link-local or a cloud's metadata service; default: none.",
+        default=(),
+        callback=networks,
+    )
+    require_approval: tuple[tuple[str, str], ...] = _setting(
+        "COPYRATOR_REQUIRE_APPROVAL",
+        "Lowest spec.approval.mode of Bundles, by the namespace of the Bundle or its release: "
+        "NAMESPACE-GLOB=OnRisk|Always, separated by commas; default: none.",
+        default=(),
+        callback=approvals,
+    )
+    require_bound_plans: tuple[str, ...] = _setting(
+        "COPYRATOR_REQUIRE_BOUND_PLANS",
+        "Namespaces of Bundles or their releases, as globs separated by commas, where a plan "
+        "isn't deployed unless it is enforced, and bound or exact; default: none.",
+        default=(),
+        callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
+    )
+    guard_policy: str | None = _setting(
+        "COPYRATOR_GUARD_POLICY",
+        "Name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
+        "refuses what isn't approved; default: none.",
+        callback=matching(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
+    )
+    attest_environments: tuple[tuple[str, str], ...] = _setting(
+        "COPYRATOR_ATTEST_ENVIRONMENTS",
+        "Namespaces whose Bundles may attest under an environment's name: "
+        "ENVIRONMENT=NAMESPACE-GLOB, separated by commas; default: with keys of their own all.",
+        default=(),
+        callback=environments,
+    )
+    require_signature_policy: bool = _setting(
+        "COPYRATOR_REQUIRE_SIGNATURE_POLICY",
+        "Deploy nothing while the ConfigMap copyrator-signature-policy doesn't exist.",
+        default=False,
+    )
+    max_plan_jobs: int = _setting(
+        "COPYRATOR_MAX_PLAN_JOBS",
+        "Jobs that may plan deploys at the same time; one namespace may have half of them.",
+        default=4,
+        type=click.IntRange(min=1, max=100),
+    )
+    leader_election: bool = _setting(
+        "COPYRATOR_LEADER_ELECTION",
+        "Work only while this replica holds the Lease.",
+        default=True,
+    )
+    lease_name: str = _setting(
+        "COPYRATOR_LEASE_NAME",
+        "Name of the Lease: the same for all replicas of an installation, and only for these.",
+        default="copyrator",
+        callback=matching(DNS_SUBDOMAIN, "a Lease's name (lower case, digits, '-', '.')"),
+    )
+    lease_namespace: str | None = _setting(
+        "POD_NAMESPACE",
+        "Namespace of the Lease; default: --namespace.",
+        callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+    )
+    identity: str | None = _setting(
+        "POD_NAME",
+        "This replica's name in the Lease; default: the pod's, or a unique one.",
+    )
+    log_format: LogFormat = _setting(
+        "COPYRATOR_LOG_FORMAT",
+        "Log format: text lines, or one JSON object a line.",
+        default=LogFormat.CONSOLE,
+        type=click.Choice(LogFormat, case_sensitive=False),
+    )
+    log_level: LogLevel = _setting(
+        "COPYRATOR_LOG_LEVEL",
+        "The lowest level that is logged.",
+        default=LogLevel.INFO,
+        type=click.Choice(LogLevel, case_sensitive=False),
+    )
+    health_address: str = _setting(
+        "COPYRATOR_HEALTH_ADDRESS",
+        "Address of /healthz, /readyz and /metrics.",
+        default="127.0.0.1",
+        default_of_flag=_default_health_address,
+        show_default="127.0.0.1; in a cluster every address",
+    )
+    """Empty: every address of the machine."""
+    health_port: int = _setting(
+        "COPYRATOR_HEALTH_PORT",
+        "Port of /healthz, /readyz and /metrics; 0 selects a free one.",
+        default=8080,
+        type=click.IntRange(min=0, max=65535),
+    )
+    webhook_port: int | None = _setting(
+        "COPYRATOR_WEBHOOK_PORT",
+        "Port of POST /hooks/registry, on the same address; default: none, 0 selects a free one.",
+        type=click.IntRange(min=0, max=65535),
+    )
+    webhook_host: str | None = _setting(
+        "POD_IP",
+        "Host by which other replicas reach this one's webhook; default: where it listens.",
+    )
+    webhook_secret_file: Path | None = _setting(
+        "COPYRATOR_WEBHOOK_SECRET_FILE",
+        "File with the secret of the webhook's callers.",
+        type=click.Path(path_type=Path, dir_okay=False),
+    )
+    """Read at each call."""
+    webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "COPYRATOR_WEBHOOK_TRUSTED_PROXIES",
+        "Address ranges, separated by commas, of proxies whose X-Forwarded-For names the "
+        "webhook's caller; default: none.",
+        default=(),
+        callback=networks,
+    )
 
     @property
     def scopes(self) -> tuple[str | None, ...]:

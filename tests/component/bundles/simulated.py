@@ -220,8 +220,9 @@ class SimulatedOperator(Operator):
     def make_clients(self) -> tuple[KubeClient, KubeClient]:
         client = KubeClient.__new__(KubeClient)
         client.connection = Connection(Endpoint(host="http://simulated"), clock=self.monotonic)
-        client._on_refused, client._list_timeout, client._most = None, 60.0, None
-        client._http = cast(Any, _Calls(cast(SimulatedCluster, self.cluster)))
+        client._on_refused, client._most = None, None
+        calls = _Calls(cast(SimulatedCluster, self.cluster))
+        client.__dict__.update(fetch=calls.fetch, stream=calls.stream, close=calls.close)
         return client, client
 
     def make_registry_client(self, seconds: float) -> RegistryClient:

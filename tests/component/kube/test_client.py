@@ -352,7 +352,7 @@ async def test_pages_of_whole_objects_are_sized_by_their_bytes(
 async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.kube.client.client.PAGE_BYTES", 50_000)
+    monkeypatch.setattr("copyrator.kube.client.client.KubeClient.page_bytes", 50_000)
     for number in range(30):
         api.put(f"c{number:02}", data={"blob": "x" * 10_000})
     api.put("c10", data={"blob": "x" * 60_000})  # alone it is larger than a page
@@ -568,7 +568,7 @@ async def test_a_list_of_names_has_short_pages_whatever_is_in_the_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KubeClient, "usual_page_bytes", 20_000)
-    monkeypatch.setattr("copyrator.kube.client.client.PAGE_BYTES", 40_000)
+    monkeypatch.setattr("copyrator.kube.client.client.KubeClient.page_bytes", 40_000)
     for number in range(60):  # small ones first, so that the next page is asked to be a long one
         api.put(f"a-{number}")
     for number in range(30):

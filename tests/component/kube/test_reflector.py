@@ -498,7 +498,8 @@ async def test_a_version_from_the_future_leads_to_a_list(reflect: Reflect, api: 
 
 async def test_a_hanging_list_is_given_up(reflect: Reflect, api: FakeApi) -> None:
     api.script("list", hang())
-    async with KubeClient(Connection(Endpoint(host=api.url)), list_timeout=0.1) as impatient:
+    async with KubeClient(Connection(Endpoint(host=api.url))) as impatient:
+        impatient.list_timeout = 0.1
         await settled(reflect(by=impatient), api)
     assert api.count("list") >= 2  # a busy machine may be too slow for the next one, too
 

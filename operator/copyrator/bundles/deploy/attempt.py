@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -184,37 +184,28 @@ def _name(entry: BundleEntry) -> str:
     return f"{entry.key.namespace}/{entry.key.name}"
 
 
+@dataclass(eq=False)
 class AttemptRunner:
     """Creates the Jobs of recorded attempts and records their outcomes."""
 
-    def __init__(
-        self,
-        context: Context,
-        jobs: JobClient,
-        references: ReferenceReader,
-        writer: StatusWriter,
-        redaction: Redactor,
-        *,
-        seals: SealStore,
-        lists: GuardLists,
-        enforcement: EnforcementReviewer,
-        logins: JobLogins,
-        freezes: FreezeWatcher,
-        charts: ChartFinder,
-    ) -> None:
-        self._context = context
-        self._lists = lists
-        self._enforcement = enforcement
-        self._logins = logins
-        self._charts = charts
-        self._freezes = freezes
-        self._seals = seals
-        self._jobs = jobs
-        self._references = references
-        self._writer = writer
-        self._redaction = redaction
-        self._inventories = InventoryStore(context.client, seals)
-        self.ownership = ReleaseOwnership(context, jobs)
+    context: Context
+    jobs: JobClient
+    references: ReferenceReader
+    writer: StatusWriter
+    redaction: Redactor
+    _: KW_ONLY
+    seals: SealStore
+    lists: GuardLists
+    enforcement: EnforcementReviewer
+    logins: JobLogins
+    freezes: FreezeWatcher
+    charts: ChartFinder
+    _inventories: InventoryStore = field(init=False)
+    ownership: ReleaseOwnership = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._inventories = InventoryStore(self.context.client, self.seals)
+        self.ownership = ReleaseOwnership(self.context, self.jobs)
 
     async def begin(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
@@ -247,14 +238,14 @@ class AttemptRunner:
         evades the list by hiding the plan's Secret for a moment.
         """
         plan = drift_record.find_plan(status, status.attempted.plan_job)
-        if self._context.settings.guard_policy is None or plan is None:
+        if self.context.settings.guard_policy is None or plan is None:
             return False
         if isinstance(plan, PlanStatus) and plan.enforced:
             return True
         found = await self._find_approved(entry, status)
         if found is None:
             return isinstance(plan, DriftCheck)
-        return (await self._enforcement.of(spec, found.operations)).is_enforced
+        return (await self.enforcement.of(spec, found.operations)).is_enforced
 
     async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
         """What was planned for the recorded attempt; None where nothing was, or it was changed.
@@ -270,7 +261,7 @@ class AttemptRunner:
             return None
         kept = ApprovedPlan(job=plan.job, seal=plan.seal)
         try:
-            stored = await self._seals.plans.recall(entry, kept)
+            stored = await self.seals.plans.recall(entry, kept)
         except Forbidden:
             stored = await self._read_printed(entry, kept)
         if stored is None:
@@ -284,21 +275,21 @@ class AttemptRunner:
         Raises:
             ApiError: the pods can't be listed now.
         """
-        job = await self._jobs.find(entry.key, entry.uid, kept.job or "")
-        pods = await self._jobs.output.pods(job) if job is not None else []
+        job = await self.jobs.find(entry.key, entry.uid, kept.job or "")
+        pods = await self.jobs.output.pods(job) if job is not None else []
         if job is None or exit_code(pods) != 0:
             return None
-        nonce = self._seals.derive(entry, job.name, "nonce")
+        nonce = self.seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self._context.timing.plan_log_timeout):
-                found = await self._jobs.output.printed_plan(pods[-1], nonce)
+            async with asyncio.timeout(self.context.timing.plan_log_timeout):
+                found = await self.jobs.output.printed_plan(pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
         if not isinstance(found, Plan):
             return None
         for one in (found, replace(found, exact=None)):  # a file that keeps differing isn't stored
-            if self._seals.plans.is_sealed(entry, kept, one.text.encode()):
+            if self.seals.plans.is_sealed(entry, kept, one.text.encode()):
                 return one
         return None
 
@@ -308,8 +299,8 @@ class AttemptRunner:
         While it runs, the Job's watch requeues the key.
         """
         attempted = entry.status.attempted
-        memory = self._context.memories[entry.key].deploy
-        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        memory = self.context.memories[entry.key].deploy
+        job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
             if memory.creating == attempted.attempt and not entry.deleting:
                 return await self._make_job(spec, entry)
@@ -319,17 +310,17 @@ class AttemptRunner:
             return self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
         memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
-            entry = await self._writer.reset_force(entry)
+            entry = await self.writer.reset_force(entry)
         if not job.done:
-            renew_at = await self._logins.keep(entry, spec, job)
+            renew_at = await self.logins.keep(entry, spec, job)
             step = await self._check_pods(entry, spec, job)
             return replace(step, due=(*step.due, renew_at))
-        pods = await self._jobs.output.pods(job)
+        pods = await self.jobs.output.pods(job)
         ending = planned_ending(ending_of(job, pods))
         ending, stored = await self._compared(entry, spec, job, pods, ending)
         evidence = state.Evidence(stored=stored)
         if ending.outcome is Outcome.SUCCEEDED:
-            printed = await self._jobs.output.printed_digests(pods)
+            printed = await self.jobs.output.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
             if stored is None:  # else the log has no cause, but what hooks have printed
@@ -359,17 +350,17 @@ class AttemptRunner:
             return ending, None
         if (ending.exit_code or 0) >= KILLED:  # a hook, which can read the nonce, may be the last
             return ending, StoredReason.UNREADABLE
-        nonce = self._seals.derive(entry, job.name, "nonce")
-        stored = await self._jobs.output.printed_stored(pods, nonce)
+        nonce = self.seals.derive(entry, job.name, "nonce")
+        stored = await self.jobs.output.printed_stored(pods, nonce)
         return (different_ending(ending) if stored is different else ending), stored
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
         attempted = entry.status.attempted
-        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is not None:
             return Step(entry, done=job.done)
-        if self._context.memories[entry.key].deploy.creating == attempted.attempt:
+        if self.context.memories[entry.key].deploy.creating == attempted.attempt:
             return Step(entry)
         end = self._handover_end(entry)
         return Step(entry, due=(end,), done=end is None)
@@ -383,10 +374,10 @@ class AttemptRunner:
         ending: Ending,
     ) -> tuple[Ending, state.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
-        whole = await self._jobs.output.log_end(pods)
+        whole = await self.jobs.output.log_end(pods)
         literals: tuple[str, ...] = ()
         if spec.is_gated and remove_template_text(whole) != whole:
-            chart = await self._charts.of(entry, spec, entry.status.attempted.digest or "")
+            chart = await self.charts.of(entry, spec, entry.status.attempted.digest or "")
             literals = chart.literals if isinstance(chart, ChartFacts) else ()
         log = remove_template_text(whole, literals)
         ending = replace(ending, message=remove_template_text(ending.message, literals))
@@ -404,10 +395,10 @@ class AttemptRunner:
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
         ending = excuse_lost_access(ending, log, job.server)
-        expires = self._logins.expires(entry.key, job)
+        expires = self.logins.expires(entry.key, job)
         ending = excuse_expired_login(ending, log, expires, job.finished)
         is_refused = ending.reason is BundleReason.AUTHENTICATION_FAILED
-        if is_refused and (remedy := self._logins.remedy(entry.key, job)):
+        if is_refused and (remedy := self.logins.remedy(entry.key, job)):
             ending = replace(ending, message=f"{ending.message}; {remedy}")
         return ending, evidence
 
@@ -415,7 +406,7 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, log: str
     ) -> Ending | None:
         """The ending of a guarded deploy that tried to write what isn't on its list, if it did."""
-        policy = self._context.settings.guard_policy
+        policy = self.context.settings.guard_policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(find_error(log), policy)):
@@ -441,20 +432,20 @@ class AttemptRunner:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        secrets, sources, written = secrets_of(pods), {}, self._logins.secrets(entry.key, job)
+        secrets, sources, written = secrets_of(pods), {}, self.logins.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
         if spec.kube_config is not None:
             sources[seal.kubeconfig_secret(job.name)] = spec.kube_config.secret
         try:
-            return await self._redaction.redacted(job.namespace, secrets, texts, written)
+            return await self.redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
             # With bundles.allowedSecrets the operator may read only what they were made of.
             is_edited = entry.status.attempted.generation != entry.generation
             if is_edited or sources.keys().isdisjoint(secrets):
                 raise
         secrets = [sources.get(name, name) for name in secrets]
-        return await self._redaction.redacted(job.namespace, secrets, texts, written)
+        return await self.redaction.redacted(job.namespace, secrets, texts, written)
 
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
@@ -466,19 +457,19 @@ class AttemptRunner:
         if entry.status.attempted.server is not None:
             return judge([], ending.revision)  # it isn't known: the operator has no access there
         try:
-            found = await stored_revisions(self._context.client, namespace, entry.key.name)
+            found = await stored_revisions(self.context.client, namespace, entry.key.name)
         except Forbidden:  # bundles.allowedSecrets of the chart
             found = []
         return judge(found, ending.revision)
 
     def _handover_end(self, entry: BundleEntry) -> datetime | None:
         """Until when another process, the former leader, may create the Job; None: it can't."""
-        attempted, now = entry.status.attempted, self._context.clock()
+        attempted, now = entry.status.attempted, self.context.clock()
         started = parse_time(attempted.started_at)
-        is_begun = self._context.memories[entry.key].deploy.begun == attempted.attempt
+        is_begun = self.context.memories[entry.key].deploy.begun == attempted.attempt
         if started is None or is_begun:
             return None
-        left = self._context.timing.job_handover - abs((now - started).total_seconds())
+        left = self.context.timing.job_handover - abs((now - started).total_seconds())
         return now + timedelta(seconds=left) if left > 0 else None
 
     async def _make_job(self, spec: BundleSpec, entry: BundleEntry) -> Step:
@@ -487,7 +478,7 @@ class AttemptRunner:
         Raises:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        memory = self._context.memories[entry.key].deploy
+        memory = self.context.memories[entry.key].deploy
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
@@ -503,7 +494,7 @@ class AttemptRunner:
         except RegistryError as error:
             return self._give_up(entry, spec, BundleReason(error.reason), error.message)
         try:
-            job = await self._jobs.create(build_deploy_job(order))
+            job = await self.jobs.create(build_deploy_job(order))
         except ApiError as error:
             if error.transient:
                 raise
@@ -514,7 +505,7 @@ class AttemptRunner:
             return self._give_up(entry, spec, BundleReason.JOB_LOST, text)
         memory.creating = None
         if awaits_reset(entry.status):
-            entry = await self._writer.reset_force(entry)
+            entry = await self.writer.reset_force(entry)
         return Step(entry)
 
     async def _write_list(
@@ -533,13 +524,13 @@ class AttemptRunner:
         if found is None:
             text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        enforcement = await self._enforcement.of(spec, found.operations)
+        enforcement = await self.enforcement.of(spec, found.operations)
         if not enforcement.is_enforced:
             text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         rollback = RollbackHooks(unknown="not asked for")
         if spec.auto_rollback:
-            rollback = await self._seals.plans.find_rollback_hooks(entry)
+            rollback = await self.seals.plans.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -553,7 +544,7 @@ class AttemptRunner:
             rollback_hooks=rollback.operations,
         )
         try:
-            await self._lists.write(order.job, guarded)
+            await self.lists.write(order.job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -565,7 +556,7 @@ class AttemptRunner:
 
     def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
         """The order for an attempt's Job, which has the name that was recorded."""
-        guard = self._context.settings.guard_policy if attempted.guarded else None
+        guard = self.context.settings.guard_policy if attempted.guarded else None
         return replace(order_of(entry, spec, attempted), guard=guard, recorded_name=attempted.job)
 
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
@@ -582,29 +573,29 @@ class AttemptRunner:
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
         kubeconfig = None
         if spec.kube_config is not None:
-            target = await self._references.in_cluster(entry, spec)
+            target = await self.references.in_cluster(entry, spec)
             spec, kubeconfig = target.spec, target.kubeconfig
         if (attempted.server or "") != spec.server:
             text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         order = self._order_of(entry, spec, attempted)
         if kubeconfig is not None:
-            sealed_kubeconfig = await self._seals.write_kubeconfig(entry, order.job, kubeconfig)
+            sealed_kubeconfig = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)
-        access = await self._references.access(entry, spec)
+        access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
-            order = await self._logins.provide(entry, spec, order, order.job, access)
+            order = await self.logins.provide(entry, spec, order, order.job, access)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
             if not spec.drift.is_enabled:
-                _, files = await self._references.values(entry, spec)
+                _, files = await self.references.values(entry, spec)
                 return replace(order, values=files)
         elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.write_values(
+        found, sealed = await self.seals.write_values(
             entry, spec, order.job, compares_renders=is_planned
         )
         if found != attempted.values_hash:
@@ -626,13 +617,13 @@ class AttemptRunner:
         """The order of a planned Job that also compares what was stored, where it has to."""
         if not spec.approval.is_enabled:
             return order
-        nonce = self._seals.derive(entry, order.job, "nonce")
+        nonce = self.seals.derive(entry, order.job, "nonce")
         return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
 
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
     ) -> Step:
-        self._context.memories[entry.key].deploy.creating = None
+        self.context.memories[entry.key].deploy.creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
 
     async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
@@ -654,7 +645,7 @@ class AttemptRunner:
         if job.suspended:
             return await self._await_queue(entry, job)
         told = entry.status.condition(ConditionType.READY)
-        now, timing = self._context.clock(), self._context.timing
+        now, timing = self.context.clock(), self.context.timing
         is_resumed = told.get("message") == ready_conditions.queued(entry.status).message
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         verdict, step = ready_conditions.running(entry.status), Step(entry, due=(patience,))
@@ -672,14 +663,14 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
     ) -> Blocked | None:
         """Why a Job makes no progress; one that can't go on is ended."""
-        blocked = self._logins.find_fault(entry.key, job)
-        blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
+        blocked = self.logins.find_fault(entry.key, job)
+        blocked = blocked or await find_blocked(self.context.client, self.jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
-            await self._jobs.give_up(job, blocked.reason)
+            await self.jobs.give_up(job, blocked.reason)
         elif blocked is not None and entry.generation != entry.status.attempted.generation:
             # Nothing of it has run, and the new spec may provide what it waits for. A deletion is a
             # new generation too.
-            await self._jobs.give_up(job)
+            await self.jobs.give_up(job)
         return blocked
 
     async def _await_queue(self, entry: BundleEntry, job: JobRecord) -> Step:
@@ -688,7 +679,7 @@ class AttemptRunner:
         It is ended where the spec was edited or the Bundle is deleted: nothing of it runs.
         """
         if entry.generation != entry.status.attempted.generation:
-            await self._jobs.give_up(job)
+            await self.jobs.give_up(job)
         if entry.deleting:
             return Step(entry)
         queued = ready_conditions.queued(entry.status)
@@ -696,11 +687,11 @@ class AttemptRunner:
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that is frozen before its pod has started; returns whether it ends."""
-        if not self._freezes.of(spec, entry.attempted_namespace):
+        if not self.freezes.of(spec, entry.attempted_namespace):
             return False
-        if has_begun(await self._jobs.output.pods(job)):
+        if has_begun(await self.jobs.output.pods(job)):
             return False
-        await self._jobs.give_up(job, BundleReason.FROZEN)
+        await self.jobs.give_up(job, BundleReason.FROZEN)
         return True
 
     def _finish(
@@ -717,7 +708,7 @@ class AttemptRunner:
 
         ``secrets``: of the Job's pod; empty where they aren't known.
         """
-        now = self._context.clock()
+        now = self.context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
             status = drift_record.record_corrected(status)
@@ -738,23 +729,23 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                memory = self._context.memories[entry.key].plan
+                memory = self.context.memories[entry.key].plan
                 memory.is_tidied = False  # where this fails, it is repeated
-                await self._seals.remove_others(written, plan_record.needed_jobs(status))
+                await self.seals.remove_others(written, plan_record.needed_jobs(status))
                 memory.is_tidied = True
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
-                self._context.memories.decide_again(entry.key, spec.interval)
+                self.context.memories.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self._context.memories[entry.key].poll.desired = None
+                self.context.memories[entry.key].poll.desired = None
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 
         return Step(entry, status, verdict, decided=False, effect=tidy, done=True)
 
     def _count(self, ending: Ending, job: JobRecord | None, now: datetime) -> None:
-        metrics = self._context.metrics
+        metrics = self.context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:
             seconds = ((job.finished or now) - job.created).total_seconds()

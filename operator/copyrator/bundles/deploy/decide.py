@@ -6,7 +6,7 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -376,29 +376,19 @@ def _is_deployed_held(case: Case) -> bool:
     return (there.values_hash, there.spec_hash) == (case.wanted.values_hash, case.wanted.spec_hash)
 
 
+@dataclass(eq=False)
 class Deployer:
     """Decides on resolutions of Bundles that aren't being deleted and have no running Job."""
 
-    def __init__(
-        self,
-        context: Context,
-        writer: StatusWriter,
-        *,
-        resolver: VersionResolver,
-        accounts: ServiceAccountChecker,
-        logins: JobLogins,
-        attempts: AttemptRunner,
-        plans: PlanMachine,
-        freezes: FreezeWatcher,
-    ) -> None:
-        self._context = context
-        self._writer = writer
-        self._resolver = resolver
-        self._accounts = accounts
-        self._logins = logins
-        self._attempts = attempts
-        self._plans = plans
-        self._freezes = freezes
+    context: Context
+    writer: StatusWriter
+    _: KW_ONLY
+    resolver: VersionResolver
+    accounts: ServiceAccountChecker
+    logins: JobLogins
+    attempts: AttemptRunner
+    plans: PlanMachine
+    freezes: FreezeWatcher
 
     async def deploy(
         self, inputs: DeployInputs, resolution: Resolution
@@ -411,10 +401,10 @@ class Deployer:
         entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
-        memory = self._context.memories[entry.key]
+        memory = self.context.memories[entry.key]
         known = (entry.resource_version, resolution, desired.values_hash)
         if known in (memory.poll.settled, memory.account.settled) and inputs.observed is None:
-            self._resolver.set_next_poll(entry, spec, resolution, self._context.clock())
+            self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(memory.poll.next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
@@ -435,7 +425,7 @@ class Deployer:
         baseline = TakeoverBaseline(
             resolution.digest or None, values_hash, entry.spec_hash, entry.generation
         )
-        status = take_over(entry.status, baseline, spec, self._context.clock())
+        status = take_over(entry.status, baseline, spec, self.context.clock())
         verdict = ready_conditions.taken_over(status)
         return Step(entry, status, verdict, decided=False, due=(AT_ONCE,))
 
@@ -443,11 +433,11 @@ class Deployer:
         self, inputs: DeployInputs, error: RegistryError, *, keeps: bool = True
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
-        entry, spec, now = inputs.entry, inputs.spec, self._context.clock()
-        memory = self._context.memories[entry.key].poll
+        entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
+        memory = self.context.memories[entry.key].poll
         is_new = error is not memory.failed_by
         failures = memory.failures + is_new
-        first, rhythm = self._context.timing.poll_retry, self._resolver.poll_rhythm(entry, spec)
+        first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
         next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
         status = inputs.observed or entry.status
         status = count_failure(status, now) if is_new else status
@@ -476,14 +466,14 @@ class Deployer:
 
     async def _decide(self, inputs: DeployInputs, found: Resolution) -> tuple[Step, bool | None]:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
-        entry, spec, now = inputs.entry, inputs.spec, self._context.clock()
+        entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
-        awaited, freezes = find_unready(self._context.bundles, spec), self._freezes.of(spec)
-        moment = MomentGates(self._context.gates.moment, awaited, freezes)
+        awaited, freezes = find_unready(self.context.bundles, spec), self.freezes.of(spec)
+        moment = MomentGates(self.context.gates.moment, awaited, freezes)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
-        memory = self._context.memories[entry.key].poll
+        memory = self.context.memories[entry.key].poll
         memory.judged_at = now
-        self._resolver.set_next_poll(entry, spec, found, case.now)
+        self.resolver.set_next_poll(entry, spec, found, case.now)
         status = record_resolution(case, memory.next_poll or case.now)
         if case.deploys:
             return await self._begin_attempt(case, status)
@@ -506,7 +496,7 @@ class Deployer:
         return step, request is not None or is_unplannable
 
     async def _reset_force(self, entry: BundleEntry) -> Step:
-        return Step(await self._writer.reset_force(entry))
+        return Step(await self.writer.reset_force(entry))
 
     async def _begin_plan(
         self, case: Case, status: BundleStatus, verdict: ReadyCondition
@@ -514,24 +504,24 @@ class Deployer:
         """Begin a plan where the approval gate or a user requires one; None where it can't yet."""
         entry, spec = case.entry, case.spec
         if case.target is None or not (case.must_plan or entry.plan_request is not None):
-            self._plans.skip_plan(entry.key)
+            self.plans.skip_plan(entry.key)
             return None
         if (missing := await self._find_account(case, status)) is not None:
             return missing
-        step = self._plans.begin_plan(entry, spec, status, case.target, verdict)
+        step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
         if step is None:
             return None
-        next_poll = self._context.memories[entry.key].poll.next_poll
+        next_poll = self.context.memories[entry.key].poll.next_poll
         return replace(step, due=(*step.due, next_poll))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        memory = self._context.memories[case.entry.key].poll
+        memory = self.context.memories[case.entry.key].poll
         until = None if case.spec.suspend else case.decision.until
         judge_at = plan_record.next_check(status)
         if judge_at is not None and judge_at <= case.now:
             judge_at = None  # it was just judged, and waits for something else
-        changes_at = self._resolver.next_change(case.spec, status, case.now)
+        changes_at = self.resolver.next_change(case.spec, status, case.now)
         awaited = until or judge_at or changes_at
         # A plan that waits for its turn: the reconcile that had it may have waited for a registry.
         waits_for_turn = case.must_plan or case.entry.plan_request is not None
@@ -539,7 +529,7 @@ class Deployer:
 
         async def settle(written: BundleEntry) -> Step:
             if case.is_plan_dropped or case.is_drift_dropped:
-                await self._plans.discard(written)
+                await self.plans.discard(written)
             if written is case.entry and is_final:
                 memory.settled = case.known(written)
             return Step(written, due=(memory.next_poll, until, judge_at, changes_at))
@@ -552,16 +542,16 @@ class Deployer:
         Raises:
             RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
         """
-        entry, memory = case.entry, self._context.memories[case.entry.key]
+        entry, memory = case.entry, self.context.memories[case.entry.key]
         memory.account.settled = None
-        text = await self._accounts.missing(entry, case.spec, recheck=True)
+        text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
             if case.spec.cloud is not None:
-                await self._logins.require(entry, case.spec)
+                await self.logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
-        status = record_error(status, reason, text, self._context.clock())
+        status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
             memory.account.settled = case.known(written)
@@ -576,11 +566,11 @@ class Deployer:
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
-        if self._resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
+        if self.resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
             status = replace(status, verification=case.resolution.chosen or Verification())
-        status = state.begin(status, case.wanted, self._context.clock(), case.passed_over)
+        status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if need is state.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
@@ -588,11 +578,11 @@ class Deployer:
         else:
             status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
         status = drift_record.break_off_check(status)
-        step = await self._attempts.begin(entry, spec, status, need)
+        step = await self.attempts.begin(entry, spec, status, need)
         if before.drift.check.is_running or (not is_planned and before.plan.job is not None):
             step = step.then(self._discard_plans)
         return step, not case.is_correction or entry.request is None
 
     async def _discard_plans(self, entry: BundleEntry) -> Step:
-        await self._plans.discard(self._context.bundles.get(entry.key) or entry)
+        await self.plans.discard(self.context.bundles.get(entry.key) or entry)
         return Step(entry)

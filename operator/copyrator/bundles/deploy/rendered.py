@@ -7,6 +7,7 @@ asked, as a chart may have drawn it.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -31,21 +32,15 @@ from copyrator.bundles.version.rhythm import retry_delay
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 
 
+@dataclass(eq=False)
 class ReleaseRenderer:
     """Renders what is deployed of Bundles that are being deleted."""
 
-    def __init__(
-        self,
-        context: Context,
-        references: ReferenceReader,
-        *,
-        seals: SealStore,
-        plan_jobs: PlanJobClient,
-    ) -> None:
-        self._context = context
-        self._references = references
-        self._seals = seals
-        self._plan_jobs = plan_jobs
+    context: Context
+    references: ReferenceReader
+    _: KW_ONLY
+    seals: SealStore
+    plan_jobs: PlanJobClient
 
     def job_of(self, entry: BundleEntry) -> str:
         """The name of the newest Job."""
@@ -53,7 +48,7 @@ class ReleaseRenderer:
         return job_name(entry.key.name, JobKind.PLAN, entry.uid, "uninstall", number)
 
     def _memory(self, entry: BundleEntry) -> ReleaseRender:
-        memory = self._context.memories[entry.key].deploy
+        memory = self.context.memories[entry.key].deploy
         if memory.render is None or memory.render.uid != entry.uid:  # of an earlier Bundle
             memory.render = ReleaseRender(entry.uid)
         return memory.render
@@ -64,30 +59,30 @@ class ReleaseRenderer:
         Raises:
             ApiError: the next reconcile repeats it.
         """
-        render, now = self._memory(entry), self._context.clock()
+        render, now = self._memory(entry), self.context.clock()
         if render.objects is None and not render.fault:
             found = await self._render(entry, spec)
             if isinstance(found, PlanDelay):
                 return self._wait(entry, found)
-            await self._seals.remove_values(entry, self.job_of(entry))
+            await self.seals.remove_values(entry, self.job_of(entry))
             if isinstance(found, PlanFault):
                 render.fault, render.ended = found.message, now
             else:
                 render.objects = found
         if render.objects is not None:
             return render.objects
-        delay = retry_delay(self._context.timing.uninstall_retry, render.number)
+        delay = retry_delay(self.context.timing.uninstall_retry, render.number)
         due = (render.ended or now) + timedelta(seconds=delay)
         if now >= due:
             again = ReleaseRender(entry.uid, render.number + 1)
-            self._context.memories[entry.key].deploy.render = again
+            self.context.memories[entry.key].deploy.render = again
             return await self.find(entry, spec)
         text = f"it can't be rendered: {render.fault}. Next attempt at {format_time(due)}"
         return Step(entry, entry.status, _failed(entry, text), due=(due,))
 
     def _wait(self, entry: BundleEntry, delay: PlanDelay) -> Step:
         """The step while the Job hasn't printed its plan."""
-        again = self._context.clock() + timedelta(seconds=self._context.timing.uninstall_recheck)
+        again = self.context.clock() + timedelta(seconds=self.context.timing.uninstall_recheck)
         verdict = ready_conditions.uninstalling(
             f"{_unknown(entry)}: Job {self.job_of(entry)} renders it"
         )
@@ -101,7 +96,7 @@ class ReleaseRenderer:
         """Create the Job, or read its result."""
         there = entry.status.deployed if entry.status.has_deployed else entry.status.attempted
         try:
-            values_hash = await self._references.values_hash(entry, spec)
+            values_hash = await self.references.values_hash(entry, spec)
         except MissingReferenceError as error:
             return PlanFault(str(error))
         record = PlanRecord(
@@ -110,12 +105,12 @@ class ReleaseRenderer:
             digest=there.digest or entry.status.deploy.digest,
             values_hash=values_hash,
         )
-        job = await self._plan_jobs.find(entry, record)
+        job = await self.plan_jobs.find(entry, record)
         if job is None:
             purpose = PlanPurpose.PREVIEW
-            fault = await self._plan_jobs.create(entry, spec, purpose, record, renders=1)
+            fault = await self.plan_jobs.create(entry, spec, purpose, record, renders=1)
             return PlanDelay() if fault is None or fault is EDITED else fault
-        found = await self._plan_jobs.progress(entry, spec, job, record)
+        found = await self.plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay | PlanFault):
             return found
         return found.objects

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -61,43 +61,35 @@ _DRIVER: Final = "HELM_DRIVER"
 """Variable of ``spec.env`` by which Helm stores releases elsewhere than in Secrets."""
 
 
+@dataclass(eq=False)
 class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
-    def __init__(
-        self,
-        context: Context,
-        jobs: JobClient,
-        writer: StatusWriter,
-        ownership: ReleaseOwnership,
-        *,
-        references: ReferenceReader,
-        seals: SealStore,
-        lists: GuardLists,
-        enforcement: EnforcementReviewer,
-        redaction: Redactor,
-        renderer: ReleaseRenderer,
-    ) -> None:
-        self._context = context
-        self._jobs = jobs
-        self._writer = writer
-        self._ownership = ownership
-        self._references = references
-        self._seals = seals
-        self._inventories = InventoryStore(context.client, seals)
-        self._lists = lists
-        self._enforcement = enforcement
-        self._redaction = redaction
-        self._renderer = renderer
-        self._recheck = timedelta(seconds=context.timing.uninstall_recheck)
+    context: Context
+    jobs: JobClient
+    writer: StatusWriter
+    ownership: ReleaseOwnership
+    _: KW_ONLY
+    references: ReferenceReader
+    seals: SealStore
+    lists: GuardLists
+    enforcement: EnforcementReviewer
+    redaction: Redactor
+    renderer: ReleaseRenderer
+    _inventories: InventoryStore = field(init=False)
+    _recheck: timedelta = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._inventories = InventoryStore(self.context.client, self.seals)
+        self._recheck = timedelta(seconds=self.context.timing.uninstall_recheck)
 
     async def uninstall(self, entry: BundleEntry) -> Step:
         """Take the next step towards removing the finalizer."""
-        memory = self._context.memories[entry.key].deploy
+        memory = self.context.memories[entry.key].deploy
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or memory.remove_finalizer == entry.uid:
             return Step(entry)
-        await end_plans(self._jobs, entry, but={self._renderer.job_of(entry)})
+        await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
@@ -110,10 +102,10 @@ class Uninstaller:
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
         if self._uninstallable(entry).approval.is_enabled:
-            await end_plans(self._jobs, entry)
-            await self._seals.remove_others(entry, ())  # those that no Bundle owns
-        await self._writer.remove_finalizer(entry)
-        self._context.memories[entry.key].deploy.remove_finalizer = entry.uid
+            await end_plans(self.jobs, entry)
+            await self.seals.remove_others(entry, ())  # those that no Bundle owns
+        await self.writer.remove_finalizer(entry)
+        self.context.memories[entry.key].deploy.remove_finalizer = entry.uid
         return Step(entry)
 
     async def _skips_uninstall(self, entry: BundleEntry) -> bool:
@@ -135,21 +127,21 @@ class Uninstaller:
             return True
         spec = self._uninstallable(entry)
         release = spec.release_key._replace(server=_server_of(entry.status) or "")
-        owner = self._context.bundles.owner(release)
+        owner = self.context.bundles.owner(release)
         if owner is not None and owner.key != entry.key and owner.holds(release):
-            if self._ownership.uninstalls(entry):
+            if self.ownership.uninstalls(entry):
                 return False  # its Job began while it owned the release; the new owner waits for it
             text = (
                 f"Release {release} isn't uninstalled: it belongs to Bundle "
                 f"{owner.key.namespace}/{owner.key.name}"
             )
-            self._context.record(entry, NORMAL, "ReleaseKept", text)
+            self.context.record(entry, NORMAL, "ReleaseKept", text)
             return True
         return not entry.status.has_deployed and await self._is_never_installed(entry)
 
     async def _is_namespace_terminating(self, namespace: str) -> bool:
         try:
-            body = await self._context.client.get(NAMESPACES, None, namespace)
+            body = await self.context.client.get(NAMESPACES, None, namespace)
         except NotFound:
             return True
         return "deletionTimestamp" in body["metadata"]
@@ -164,7 +156,7 @@ class Uninstaller:
             return False  # the operator has no access there
         if isinstance(entry.spec, BundleSpec) and _DRIVER in entry.spec.env:
             return False  # of a gated Bundle too, which may have had no gate when it deployed
-        client = self._context.client
+        client = self.context.client
         try:
             return not await is_stored(client, spec.project_namespace, spec.release)
         except Forbidden:  # bundles.allowedSecrets of the chart
@@ -181,12 +173,12 @@ class Uninstaller:
             f"({cause}): the operator doesn't uninstall it"
         )
         log.warning("%s: %s", entry.key, text)
-        self._context.metrics.orphaned_releases.labels(cause).inc()
+        self.context.metrics.orphaned_releases.labels(cause).inc()
         namespace = ObjectRef("v1", "Namespace", "", entry.key.namespace)
-        self._context.recorder.record(namespace, WARNING, "ReleaseOrphaned", text)
+        self.context.recorder.record(namespace, WARNING, "ReleaseOrphaned", text)
 
     def _deploy_runs(self, entry: BundleEntry) -> bool:
-        jobs = self._jobs.of(entry.key, entry.uid)
+        jobs = self.jobs.of(entry.key, entry.uid)
         return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
 
     def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
@@ -196,8 +188,8 @@ class Uninstaller:
         """
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
-            spec = self._context.default_spec(entry.key)
-        spec = self._context.effective(spec)
+            spec = self.context.default_spec(entry.key)
+        spec = self.context.effective(spec)
         if _server_of(entry.status) is None:
             spec = replace(spec, kube_config=None)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
@@ -207,7 +199,7 @@ class Uninstaller:
 
     async def _run_job(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Create the Job, wait for it, create another one, or finish."""
-        jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
+        jobs = [job for job in self.jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
         jobs.sort(key=lambda job: job.attempt)
         if (done := next((job for job in jobs if job.complete), None)) is not None:
             return await self._finish(entry, jobs, done)
@@ -215,7 +207,7 @@ class Uninstaller:
         if last is not None and not last.done:
             return await self._wait_for(entry, spec, last)
         if last is not None:
-            pods = [] if last.given_up else await self._jobs.output.pods(last)
+            pods = [] if last.given_up else await self.jobs.output.pods(last)
             # Containers of others run on, or have failed.
             if last.succeeded or exit_code(pods) == 0:
                 return await self._finish(entry, jobs, last)
@@ -223,33 +215,33 @@ class Uninstaller:
             if not last.given_up and (
                 wait := await self._find_wait(entry, spec, last, pods, failures)
             ):
-                await self._jobs.set_ttl(last, None)  # its pod tells why until the next attempt
+                await self.jobs.set_ttl(last, None)  # its pod tells why until the next attempt
                 return wait
             self._count(last, "failed")
-            await self._jobs.set_ttl(last, LONG_TTL)
+            await self.jobs.set_ttl(last, LONG_TTL)
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord], done: JobRecord) -> Step:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
-        rendered = self._renderer.job_of(entry)
-        ours = [job for job in self._jobs.of(entry.key, entry.uid) if job.name == rendered]
+        rendered = self.renderer.job_of(entry)
+        ours = [job for job in self.jobs.of(entry.key, entry.uid) if job.name == rendered]
         for job in (*jobs, *ours):
-            await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
+            await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
         self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
-        self._context.record(entry, NORMAL, "Uninstalled", text)
+        self.context.record(entry, NORMAL, "Uninstalled", text)
         log.info("%s: its release is uninstalled", entry.key)
         return await self._remove_finalizer(entry)
 
     def _count(self, job: JobRecord, outcome: str) -> None:
-        metrics = self._context.metrics
+        metrics = self.context.metrics
         metrics.deploys.labels("uninstall", outcome).inc()
         if job.created is not None and job.finished is not None:
             seconds = (job.finished - job.created).total_seconds()
             metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
 
     async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
-        now = self._context.clock()
+        now = self.context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = _running(job.name)
         if spec.kube_config is not None and not job.started:
@@ -259,15 +251,15 @@ class Uninstaller:
         if job.suspended:
             text = f"{text}, {ready_conditions.SUSPENDED}"
             if entry.generation != job.generation:
-                await self._jobs.give_up(job)
+                await self.jobs.give_up(job)
             return Step(entry, entry.status, ready_conditions.uninstalling(text))
         began = job.began or job.created
         if began and now - began > self._recheck:
-            blocked = await find_blocked(self._context.client, self._jobs, job, spec)
+            blocked = await find_blocked(self.context.client, self.jobs, job, spec)
             if blocked is not None:
                 verdict = ready_conditions.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
-                    await self._jobs.give_up(job)  # the edited spec may fix it
+                    await self.jobs.give_up(job)  # the edited spec may fix it
         return Step(entry, entry.status, verdict, due=(now + self._recheck,))
 
     async def _find_wait(
@@ -279,13 +271,13 @@ class Uninstaller:
         failures: int,
     ) -> Step | None:
         """After a failure: report it where it is too early to retry."""
-        now = self._context.clock()
+        now = self.context.clock()
         due = (job.finished or job.created or now) + timedelta(
-            seconds=retry_delay(self._context.timing.uninstall_retry, failures)
+            seconds=retry_delay(self.context.timing.uninstall_retry, failures)
         )
         if now >= due:
             return None
-        log_end = await self._jobs.output.log_end(pods)
+        log_end = await self.jobs.output.log_end(pods)
         account: ServiceAccount | None = ServiceAccount.of(spec)
         if spec.kube_config is not None:
             pods, log_end, account = *await self._redacted(job, pods, log_end), None
@@ -311,7 +303,7 @@ class Uninstaller:
         ]
         texts = [log_end, *(str(end.get("message") or "") for end in ends)]
         try:
-            texts = await self._redaction.redacted(job.namespace, secrets_of(pods), texts)
+            texts = await self.redaction.redacted(job.namespace, secrets_of(pods), texts)
         except WithheldError as error:
             texts = [error.in_place_of_log(job.namespace, job.name)] * len(texts)
         for end, text in zip(ends, texts[1:], strict=True):
@@ -319,11 +311,11 @@ class Uninstaller:
         return pods, texts[0]
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
-        again = self._context.clock() + self._recheck
-        if refused := self._context.refusal(spec):
+        again = self.context.clock() + self._recheck
+        if refused := self.context.refusal(spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
             return Step(entry, entry.status, verdict)
-        if missing := await missing_account(self._context.client, spec):
+        if missing := await missing_account(self.context.client, spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {missing}")
             return Step(entry, entry.status, verdict, due=(again,))
         try:
@@ -335,20 +327,20 @@ class Uninstaller:
         if isinstance(guarded, Step):
             return guarded
         is_guarded = isinstance(guarded, GuardedUninstall)
-        guard = self._context.settings.guard_policy if is_guarded else None
+        guard = self.context.settings.guard_policy if is_guarded else None
         if isinstance(guarded, GuardedUninstall):
             name = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
             try:
-                await self._lists.write(name, guarded)
+                await self.lists.write(name, guarded)
             except ListTooLargeError as error:
                 verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
                 return Step(entry, entry.status, verdict, due=(again,))
         elif guarded:
             text = f"The uninstall isn't held to what plans had: {guarded}"
-            self._context.record(entry, WARNING, "UninstallNotEnforced", text)
+            self.context.record(entry, WARNING, "UninstallNotEnforced", text)
         sealed, name = None, uninstall_job(spec.name, entry.uid, attempt, is_guarded=is_guarded)
         if target.kubeconfig is not None:
-            sealed = self._seals.sealed_kubeconfig(entry, name, target.kubeconfig)
+            sealed = self.seals.sealed_kubeconfig(entry, name, target.kubeconfig)
         body = build_uninstall_job(
             target.spec, entry.uid, entry.generation, attempt, sealed, guard=guard
         )
@@ -367,18 +359,18 @@ class Uninstaller:
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.approval.is_enabled
-        if self._context.settings.guard_policy is not None and spec.kube_config is None:
+        if self.context.settings.guard_policy is not None and spec.kube_config is None:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
             return ""
-        enforcement = await self._enforcement.of(spec, known.deletions)
+        enforcement = await self.enforcement.of(spec, known.deletions)
         if enforcement.is_enforced and not is_complete:
-            found = await self._renderer.find(entry, spec)
+            found = await self.renderer.find(entry, spec)
             if isinstance(found, Step):
                 return found
             known = known.complete_with(found)
-            enforcement = await self._enforcement.of(spec, known.deletions)
+            enforcement = await self.enforcement.of(spec, known.deletions)
         if not enforcement.is_enforced:
             return enforcement.reason if needs_approval else ""
         return GuardedUninstall(
@@ -402,7 +394,7 @@ class Uninstaller:
             if isinstance(entry.spec, InvalidSpec):
                 what = f"the spec isn't valid: {entry.spec}"
             raise MissingReferenceError(f"the release is in the cluster of {server}, and {what}")
-        target = await self._references.in_cluster(entry, spec)
+        target = await self.references.in_cluster(entry, spec)
         if target.spec.server != (server or ""):
             raise MissingReferenceError(
                 f"the release is in the cluster of {server}, and spec.kubeConfig now stands for "
@@ -415,13 +407,13 @@ class Uninstaller:
     ) -> None:
         """Write the copy that a Job waits for. The Job owns it, so that none is left without."""
         if target.kubeconfig is not None:
-            await self._seals.write_kubeconfig(entry, job.name, target.kubeconfig, job)
+            await self.seals.write_kubeconfig(entry, job.name, target.kubeconfig, job)
 
     async def _create_job(
         self, body: dict[str, Any], target: TargetAccess, entry: BundleEntry
     ) -> Step:
         try:
-            job = await self._jobs.create(body)
+            job = await self.jobs.create(body)
             if job is not None:
                 await self._write_kubeconfig(entry, target, job)
         except NamespaceTerminating:

@@ -17,10 +17,10 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from copyrator.api.bundle_spec import (
     BundleSpec,
@@ -309,10 +309,8 @@ def scope_permissions(scope: WatchScope, served: Collection[str]) -> list[Refusa
     return watch_permissions([scope.resource], namespaces)
 
 
-class HasRead(Protocol):
-    """Whether all that is cached from an object for a Bundle is of that version ("" for none)."""
-
-    def __call__(self, key: BundleKey, ref: Ref, version: str | None) -> bool: ...  # noqa: D102
+HasRead = Callable[[BundleKey, Ref, str | None], bool]
+"""Whether all that is cached from an object for a Bundle is of that version ("" for none)."""
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.fields import map_in, maps_in, text_in
 from copyrator.api.health import Status, compute
 from copyrator.api.rollout import Consumer, Rollout, RolloutState
 from copyrator.api.text import printable_start
@@ -207,11 +208,11 @@ def read_consumer(
     kind: str, body: Mapping[str, Any], copies: tuple[str, frozenset[str]]
 ) -> ConsumerState | None:
     """A workload of this kind; None where its pods use none of the copies (kind and names)."""
-    metadata, spec = _map(body, "metadata"), _map(body, "spec")
-    if not any(name in copies[1] for name in names_used(copies[0], _map(spec, "template"))):
+    metadata, spec = map_in(body, "metadata"), map_in(body, "spec")
+    if not any(name in copies[1] for name in names_used(copies[0], map_in(spec, "template"))):
         return None
     result = compute(kind, body)
-    annotations = _map(metadata, "annotations")
+    annotations = map_in(metadata, "annotations")
     wants = annotations.get(names.ANN_RESTART) == "true" and spec.get("paused") is not True
     return ConsumerState(
         Consumer(str(metadata.get("namespace")), kind, str(metadata.get("name"))),
@@ -235,35 +236,35 @@ def _contents(text: Any) -> dict[str, str]:
 
 def names_used(kind: str, template: Mapping[str, Any]) -> Iterator[str]:
     """The objects of a kind that a pod template names."""
-    spec = _map(template, "spec")
+    spec = map_in(template, "spec")
     if kind == "ServiceAccount":
-        yield _text(spec, "serviceAccountName")
+        yield text_in(spec, "serviceAccountName")
         return
     yield from _in_volumes(kind, spec)
     for place in ("containers", "initContainers"):
-        for container in _maps(spec, place):
+        for container in maps_in(spec, place):
             yield from _in_environment(kind, container)
     if kind == "Secret":
-        for one in _maps(spec, "imagePullSecrets"):
-            yield _text(one, "name")
+        for one in maps_in(spec, "imagePullSecrets"):
+            yield text_in(one, "name")
 
 
 def _in_volumes(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     field, name = ("secret", "secretName") if kind == "Secret" else ("configMap", "name")
-    for volume in _maps(spec, "volumes"):
-        yield _text(_map(volume, field), name)
-        for source in _maps(_map(volume, "projected"), "sources"):
-            yield _text(_map(source, field), "name")
+    for volume in maps_in(spec, "volumes"):
+        yield text_in(map_in(volume, field), name)
+        for source in maps_in(map_in(volume, "projected"), "sources"):
+            yield text_in(map_in(source, field), "name")
 
 
 def _in_environment(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
     key, whole = (
         ("secretKeyRef", "secretRef") if kind == "Secret" else ("configMapKeyRef", "configMapRef")
     )
-    for one in _maps(container, "env"):
-        yield _text(_map(_map(one, "valueFrom"), key), "name")
-    for one in _maps(container, "envFrom"):
-        yield _text(_map(one, whole), "name")
+    for one in maps_in(container, "env"):
+        yield text_in(map_in(map_in(one, "valueFrom"), key), "name")
+    for one in maps_in(container, "envFrom"):
+        yield text_in(map_in(one, whole), "name")
 
 
 # --- decisions -----------------------------------------------------------------------------------
@@ -331,23 +332,3 @@ def restart_patch(one: ConsumerState, cause: RestartCause, now: datetime) -> dic
 
 
 _RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
-
-
-# --- fields --------------------------------------------------------------------------------------
-
-
-def _map(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = found.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(found: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
-    value = found.get(name)
-    return (
-        (one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else iter(())
-    )
-
-
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
-    return value if isinstance(value, str) else ""

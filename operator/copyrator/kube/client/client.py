@@ -19,26 +19,20 @@ from copyrator.api.names import FIELD_MANAGER
 from copyrator.connections import aiohttp
 from copyrator.kube.client import pages, transport
 from copyrator.kube.client.answers import read
-from copyrator.kube.client.connection import Connection
 from copyrator.kube.client.pages import Page, WatchEvent
 from copyrator.kube.client.transport import (
     CONNECT_TIMEOUT,
     JSON,
-    WATCH_CONNECTIONS,
-    WATCH_PATIENCE,
     WRITES,
     Call,
-    Fence,
-    OnDryRun,
-    OnRefused,
     Transport,
     WriteLimit,
 )
-from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Refusal
+from copyrator.kube.errors import AnswerTooLarge, BrokenAnswer
 from copyrator.kube.resources import Resource
 
 if TYPE_CHECKING:
-    from copyrator.metrics import Metrics
+    pass
 
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one page of a list: a larger one is requested again, with fewer objects."""
@@ -72,75 +66,21 @@ class PatchType(enum.StrEnum):
     APPLY = "application/apply-patch+yaml"
 
 
-class KubeClient:
+class KubeClient(Transport):
     """Requests, lists and watches; must be made in the running loop, and closed.
 
     Every method raises subclasses of ApiError. All writes have our field manager.
-    `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
-    requests with a deadline of their own: the circuit breaker doesn't hold them back. With
-    `on_dry_run` every write is a dry run, whatever method makes it. `most` as for Transport.
     """
 
-    page_bytes: int | None = None
-    """In place of PAGE_BYTES."""
+    page_bytes: int = PAGE_BYTES
     usual_page_bytes = pages.USUAL_BYTES
-
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        limit: WriteLimit | None = None,
-        fence: Fence | None = None,
-        metrics: Metrics | None = None,
-        watch_connections: int = WATCH_CONNECTIONS,
-        watch_patience: float = WATCH_PATIENCE,
-        list_timeout: float = LIST_TIMEOUT,
-        on_refused: OnRefused | None = None,
-        on_dry_run: OnDryRun | None = None,
-        alone: bool = False,
-        most: int | None = None,
-    ) -> None:
-        self.connection = connection
-        self._most = most
-        self._on_refused = on_refused
-        self._list_timeout = list_timeout
-        self._http = Transport(
-            connection,
-            limit=limit,
-            fence=fence,
-            metrics=metrics,
-            watch_connections=watch_connections,
-            watch_patience=watch_patience,
-            on_refused=on_refused,
-            on_dry_run=on_dry_run,
-            alone=alone,
-            most=most,
-        )
+    list_timeout = LIST_TIMEOUT
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    async def close(self) -> None:
-        """Close all connections; requests in flight fail with Unreachable."""
-        await self._http.close()
-
-    @property
-    def outage(self) -> tuple[ApiError, float] | None:
-        """The error that all requests get and its duration in seconds; None while they succeed."""
-        return self._http.outage
-
-    def report_denied(self, refusal: Refusal) -> None:
-        """Report a missing permission that no answer names in RBAC's form."""
-        if self._on_refused:
-            self._on_refused(refusal)
-
-    @property
-    def silent_for(self) -> float:
-        """Seconds since the server last answered a request; watch events don't count."""
-        return self._http.silent_for
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
         """Read one object."""
@@ -208,7 +148,7 @@ class KubeClient:
         params |= {key: str(value) for key, value in limits.items() if value is not None}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         call = Call("get", "pods", path, params=params)
-        return await self._http.fetch(call, lambda raw: raw.decode("utf-8", "replace"))
+        return await self.fetch(call, lambda raw: raw.decode("utf-8", "replace"))
 
     async def request(
         self,
@@ -245,7 +185,7 @@ class KubeClient:
             limit,
             dropped=dropped,
         )
-        return await self._http.fetch(call, _decode)
+        return await self.fetch(call, _decode)
 
     async def list_pages(
         self,
@@ -281,12 +221,12 @@ class KubeClient:
                 res.path(namespace),
                 params=dict(params),
                 headers=headers,
-                timeout=transport.total(self._list_timeout),
-                most=(self.page_bytes or PAGE_BYTES) if size > 1 else None,
+                timeout=transport.total(self.list_timeout),
+                most=self.page_bytes if size > 1 else None,
             )
             try:
                 decode = partial(self._decode_page, wanted, size == 1)
-                page = await self._http.fetch(call, decode)
+                page = await self.fetch(call, decode)
             except AnswerTooLarge:
                 if size == 1:  # of a server that isn't trusted
                     raise
@@ -340,7 +280,7 @@ class KubeClient:
             ),
         )
         async with (
-            self._http.stream(call, reserved=reserved) as content,
+            self.stream(call, reserved=reserved) as content,
             aclosing(pages.lines(self._chunks(content), self._most)) as lines,
         ):
             if on_open:
@@ -361,7 +301,7 @@ class KubeClient:
         return content.iter_any()
 
     async def _object(self, call: Call) -> dict[str, Any]:
-        return await self._http.fetch(call, _decode_object)
+        return await self.fetch(call, _decode_object)
 
 
 def _decode(raw: bytes) -> Any:

@@ -97,13 +97,13 @@ class RemoteClient(KubeClient):
 
     page_bytes = REMOTE_ANSWER
     usual_page_bytes = _PAGE
+    list_timeout = 1.5 * REMOTE_REQUEST_SECONDS
 
     def __init__(self, endpoint: Endpoint, place: str) -> None:
         super().__init__(
             Connection(endpoint, origin=place, pauses=_PAUSES, place=place),
             watch_connections=REMOTE_WATCHES,
             watch_patience=REMOTE_REQUEST_SECONDS,
-            list_timeout=1.5 * REMOTE_REQUEST_SECONDS,
             most=REMOTE_ANSWER,
         )
         self.uid: str | None = None
@@ -150,7 +150,7 @@ class RemoteClient(KubeClient):
         wanted = ObjectFilter(res, namespace, f"{_BY_NAME}{name}")
         timeout = total(REMOTE_REQUEST_SECONDS)
         call = Call("get", res.key, res.path(namespace, name), timeout=timeout)
-        return await self._http.fetch(call, partial(_decode_wanted, wanted))
+        return await self.fetch(call, partial(_decode_wanted, wanted))
 
     async def list_pages(
         self, res: Resource, namespace: str | None = None, **options: Any

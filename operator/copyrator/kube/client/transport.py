@@ -234,8 +234,10 @@ class NoLimit:
 class Transport:
     """Sends calls. Must be made in the running loop, and closed.
 
-    `most` is for servers that aren't trusted: the limit of every answer in bytes, and no error has
-    words of theirs.
+    `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
+    requests with a deadline of their own: the circuit breaker doesn't hold them back. With
+    `on_dry_run` every write is a dry run, whatever method makes it. `most` is for servers that
+    aren't trusted: the limit of every answer in bytes, and no error has words of theirs.
     """
 
     def __init__(
@@ -283,8 +285,13 @@ class Transport:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the server last answered a request."""
+        """Seconds since the server last answered a request; watch events don't count."""
         return time.monotonic() - self.connection.requests.answered_at
+
+    def report_denied(self, refusal: Refusal) -> None:
+        """Report a missing permission that no answer names in RBAC's form."""
+        if self._on_refused:
+            self._on_refused(refusal)
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail with Unreachable."""

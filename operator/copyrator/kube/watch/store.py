@@ -64,10 +64,8 @@ Change = tuple[ObjectName, R | None, R | None]
 """Name, the record before (None: none), the record now (None: deleted)."""
 
 
-class OutOfOrderError(BrokenAnswer):
+class OutOfOrderError(BrokenAnswer, reason="OutOfOrder"):
     """A late event that can't be ordered against the cache: list again."""
-
-    default_reason = "OutOfOrder"
 
     def __init__(self) -> None:
         super().__init__("events of the watch are out of order")
