@@ -37,7 +37,7 @@ class Agent:
         left = processes.kill(f"{host.name}:{host.pods}/")
         if left:
             log.warning("ended %d processes that an earlier run of this node left behind", left)
-        async with logserver.serve(host.pods, host.directory) as port:
+        async with logserver.serve(host.pods, host.api.connection.serving) as port:
             registered = asyncio.Event()
             work = [
                 asyncio.create_task(registration.keep(host.api, host.name, port, registered)),

@@ -120,7 +120,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         key: value if key in resolved.secret else view.paths.rewrite(value)
         for key, value in resolved.values.items()
     }
-    real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
+    real = {"PATH": os.environ["PATH"], **_credentials(host, pod, container, view)}
     real |= stand_in.played(str(container.get("image", "")), os.environ)
     real |= host.own_variables()
     if host.stand_in:
