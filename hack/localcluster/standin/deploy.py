@@ -53,11 +53,7 @@ def apply(deploy: Deploy) -> None:
 
 
 def roll_back(deploy: Deploy, revision: int) -> None:
-    """Deploy again what is stored of a revision.
-
-    Raises:
-        WerfError: there is no such revision, or something failed.
-    """
+    """Deploy again what is stored of a revision."""
     with told(deploy.version), doing("release rollback"):
         client = Client(deploy.namespace)
         with doing("lock release"):
@@ -92,11 +88,7 @@ def plan(deploy: Deploy) -> None:
 
 
 def render(deploy: Deploy) -> None:
-    """Pull a bundle, and print its manifests, Secrets too; nothing else.
-
-    Raises:
-        WerfError: the chart can't be rendered, or what reads the output has no place for it.
-    """
+    """Pull a bundle, and print its manifests, Secrets too; nothing else."""
     with _pulled(deploy, silently=True) as helm, doing("chart render"):
         past = None
         if deploy.validate:
@@ -126,11 +118,7 @@ class _Deployment:
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
     def run(self, make: Callable[[list[release.Release]], Plan]) -> None:
-        """Do what is planned after the releases before; the progress isn't printed.
-
-        Raises:
-            WerfError: something failed.
-        """
+        """Do what is planned after the releases before; the progress isn't printed."""
         deploy, outcomes = self._deploy, self._execution.outcomes
         name = self._begin()
         planned = make(self._past)
@@ -147,11 +135,7 @@ class _Deployment:
         print(f"Succeeded {name}")
 
     def roll_back_to(self, revision: int) -> None:
-        """Deploy again what is stored of a revision.
-
-        Raises:
-            WerfError: there is no such revision, or something failed.
-        """
+        """Deploy again what is stored of a revision."""
         name = self._begin()
         to = next((each for each in self._past if each.revision == revision), None)
         if to is None:
@@ -215,11 +199,7 @@ class _Deployment:
 
 
 def _check_tracking(deploy: Deploy, planned: Plan, client: Client) -> None:
-    """List the events that tracking watches: in an object's namespace, or in `default`.
-
-    Raises:
-        WerfError: they may not be listed.
-    """
+    """List the events that tracking watches: in an object's namespace, or in `default`."""
     every = [*planned.operations, *planned.waited]
     tracked = [each for each in every if each.type != "delete" and deploy.watch_events]
     for namespace in sorted({_place_of_events(each, deploy, client) for each in tracked} - {""}):
