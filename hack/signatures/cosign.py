@@ -5,9 +5,9 @@ from __future__ import annotations
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from localcluster.repository import Repository, Stored
 from signatures.material import CosignPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import Repository, Stored
 from signatures.tools import ToolFailedError
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
