@@ -12,14 +12,13 @@ from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from copyrator.metrics import Metrics
 from copyrator.oci import reference as oci
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
-from copyrator.signatures.attestation import SigningKey, encode_statement, read_private_key
+from copyrator.signatures.attestation import SigningKey, encode_statement
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
 from localcluster.repository import Repository, Stored
 from localcluster.signing import PREDICATE, envelop
@@ -77,20 +76,8 @@ def _make_keys(shop: Workshop) -> dict[str, SigningKey]:
         "other": ec.generate_private_key(ec.SECP256R1()),
     }
     for kind, key in made.items():
-        name, encoding = f"staging-{kind}", serialization.Encoding.PEM
-        pem = key.private_bytes(
-            encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        public = key.public_key().public_bytes(
-            encoding, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        made[kind] = read_private_key(name, pem)
-        (shop.directory / f"{name}.pem").write_bytes(pem)
-        (shop.directory / f"{name}.pub").write_bytes(public)
-        shop.keys[name] = public.decode()
-        shop.policies[f"attested by {kind}"] = AttestationPolicy((name,))
-        files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
-        shop.tools.run("cosign3", "import-key-pair", *files, "--yes")
+        cosign.write_key(shop, f"staging-{kind}", key)
+        shop.policies[f"attested by {kind}"] = AttestationPolicy((f"staging-{kind}",))
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.long import LONG
 
 from localcluster import Api, ApiStatusError, Cluster
-from localcluster.node.processes import marked
+from localcluster.node.processes import MARK, with_variable
 from localcluster.waiting import eventually
 
 Object = dict[str, Any]
@@ -356,7 +356,7 @@ def test_a_container_without_a_command_is_refused_with_a_reason(place: Place) ->
 def pids(cluster: Cluster, place: Place) -> set[int]:
     """The processes of a namespace's containers."""
     prefix = f"process-node:{cluster.state_dir}/node/pods/{place.name}_"
-    return set(marked(prefix))
+    return set(with_variable(f"{MARK}={prefix}"))
 
 
 def test_a_deleted_pod_may_end_in_its_own_way(place: Place, cluster: Cluster) -> None:

@@ -112,25 +112,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
     The rules are those of k8s.io/kubernetes/third_party/forked/golang/expansion.
     """
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        following = text[at + 1 : at + 2]
-        if char != "$" or not following:
-            out.append(char)
-            at += 1
-        elif following == "$":
-            out.append("$")
-            at += 2
-        elif following == "(" and (end := text.find(")", at)) > 0:
-            name = text[at + 2 : end]
-            out.append(values.get(name, f"$({name})"))
-            at = end + 1
-        else:
-            out.append(char + following)
-            at += 2
-    return "".join(out)
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else values.get(found[1], found[0])
+
+    return re.sub(r"\$(?:\$|\((.*?)\))", value, text, flags=re.DOTALL)
 
 
 def field_value(pod: Mapping[str, Any], path: str) -> str:

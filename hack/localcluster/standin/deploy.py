@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,40 +27,22 @@ def apply(deploy: Deploy) -> None:
         WerfError: something failed; from the deploy on there is a report as well.
     """
     with told(deploy.version), contextlib.ExitStack() as stack:
+        source: saving.SavedPlan | release.Helm
         if deploy.use_plan:
-            saved = saving.load(deploy.use_plan, deploy)
-            helm, added = None, saved.added
+            source = saving.load(deploy.use_plan, deploy)
         else:
-            saved = None
-            helm = stack.enter_context(_pulled(deploy))
-            added = helm.added
+            source = stack.enter_context(_pulled(deploy))
         stack.enter_context(doing("release install"))
-        client = Client(deploy.namespace)
-        with doing("lock release"):
-            lock = locking.prepare(
-                deploy.namespace, client, create_namespace=deploy.create_namespace
-            )
-        planner = Planner(deploy, client, added)
-
-        def make(past: list[release.Release]) -> Plan:
-            if saved:
-                return saved.plan(past)
-            assert helm
-            return planner.plan(helm, past)
-
-        with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, client, added).run(make)
+        with _locked(deploy, source.added, create_namespace=deploy.create_namespace) as deployment:
+            deployment.run(source)
 
 
 def roll_back(deploy: Deploy, revision: int) -> None:
     """Deploy again what is stored of a revision."""
     with told(deploy.version), doing("release rollback"):
-        client = Client(deploy.namespace)
-        with doing("lock release"):
-            lock = locking.prepare(deploy.namespace, client, create_namespace=False)
-        with locking.locked(deploy.release, deploy.namespace, client, lock):
-            added = {"annotations": deploy.annotations, "labels": deploy.labels}
-            _Deployment(deploy, client, added).roll_back_to(revision)
+        added = {"annotations": deploy.annotations, "labels": deploy.labels}
+        with _locked(deploy, added, create_namespace=False) as deployment:
+            deployment.roll_back_to(revision)
 
 
 def plan(deploy: Deploy) -> None:
@@ -117,11 +99,14 @@ class _Deployment:
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
-    def run(self, make: Callable[[list[release.Release]], Plan]) -> None:
+    def run(self, source: saving.SavedPlan | release.Helm) -> None:
         """Do what is planned after the releases before; the progress isn't printed."""
         deploy, outcomes = self._deploy, self._execution.outcomes
         name = self._begin()
-        planned = make(self._past)
+        if isinstance(source, saving.SavedPlan):
+            planned = source.plan(self._past)
+        else:
+            planned = self._planner().plan(source, self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
             print(f"Skipped {name}: cluster resources already as desired")
@@ -196,6 +181,18 @@ class _Deployment:
         except WerfError as error:
             return [str(error)]
         return self._execute(planned, "rollback")
+
+
+@contextlib.contextmanager
+def _locked(
+    deploy: Deploy, added: Mapping[str, Mapping[str, str]], *, create_namespace: bool
+) -> Iterator[_Deployment]:
+    """Hold the release's lock."""
+    client = Client(deploy.namespace)
+    with doing("lock release"):
+        lock = locking.prepare(deploy.namespace, client, create_namespace=create_namespace)
+    with locking.locked(deploy.release, deploy.namespace, client, lock):
+        yield _Deployment(deploy, client, added)
 
 
 def _check_tracking(deploy: Deploy, planned: Plan, client: Client) -> None:
