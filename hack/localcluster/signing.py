@@ -49,6 +49,15 @@ def public_key(key: Key) -> str:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
+def key_usage(*uses: str) -> x509.KeyUsage:
+    """The extension with these uses, by their names in `x509.KeyUsage`."""
+    known = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**{name: name in uses for name in known})
+
+
 def private_key(key: Key) -> str:
     """The key itself in PEM, PKCS #8, not encrypted."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

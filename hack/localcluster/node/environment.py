@@ -9,8 +9,6 @@ from typing import Any
 
 from .sources import Data, MissingReference, Ref, content
 
-_FIELD_OF_MAP = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
-
 
 @dataclass(slots=True)
 class Environment:
@@ -87,8 +85,7 @@ def _add(
         result.put(name, expand(variable.get("value") or "", result.values), secret=False)
         return
     if "fieldRef" in origin:
-        path = origin["fieldRef"]["fieldPath"]
-        result.put(name, field_value(pod, path), secret=False)
+        result.put(name, field_value(pod, origin["fieldRef"]["fieldPath"]), secret=False)
         return
     for kind, member in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
         if member not in origin:
@@ -125,24 +122,9 @@ def field_value(pod: Mapping[str, Any], path: str) -> str:
     Raises:
         MissingReference: the node doesn't know the field; the message names it.
     """
-    metadata, spec = pod["metadata"], pod["spec"]
-    one = _FIELD_OF_MAP.fullmatch(path)
-    if one:
-        return str((metadata.get(one[1]) or {}).get(one[2], ""))
-    match path:
-        case "metadata.name" | "metadata.namespace" | "metadata.uid":
-            return str(metadata[path.removeprefix("metadata.")])
-        case "metadata.labels" | "metadata.annotations":
-            entries = metadata.get(path.removeprefix("metadata.")) or {}
-            return "\n".join(f'{key}="{value}"' for key, value in sorted(entries.items()))
-        case "spec.nodeName":
-            return str(spec["nodeName"])
-        case "spec.serviceAccountName":
-            return str(spec.get("serviceAccountName", "default"))
-        case "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs":
-            return "127.0.0.1"
-        case _:
-            raise MissingReference(f"a process node doesn't know the field {path}")
+    if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
+        return str(pod["metadata"][path.removeprefix("metadata.")])
+    raise MissingReference(f"a process node doesn't know the field {path}")
 
 
 def _text(value: bytes) -> str:

@@ -110,7 +110,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     data = await sources.fetch(host.api, namespace, environment.references(container))
     resolved = environment.resolve(container, pod, data, given)
     try:
-        view = mounts.lay_out(container, pod, pod_dir, resolved.values)
+        view = mounts.lay_out(container, pod, pod_dir)
     except mounts.MountError as error:
         raise CannotCreate(str(error)) from error
     words = [*container["command"], *(container.get("args") or [])]
