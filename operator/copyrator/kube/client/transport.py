@@ -234,8 +234,8 @@ class NoLimit:
 class Transport:
     """Sends calls. Must be made in the running loop, and closed.
 
-    `most` is for servers that aren't trusted: the limit of every answer in bytes, and no error has
-    words of theirs.
+    `most` is for servers that aren't trusted: the limit in bytes of every answer whose call has
+    none, and no error has words of theirs.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class Transport:
                 try:
                     code = response.status
                     foreign = self._most is not None
-                    limit = self._limit_of(call)
+                    limit = call.most or self._most
                     answer = decode(await read_answer(response, limit, foreign=foreign))
                     if call.dropped is not None:
                         call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
@@ -358,12 +358,6 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
-
-    def _limit_of(self, call: Call) -> int | None:
-        """The limit of an answer in bytes."""
-        if self._most is None or call.most is None:
-            return self._most or call.most
-        return min(self._most, call.most)
 
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()
