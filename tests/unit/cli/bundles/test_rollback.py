@@ -98,7 +98,6 @@ def test_the_chosen_deploy(found: BundleStatus, to: str | None, digest: str) -> 
         (status(), None, "no earlier successful deploy"),
         (status(("1", A)), None, "no earlier successful deploy"),
         (status(*THREE, where=OTHER), "1", f"which has: none; it has 1 from {OTHER}"),
-        (status(*THREE, where=None), None, "its history; it has 3 whose repository an older"),
         (
             status(("2", B), ("-1", A)),
             "1",
