@@ -41,9 +41,7 @@ from copyrator.cli.core.output import (
     object_option,
     printable,
     prose,
-    reference,
     said,
-    show,
     show_result,
     typed,
 )
@@ -78,7 +76,8 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
     _check_reason(reason)
     body, _ = run(_annotate(target, what, name, reason))
     done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
-    _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
+    again = hint_about("unhold", "bundle", body)
+    show_result(body, f"{shown(what, body)} {done}: {again}", shape)
 
 
 def _check_reason(reason: str) -> None:
@@ -97,7 +96,7 @@ def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
     """End the hold of a Bundle: its soak restarts."""
     body, was_held = run(_annotate(target, what, name, None))
     done = "isn't held any more; its soak restarts." if was_held else "isn't held."
-    _print(body, shape, f"{shown(what, body)} {done}")
+    show_result(body, f"{shown(what, body)} {done}", shape)
 
 
 async def _annotate(
@@ -110,15 +109,6 @@ async def _annotate(
         was_held = ANN_HOLD in annotations_of(body)
         patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
         return await client.patch(RESOURCES[what], namespace, name, patch), was_held
-
-
-def _print(body: dict[str, Any], shape: Format | None, sentence: str) -> None:
-    if shape is None:
-        prose([sentence])
-    elif shape is Format.NAME:
-        click.echo(reference(body))
-    else:
-        show(body, shape)
 
 
 @click.command("withdraw")

@@ -65,7 +65,6 @@ from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
-"""Of a plan whose contents aren't bound."""
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
