@@ -27,7 +27,6 @@ COMMANDS = {
     "why": "why commands-space-01/commands-30",
     "why_bundle": "why bundle bundles/commands",
     "describe": f"describe {RULE}",
-    "tree": f"tree {RULE}",
     "top": "top --once",
     "plan": f"plan {RULE}",
 }

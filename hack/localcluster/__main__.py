@@ -123,7 +123,7 @@ def env(state_dir: Path, **_name: str) -> None:
 @main.command()
 @click.argument("programs", nargs=-1)
 def build(programs: tuple[str, ...]) -> None:
-    """Build programs (default: those of a cluster) and print their paths; also kwok, kubelet."""
+    """Build programs (default: those of a cluster) and print their paths; also kubelet."""
     for program, path in Programs.default().find(programs or CLUSTER_PROGRAMS).items():
         click.echo(f"{program}\t{path}")
 

@@ -117,34 +117,10 @@ def push(
     return bundle.digest
 
 
-def junk_tags(
-    count: int,
-    registry: str,
-    repo: str,
-    like: str,
-    *,
-    username: str | None = None,
-    password: str | None = None,
-) -> list[str]:
-    """Fill a repository with the tags of werf's stages storage, all naming one manifest.
-
-    Args:
-        count: how many tags to set.
-        registry: ``host[:port]``.
-        repo: the repository's path.
-        like: a tag that exists there; the junk points to its manifest.
-        username: for a registry with Basic authentication.
-        password: goes with it.
-
-    Returns:
-        The tags, in the order in which they were set.
-
-    Raises:
-        PushError: the registry refused, or `like` doesn't exist.
-    """
-    target = Target(registry, repo, username, password)
+def junk_tags(count: int, registry: str, repo: str, like: str) -> None:
+    """Fill a repository with tags of werf's stages storage, all naming the manifest of `like`."""
+    target = Target(registry, repo)
     manifest = target.manifest(like)
-    made = []
     for number in range(count):
         seed = hashlib.sha3_224(f"{repo}/{number}".encode()).hexdigest()
         shapes = (
@@ -156,9 +132,7 @@ def junk_tags(
             f"client-id-{seed}",
             f"{seed}-{1_700_000_000_000 + number}-rejected",
         )
-        made.append(shapes[number % len(shapes)])
-        target.tag(manifest, made[-1])
-    return made
+        target.tag(manifest, shapes[number % len(shapes)])
 
 
 @dataclass(frozen=True, slots=True)

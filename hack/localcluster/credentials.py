@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from localcluster.api import Api, ApiStatusError
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
-from localcluster.signing import Key, new_key, public_key
+from localcluster.signing import Key, key_usage, new_key, public_key
 from localcluster.state import Layout
 
 CLUSTER_NAME = "copyrator-local"
@@ -145,7 +145,7 @@ class _Authority:
             _draft(name, key, timedelta(days=3650))
             .issuer_name(name)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(key_usage("digital_signature", "key_cert_sign"), critical=True)
             .add_extension(identifier, critical=False)
             .sign(key, hashes.SHA256())
         )
@@ -181,7 +181,7 @@ class _Authority:
         draft = (
             _draft(subject, key, timedelta(days=365))
             .issuer_name(self.certificate.subject)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(key_usage("digital_signature"), critical=True)
             .add_extension(issuer, critical=False)
         )
         for extension in extensions:
@@ -214,20 +214,6 @@ def _draft(subject: x509.Name, key: Key, lifetime: timedelta) -> x509.Certificat
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))  # clocks of virtual machines jump
         .not_valid_after(now + lifetime)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 

@@ -160,7 +160,6 @@ MODULES: tuple[Module, ...] = (
         },
         {"etcd": _ETCD, "registry": _REGISTRY, "helm": _HELM},
     ),
-    Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, {}),
     # For tests: what reads workflow files as the public forge does, and CRDs that a chart may need.
     Module(
         "actionlint",

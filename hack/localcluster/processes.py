@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from localcluster.node.processes import MARK as CONTAINER_MARK
+from localcluster.node.processes import with_variable
 
 NODE_NAME = "process-node"
 
@@ -146,20 +147,9 @@ def marked(state_dir: Path) -> list[ProcessId]:
     Containers have an environment of their own; the process node marks them by their pod's
     directory, which is under the cluster's.
     """
-    ours = f"{MARKER}={state_dir}".encode()
-    container = f"{CONTAINER_MARK}={NODE_NAME}:{state_dir}/".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        # Processes of other users, and those that end meanwhile.
-        with contextlib.suppress(OSError):
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            if any(v == ours or v.startswith(container) for v in variables):
-                process = ProcessId.of(int(entry.name))
-                if process:
-                    found.append(process)
-    return found
+    ours = f"{MARKER}={state_dir}\0"
+    container = f"{CONTAINER_MARK}={NODE_NAME}:{state_dir}/"
+    return [process for pid in with_variable(ours, container) if (process := ProcessId.of(pid))]
 
 
 def _still_runs(process: ProcessId) -> bool:

@@ -10,8 +10,10 @@ import base64
 import hashlib
 import json
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from cryptography import x509
@@ -25,8 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from localcluster.bundle import INDEX_TYPE, MANIFEST_TYPE, Target, descriptor
+from localcluster.bundle import MANIFEST_TYPE, descriptor
 from localcluster.paths import state_root
+from localcluster.repository import Repository, Stored, fallback_tag
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -46,6 +49,15 @@ def public_key(key: Key) -> str:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
+def key_usage(*uses: str) -> x509.KeyUsage:
+    """The extension with these uses, by their names in `x509.KeyUsage`."""
+    known = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**{name: name in uses for name in known})
+
+
 def private_key(key: Key) -> str:
     """The key itself in PEM, PKCS #8, not encrypted."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
@@ -63,49 +75,55 @@ def sign(key: Key, registry: str, repo: str, digest: str, *, signed: str | None 
     signature = base64.b64encode(key.sign(payload, ec.ECDSA(hashes.SHA256()))).decode()
     layer = descriptor(PAYLOAD_TYPE, payload)
     layer["annotations"] = {"dev.cosignproject.cosign/signature": signature}
-    target = Target(registry, repo)
-    tag = digest.replace(":", "-") + ".sig"
-    layers = [*(_present(target, tag).get("layers") or ()), layer]
+    repository = Repository(registry, repo)
+    tag = f"{fallback_tag(digest)}.sig"
+    before = repository.get(tag)
     config = _json({"architecture": "", "os": "", "rootfs": {"type": "layers", "diff_ids": []}})
     for blob in (payload, config):
-        target.upload(blob)
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "config": descriptor("application/vnd.oci.image.config.v1+json", config),
-        "layers": layers,
-    }
-    target.tag(_json(manifest), tag)
+        repository.upload(blob)
+    repository.put(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": descriptor("application/vnd.oci.image.config.v1+json", config),
+            "layers": [*(before.body["layers"] if before else ()), layer],
+        },
+        tag,
+    )
 
 
 def attach(key: Key, registry: str, repo: str, digest: str) -> None:
     """Add a signature of cosign 3: a sigstore bundle that refers to the digest."""
-    subject = {"digest": {"sha256": digest.removeprefix("sha256:")}}
-    statement = _json(
-        {
-            "_type": "https://in-toto.io/Statement/v1",
-            "subject": [subject],
-            "predicateType": PREDICATE,
-            "predicate": {},
-        }
-    )
-    encoded = f"DSSEv1 {len(STATEMENT_TYPE)} {STATEMENT_TYPE} {len(statement)} ".encode()
-    signature = key.sign(encoded + statement, ec.ECDSA(hashes.SHA256()))
     raw = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     hint = base64.b64encode(hashlib.sha256(raw).digest()).decode()
-    bundle = _json(
-        {
-            "mediaType": BUNDLE_TYPE,
-            "verificationMaterial": {"publicKey": {"hint": hint}},
-            "dsseEnvelope": {
-                "payload": base64.b64encode(statement).decode(),
-                "payloadType": STATEMENT_TYPE,
-                "signatures": [{"sig": base64.b64encode(signature).decode()}],
-            },
-        }
-    )
+    text = _json(statement(digest))
+    bundle = envelop(text, lambda message: key.sign(message, ec.ECDSA(hashes.SHA256())), hint)
     about = {"dev.sigstore.bundle.predicateType": PREDICATE}
-    refer(registry, repo, digest, bundle, BUNDLE_TYPE, annotations=about)
+    refer(registry, repo, digest, _json(bundle), BUNDLE_TYPE, annotations=about)
+
+
+def statement(digest: str, predicate_type: str = PREDICATE) -> dict[str, Any]:
+    """What cosign 3 signs; an in-toto statement of the digest alone."""
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"digest": {"sha256": digest.removeprefix("sha256:")}}],
+        "predicateType": predicate_type,
+        "predicate": {},
+    }
+
+
+def envelop(text: bytes, sign: Callable[[bytes], bytes], hint: str = "by hand") -> dict[str, Any]:
+    """A sigstore bundle with a statement in a DSSE envelope that `sign` has signed."""
+    message = f"DSSEv1 {len(STATEMENT_TYPE)} {STATEMENT_TYPE} {len(text)} ".encode() + text
+    return {
+        "mediaType": BUNDLE_TYPE,
+        "verificationMaterial": {"publicKey": {"hint": hint}},
+        "dsseEnvelope": {
+            "payload": base64.b64encode(text).decode(),
+            "payloadType": STATEMENT_TYPE,
+            "signatures": [{"sig": base64.b64encode(sign(message)).decode()}],
+        },
+    }
 
 
 def refer(
@@ -116,35 +134,12 @@ def refer(
     media_type: str,
     *,
     artifact_type: str = "",
-    annotations: dict[str, str] | None = None,
+    annotations: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Add an artifact of one layer that refers to the digest; of the layer's type by default."""
-    target = Target(registry, repo)
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "artifactType": artifact_type or media_type,
-            "config": descriptor("application/vnd.oci.empty.v1+json", b"{}"),
-            "layers": [descriptor(media_type, blob)],
-            "subject": descriptor(MANIFEST_TYPE, target.manifest(digest)),
-            "annotations": annotations or {},
-        }
-    )
-    for content in (blob, b"{}"):
-        target.upload(content)
-    own = descriptor(MANIFEST_TYPE, manifest) | {"artifactType": artifact_type or media_type}
-    target.tag(manifest, own["digest"])
-    tag = digest.replace(":", "-")
-    listed = [*(_present(target, tag).get("manifests") or ()), own]
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": listed}
-    target.tag(_json(index), tag, INDEX_TYPE)
-
-
-def _present(target: Target, tag: str) -> dict[str, Any]:
-    """The manifest of a tag; empty where there is none."""
-    found: dict[str, Any] = json.loads(target.manifest(tag) or b"{}")
-    return found
+    repository = Repository(registry, repo)
+    artifact = Stored(MANIFEST_TYPE, repository.manifest(digest))
+    repository.refer(artifact, (media_type, blob), artifact_type or media_type, annotations)
 
 
 def _json(value: Any) -> bytes:

@@ -8,24 +8,25 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from copyrator.metrics import Metrics
 from copyrator.oci import reference as oci
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
-from copyrator.signatures.attestation import SigningKey, encode_statement, read_private_key
+from copyrator.signatures.attestation import SigningKey, encode_statement
 from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
+from localcluster.repository import Repository, Stored
+from localcluster.signing import PREDICATE, envelop
 from signatures import cosign
-from signatures.cosign_by_hand import IN_TOTO
-from signatures.forged_cosign import BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach, read_bundle
+from signatures.cosign_by_hand import sign
+from signatures.forged_cosign import PREDICATE_TYPE, SIGNED, attach, hexes, read_bundle
 from signatures.material import AttestationPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import MANIFEST, Repository, Stored
 from signatures.tools import ToolFailedError
 
 Json = dict[str, Any]
@@ -33,6 +34,7 @@ PREFIX = "attested"
 """Names of these cases begin with it, and those of their keys with ``staging-``."""
 _OTHER_DIGEST = "0" * 64
 _PROVENANCE = "https://slsa.dev/provenance/v1"
+_ABOUT = SIGNED | {PREDICATE_TYPE: DEPLOYED_PREDICATE}
 _WHEN = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
@@ -74,20 +76,8 @@ def _make_keys(shop: Workshop) -> dict[str, SigningKey]:
         "other": ec.generate_private_key(ec.SECP256R1()),
     }
     for kind, key in made.items():
-        name, encoding = f"staging-{kind}", serialization.Encoding.PEM
-        pem = key.private_bytes(
-            encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        public = key.public_key().public_bytes(
-            encoding, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        made[kind] = read_private_key(name, pem)
-        (shop.directory / f"{name}.pem").write_bytes(pem)
-        (shop.directory / f"{name}.pub").write_bytes(public)
-        shop.keys[name] = public.decode()
-        shop.policies[f"attested by {kind}"] = AttestationPolicy((name,))
-        files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
-        shop.tools.run("cosign3", "import-key-pair", *files, "--yes")
+        cosign.write_key(shop, f"staging-{kind}", key)
+        shop.policies[f"attested by {kind}"] = AttestationPolicy((f"staging-{kind}",))
     return made
 
 
@@ -138,7 +128,7 @@ async def _push(repository: Repository, key: bytes, said: Sequence[DeployedState
     """Sign statements and push them, each in place of the one before."""
     client = RegistryClient(metrics=Metrics(), allowed=[ip_network("127.0.0.0/8")])
     pusher = StatementPusher(client)
-    target = PushTarget(oci.Repository(repository.host, repository.name, plain_http=True), None)
+    target = PushTarget(oci.Repository(repository.registry, repository.repo, plain_http=True), None)
     file = PrivateKeyFile("the key", key, None)
     before: str | None = None
     try:
@@ -198,7 +188,7 @@ _STATEMENTS: dict[str, tuple[str, Callable[[Json], object]]] = {
     ),
     "other-statement": ("another statement", lambda it: it.update(_type="https://example.com")),
     "other-type": ("another predicate type", lambda it: it.update(predicateType=_PROVENANCE)),
-    "sign-type": ("cosign's type of signatures", lambda it: it.update(predicateType=SIGN_TYPE)),
+    "sign-type": ("cosign's type of signatures", lambda it: it.update(predicateType=PREDICATE)),
     "other-digest": ("another digest", _subjects(_OTHER_DIGEST)),
     "no-subject": ("no subject", _subjects()),
     "two-subjects": ("another digest beside", _subjects("", _OTHER_DIGEST)),
@@ -248,9 +238,9 @@ def _by_hand(
     repository, artifact = shop.artifact(case, WITH)
     statement = _statement(artifact)
     change(statement)
-    bundle = _signed(key, json.dumps(statement).encode())
+    bundle = envelop(json.dumps(statement).encode(), partial(sign, key))
     wrapping(bundle)
-    _attach(repository, artifact, bundle)
+    attach(repository, artifact, bundle, _ABOUT)
     shop.add(case, f"By hand: {text}.", repository, artifact, ["attested by p256"])
 
 
@@ -261,7 +251,7 @@ def _forged(shop: Workshop, key: SigningKey) -> None:
         return statement
 
     def altered(statement: bytes, signed: Stored, other: Stored) -> bytes:
-        return statement.replace(_hex(signed), _hex(other))
+        return statement.replace(hexes(signed), hexes(other))
 
     texts = {
         "copied": "The attestation of another digest attached to this one.",
@@ -271,20 +261,20 @@ def _forged(shop: Workshop, key: SigningKey) -> None:
         case = f"{PREFIX}-{name}"
         repository, signed = shop.artifact(case, WITH)
         _, other = shop.artifact(case, WITH, 1)
-        bundle = _signed(key, json.dumps(_statement(signed)).encode())
-        _attach(repository, signed, bundle)
+        bundle = envelop(json.dumps(_statement(signed)).encode(), partial(sign, key))
+        attach(repository, signed, bundle, _ABOUT)
         _, found = read_bundle(repository, signed)
         envelope = found["dsseEnvelope"]
         payload = change(base64.b64decode(envelope["payload"]), signed, other)
         envelope["payload"] = base64.b64encode(payload).decode()
-        _attach(repository, other, found)
+        attach(repository, other, found, _ABOUT)
         shop.add(case, texts[name], repository, other, ["attested by p256"])
 
     case = f"{PREFIX}-twice"
     repository, artifact = shop.artifact(case, WITH)
     text = json.dumps(_statement(artifact))
     text = text.replace('"withdrawn": false', '"withdrawn": true, "withdrawn": false')
-    _attach(repository, artifact, _signed(key, text.encode()))
+    attach(repository, artifact, envelop(text.encode(), partial(sign, key)), _ABOUT)
     shop.add(case, "By hand: a field twice.", repository, artifact, ["attested by p256"])
 
     case = f"{PREFIX}-only-signed"
@@ -292,37 +282,3 @@ def _forged(shop: Workshop, key: SigningKey) -> None:
     cosign.sign(shop, "cosign3", "staging-p256", repository, artifact)
     text = "cosign3 signs it; nobody attests it."
     shop.add(case, text, repository, artifact, ["attested by p256"])
-
-
-def _signed(key: SigningKey, payload: bytes) -> Json:
-    message = b"DSSEv1 %d %s %d %s" % (len(IN_TOTO), IN_TOTO.encode(), len(payload), payload)
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        signature = key.sign(message)
-    else:
-        signature = key.sign(message, ec.ECDSA(hashes.SHA256()))
-    return {
-        "mediaType": BUNDLE,
-        "verificationMaterial": {"publicKey": {"hint": "by hand"}},
-        "dsseEnvelope": {
-            "payload": base64.b64encode(payload).decode(),
-            "payloadType": IN_TOTO,
-            "signatures": [{"sig": base64.b64encode(signature).decode()}],
-        },
-    }
-
-
-def _attach(repository: Repository, artifact: Stored, bundle: Json) -> None:
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": BUNDLE,
-        "annotations": {
-            "dev.sigstore.bundle.content": "dsse-envelope",
-            PREDICATE_TYPE: DEPLOYED_PREDICATE,
-        },
-    }
-    attach(repository, manifest, bundle, artifact)
-
-
-def _hex(stored: Stored) -> bytes:
-    return stored.digest.removeprefix("sha256:").encode()

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
+from localcluster.signing import key_usage
+
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 CODE_SIGNING = ExtendedKeyUsageOID.CODE_SIGNING
 TIME_STAMPING = ExtendedKeyUsageOID.TIME_STAMPING
@@ -51,12 +53,12 @@ class Holder:
 
 def authority(name: str, above: Holder | None = None) -> Holder:
     """A CA: a root, or one below another."""
-    return _issue(name, ec.generate_private_key(ec.SECP256R1()), above, is_ca=True)
+    return leaf(name, above, purposes=(), digital_signature=False, is_ca=True)
 
 
 def leaf(
     name: str,
-    above: Holder,
+    above: Holder | None,
     key: PrivateKey | None = None,
     *,
     validity: timedelta = LONG,
@@ -69,7 +71,7 @@ def leaf(
 
     Args:
         name: its common name.
-        above: who issues it.
+        above: who issues it; None: itself.
         key: ECDSA P-256 without it.
         validity: from now on.
         purposes: the extended key usage; empty: no such extension.
@@ -77,43 +79,12 @@ def leaf(
         is_ca: whether it is a CA too.
         critical: whether the extended key usage is critical.
     """
-    return _issue(
-        name,
-        key or ec.generate_private_key(ec.SECP256R1()),
-        above,
-        validity=validity,
-        purposes=purposes,
-        digital_signature=digital_signature,
-        is_ca=is_ca,
-        critical=critical,
-    )
-
-
-def _issue(
-    name: str,
-    key: PrivateKey,
-    above: Holder | None,
-    *,
-    validity: timedelta = LONG,
-    purposes: Sequence[ObjectIdentifier] = (),
-    digital_signature: bool = False,
-    is_ca: bool = False,
-    critical: bool = False,
-) -> Holder:
+    key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name.from_rfc4514_string(SUBJECT.format(name=name))
     # A little earlier: certificates have whole seconds.
     begin = datetime.now(UTC) - timedelta(seconds=1)
-    usage = x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=is_ca,
-        crl_sign=False,
-        key_encipherment=not (digital_signature or is_ca),
-        content_commitment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    uses = {"key_cert_sign": is_ca, "digital_signature": digital_signature}
+    chosen = [name for name, wanted in uses.items() if wanted] or ["key_encipherment"]
     issuer = above.chain[0] if above else None
     authority_key = above.key if above else key
     builder = (
@@ -125,7 +96,7 @@ def _issue(
         .not_valid_before(begin)
         .not_valid_after(begin + validity)
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(key_usage(*chosen), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),

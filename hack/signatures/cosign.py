@@ -5,9 +5,9 @@ from __future__ import annotations
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from localcluster.repository import Repository, Stored
 from signatures.material import CosignPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import Repository, Stored
 from signatures.tools import ToolFailedError
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
@@ -40,20 +40,24 @@ def make_keys(shop: Workshop) -> dict[str, PrivateKey]:
     """Make the keys, import them into cosign, and make a policy of each."""
     made = private_keys()
     for name, key in made.items():
-        encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-        pem = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
-        public = key.public_key().public_bytes(
-            encoding, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        (shop.directory / f"{name}.pem").write_bytes(pem)
-        (shop.directory / f"{name}.pub").write_bytes(public)
-        shop.keys[name] = public.decode()
+        write_key(shop, name, key)
         shop.policies[f"key {name}"] = CosignPolicy((name,))
-        if name != WEAK:  # which cosign refuses to import
-            files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
-            shop.tools.run("cosign3", "import-key-pair", *files, "--yes")
     shop.policies["keys p256, other"] = CosignPolicy(("p256", OTHER))
     return made
+
+
+def write_key(shop: Workshop, name: str, key: PrivateKey) -> None:
+    """Write both halves, and import the key into cosign."""
+    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    pem = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
+    kind = serialization.PublicFormat.SubjectPublicKeyInfo
+    public = key.public_key().public_bytes(encoding, kind)
+    (shop.directory / f"{name}.pem").write_bytes(pem)
+    (shop.directory / f"{name}.pub").write_bytes(public)
+    shop.keys[name] = public.decode()
+    if name != WEAK:  # which cosign refuses to import
+        files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
+        shop.tools.run("cosign3", "import-key-pair", *files, "--yes")
 
 
 def sign(

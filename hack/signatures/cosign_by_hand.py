@@ -5,23 +5,24 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
+from localcluster.bundle import MANIFEST_TYPE, descriptor
+from localcluster.repository import fallback_tag
+from localcluster.signing import PAYLOAD_TYPE, PREDICATE, envelop, statement
 from signatures import cosign
 from signatures.chains import Holder
-from signatures.forged_cosign import ATTESTED, BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach
+from signatures.forged_cosign import ATTESTED, attach
 from signatures.material import Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import MANIFEST, Stored, descriptor, fallback_tag
 
-SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE = "dev.cosignproject.cosign/signature"
 CERTIFICATE = "dev.sigstore.cosign/certificate"
-IN_TOTO = "application/vnd.in-toto+json"
 _OTHER_DIGEST = "0" * 64
 
 Json = dict[str, Any]
@@ -45,8 +46,8 @@ def make(
         _bundle(shop, f"bundle-by-hand-{kind}", text, kind, keys[kind], change=_own)
     for name, (text, change) in _PAYLOADS.items():
         _payload(shop, f"payload-by-hand-{name}", text, "p256", keys["p256"], change=change)
-    for name, (text, statement) in _BUNDLES.items():
-        _bundle(shop, f"bundle-by-hand-{name}", text, "p256", keys["p256"], change=statement)
+    for name, (text, alter) in _BUNDLES.items():
+        _bundle(shop, f"bundle-by-hand-{name}", text, "p256", keys["p256"], change=alter)
     for name, (text, wrapping) in _WRAPPINGS.items():
         case = f"bundle-by-hand-{name}"
         _bundle(shop, case, text, "p256", keys["p256"], change=_own, wrapping=wrapping)
@@ -79,7 +80,7 @@ _PAYLOADS: dict[str, tuple[str, Callable[[Json], None]]] = {
     "no-critical": ("nothing critical", _set("critical", None)),
     "other-type": ("another type", _set("critical.type", "atomic container signature")),
     "no-type": ("no type", _set("critical.type", None)),
-    "sign-type": ("the type that cosign 3 writes", _set("critical.type", SIGN_TYPE)),
+    "sign-type": ("the type that cosign 3 writes", _set("critical.type", PREDICATE)),
     "more-critical": ("an unknown critical claim", _set("critical.more", "yes")),
     "optional": ("optional claims", _set("optional", {"build": "17"})),
     "list": ("optional claims that are a list", _set("optional", ["17"])),
@@ -176,10 +177,10 @@ def _payload(
     payload = json.dumps(body).encode()
     for blob in (payload, b"{}"):
         repository.upload(blob)
-    layer = descriptor(SIMPLE_SIGNING, payload)
-    layer["annotations"] = {SIGNATURE: _sign(key, payload), **more}
+    layer = descriptor(PAYLOAD_TYPE, payload)
+    layer["annotations"] = {SIGNATURE: base64.b64encode(sign(key, payload)).decode(), **more}
     config = descriptor("application/vnd.oci.image.config.v1+json", b"{}")
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [layer]}
     repository.put(manifest, f"{fallback_tag(artifact.digest)}.sig")
     shop.add(case, f"A payload by hand: {text}.", repository, artifact, [f"key {kind}"])
 
@@ -195,43 +196,18 @@ def _bundle(
     wrapping: Callable[[Json], None] = lambda _: None,
 ) -> None:
     repository, artifact = shop.artifact(case, WITH)
-    statement = _statement(artifact)
-    change(statement, artifact.digest.removeprefix("sha256:"))
-    payload = json.dumps(statement).encode()
-    message = b"DSSEv1 %d %s %d %s" % (len(IN_TOTO), IN_TOTO.encode(), len(payload), payload)
-    envelope = {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": IN_TOTO,
-        "signatures": [{"sig": _sign(key, message)}],
-    }
-    material = {"publicKey": {"hint": "by hand"}}
-    bundle = {"mediaType": BUNDLE, "verificationMaterial": material, "dsseEnvelope": envelope}
+    said = statement(artifact.digest)
+    change(said, artifact.digest.removeprefix("sha256:"))
+    bundle = envelop(json.dumps(said).encode(), partial(sign, key))
     wrapping(bundle)
-    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_TYPE: SIGN_TYPE}
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": BUNDLE,
-        "annotations": annotations,
-    }
-    attach(repository, manifest, bundle, artifact)
+    attach(repository, artifact, bundle)
     shop.add(case, f"A bundle by hand: {text}.", repository, artifact, [f"key {kind}"])
 
 
-def _statement(artifact: Stored) -> Json:
-    return {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"digest": {"sha256": artifact.digest.removeprefix("sha256:")}}],
-        "predicateType": SIGN_TYPE,
-        "predicate": {},
-    }
-
-
-def _sign(key: cosign.PrivateKey, message: bytes) -> str:
+def sign(key: cosign.PrivateKey, message: bytes) -> bytes:
+    """A signature with SHA-256 or, by Ed25519, of the message itself."""
     if isinstance(key, rsa.RSAPrivateKey):
-        signature = key.sign(message, padding.PKCS1v15(), hashes.SHA256())
-    elif isinstance(key, ed25519.Ed25519PrivateKey):
-        signature = key.sign(message)
-    else:
-        signature = key.sign(message, ec.ECDSA(hashes.SHA256()))
-    return base64.b64encode(signature).decode()
+        return key.sign(message, padding.PKCS1v15(), hashes.SHA256())
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(message)
+    return key.sign(message, ec.ECDSA(hashes.SHA256()))

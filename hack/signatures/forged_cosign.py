@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from localcluster.bundle import descriptor
+from localcluster.repository import Repository, Stored, fallback_tag
+from localcluster.signing import BUNDLE_TYPE, PREDICATE
 from signatures import cosign
 from signatures.material import Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import EMPTY, Repository, Stored, descriptor, fallback_tag
 
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-SIGN_TYPE = "https://sigstore.dev/cosign/sign/v1"
 PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 ATTESTED = "https://example.com/tests/v1"
+SIGNED = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_TYPE: PREDICATE}
+"""Annotations of the manifest of a signature's bundle."""
 
 Json = dict[str, Any]
 _POLICIES = ["key p256", "key other"]
@@ -95,8 +98,8 @@ def _bundles(shop: Workshop) -> None:
             repository, signed = shop.artifact(case, registry)
             _, other = shop.artifact(case, registry, 1)
             cosign.sign(shop, "cosign3", "p256", repository, signed)
-            manifest, bundle = read_bundle(repository, signed)
-            attach(repository, manifest, change(bundle, signed, other), other)
+            annotations, bundle = read_bundle(repository, signed)
+            attach(repository, other, change(bundle, signed, other), annotations)
             shop.add(case, texts[name], repository, other, _POLICIES)
 
 
@@ -108,16 +111,15 @@ def _attestations(shop: Workshop) -> None:
 
     case = "attestation-of-the-type"
     repository, artifact = shop.artifact(case, WITH)
-    cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=SIGN_TYPE)
+    cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=PREDICATE)
     text = "cosign3 attested it with the predicate type of signatures."
     shop.add(case, text, repository, artifact, _POLICIES)
 
     case = "attestation-annotated-as-signature"
     repository, artifact = shop.artifact(case, WITH)
     cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=ATTESTED)
-    manifest, bundle = read_bundle(repository, artifact)
-    manifest["annotations"][PREDICATE_TYPE] = SIGN_TYPE
-    attach(repository, manifest, bundle, artifact)
+    annotations, bundle = read_bundle(repository, artifact)
+    attach(repository, artifact, bundle, annotations | {PREDICATE_TYPE: PREDICATE})
     text = "An attestation whose manifest's annotation says that it is a signature."
     shop.add(case, text, repository, artifact, _POLICIES)
 
@@ -125,12 +127,11 @@ def _attestations(shop: Workshop) -> None:
     repository, artifact = shop.artifact(case, WITH, 1)
     _, source = shop.artifact(case, WITH)
     cosign.attest(shop, "cosign3", "p256", repository, source, kind=ATTESTED)
-    manifest, bundle = read_bundle(repository, source)
+    annotations, bundle = read_bundle(repository, source)
     envelope = bundle["dsseEnvelope"]
-    payload = base64.b64decode(envelope["payload"]).replace(ATTESTED.encode(), SIGN_TYPE.encode())
+    payload = base64.b64decode(envelope["payload"]).replace(ATTESTED.encode(), PREDICATE.encode())
     envelope["payload"] = base64.b64encode(payload.replace(hexes(source), hexes(artifact))).decode()
-    manifest["annotations"][PREDICATE_TYPE] = SIGN_TYPE
-    attach(repository, manifest, bundle, artifact)
+    attach(repository, artifact, bundle, annotations | {PREDICATE_TYPE: PREDICATE})
     text = "An attestation whose statement was altered to be a signature."
     shop.add(case, text, repository, artifact, _POLICIES)
 
@@ -150,23 +151,23 @@ def hexes(stored: Stored) -> bytes:
     return stored.digest.removeprefix("sha256:").encode()
 
 
-def read_bundle(repository: Repository, artifact: Stored) -> tuple[Json, Json]:
-    """The manifest of the first sigstore bundle of an artifact, and the bundle."""
+def read_bundle(repository: Repository, artifact: Stored) -> tuple[dict[str, str], Json]:
+    """The annotations of the first sigstore bundle of an artifact, and the bundle."""
     for entry in repository.referrers(artifact.digest):
         stored = repository.get(entry["digest"])
         assert stored is not None
-        if stored.body.get("artifactType") == BUNDLE:
+        if stored.body.get("artifactType") == BUNDLE_TYPE:
             blob = repository.blob(stored.body["layers"][0]["digest"])
-            return stored.body, json.loads(blob)
+            return stored.body["annotations"], json.loads(blob)
     raise LookupError(f"{repository.reference(artifact.digest)} has no bundle")
 
 
-def attach(repository: Repository, manifest: Json, bundle: Json, artifact: Stored) -> None:
+def attach(
+    repository: Repository,
+    artifact: Stored,
+    bundle: Json,
+    annotations: Mapping[str, str] = MappingProxyType(SIGNED),
+) -> None:
     """Store a bundle as a referrer of an artifact."""
-    content = json.dumps(bundle).encode()
-    repository.upload(content)
-    repository.upload(b"{}")
-    subject = {**descriptor(artifact.media_type, artifact.content)}
-    layers = [descriptor(BUNDLE, content)]
-    config = descriptor(EMPTY, b"{}")
-    repository.put(manifest | {"config": config, "layers": layers, "subject": subject})
+    layer = (BUNDLE_TYPE, json.dumps(bundle).encode())
+    repository.refer(artifact, layer, BUNDLE_TYPE, annotations)

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from localcluster.bundle import descriptor
+from localcluster.repository import Repository, Stored
 from signatures import notation
 from signatures.material import Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import MANIFEST, Repository, Stored, descriptor
 
 JOSE = "application/jose+json"
 ARTIFACT_TYPE = "application/vnd.cncf.notary.signature"
@@ -57,17 +58,6 @@ def attach(
     repository: Repository, artifact: Stored, envelope: Json, annotations: Mapping[str, str]
 ) -> None:
     """Store an envelope as a referrer of an artifact."""
-    content = json.dumps(envelope).encode()
-    repository.upload(content)
-    repository.upload(b"{}")
-    body = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": ARTIFACT_TYPE,
-        # By the specification of notation: config.mediaType is the artifact's type there.
-        "config": descriptor(ARTIFACT_TYPE, b"{}"),
-        "layers": [descriptor(JOSE, content)],
-        "subject": descriptor(artifact.media_type, artifact.content),
-        "annotations": dict(annotations),
-    }
-    repository.put(body)
+    layer = (JOSE, json.dumps(envelope).encode())
+    # By the specification of notation: config.mediaType is the artifact's type there.
+    repository.refer(artifact, layer, ARTIFACT_TYPE, annotations, ARTIFACT_TYPE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from signatures.forged_cosign import ATTESTED, BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach, hexes
+from localcluster.repository import Repository, Stored
+from localcluster.signing import PREDICATE, statement
+from signatures.forged_cosign import ATTESTED, attach
 from signatures.material import KeylessPolicy, Workshop
 from signatures.registries import WITH
-from signatures.repository import MANIFEST, Repository, Stored
 
 SUBJECT = "https://git.example.com/app/release.yaml@refs/heads/main"
 ISSUER = "https://token.example.com"
@@ -50,10 +51,10 @@ def make(shop: Workshop) -> None:
     def ask(name: str, **more: str) -> None:
         case = f"keyless{name}"
         places[case] = shop.artifact(case, WITH)
-        wanted = {"name": case, "subject": SUBJECT, "issuer": ISSUER, "predicate": SIGN_TYPE}
+        wanted = {"name": case, "subject": SUBJECT, "issuer": ISSUER, "predicate": PREDICATE}
         wanted |= more
-        statement = _statement(places[case][1], wanted.pop("predicate"))
-        requests.append({**wanted, "statement": json.dumps(statement)})
+        said = statement(places[case][1].digest, wanted.pop("predicate"))
+        requests.append({**wanted, "statement": json.dumps(said)})
 
     for variant in _VARIANTS:
         ask(f"-{variant}" if variant else "", variant=variant)
@@ -63,7 +64,7 @@ def make(shop: Workshop) -> None:
     shop.roots = {"own": answer["trustedRoot"], "other": answer["otherRoot"]}
     for case, bundle in answer["bundles"].items():
         repository, artifact = places[case]
-        attach(repository, _manifest(), bundle, artifact)
+        attach(repository, artifact, bundle)
         text = _VARIANTS.get(case.removeprefix("keyless").removeprefix("-"), case)
         rows = list(policies()) if case in {"keyless", "keyless-email"} else [_OWN]
         rows += ["keyless, other root"] if case == "keyless-other-root" else []
@@ -99,31 +100,12 @@ def _forged(shop: Workshop, bundle: Json, other: Json) -> None:
         case = f"keyless-forged-{name}"
         # The artifact of the signature: what is altered is what proves who signed it.
         repository, artifact = shop.artifact("keyless", WITH)
-        repository = Repository(repository.host, f"cases/{case}", has_referrers=True)
+        repository = Repository(repository.registry, f"cases/{case}", has_referrers=True)
         for blob in (shop.config("keyless", 0), shop.layer):
             repository.upload(blob)
         repository.put(artifact.body, "1.0.0")
-        attach(repository, _manifest(), altered, artifact)
+        attach(repository, artifact, altered)
         shop.add(case, f"A keyless signature with {text}.", repository, artifact, [_OWN])
     repository, artifact = shop.artifact("keyless-copied", WITH)
-    attach(repository, _manifest(), bundle, artifact)
+    attach(repository, artifact, bundle)
     shop.add("keyless-copied", "Of another digest.", repository, artifact, [_OWN])
-
-
-def _manifest() -> Json:
-    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_TYPE: SIGN_TYPE}
-    return {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": BUNDLE,
-        "annotations": annotations,
-    }
-
-
-def _statement(artifact: Stored, predicate: str) -> Json:
-    return {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"digest": {"sha256": hexes(artifact).decode()}}],
-        "predicateType": predicate,
-        "predicate": {},
-    }

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from signatures.repository import MANIFEST, Repository, Stored, descriptor
+from localcluster.bundle import CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, descriptor
+from localcluster.repository import Repository, Stored
 from signatures.tools import Tools
-
-CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
-LAYER_TYPE = "application/tar+gzip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +94,15 @@ class Workshop:
 
     def artifact(self, case: str, registry: str, number: int = 0) -> tuple[Repository, Stored]:
         """Push a small bundle to the repository of a case; another number is another digest."""
-        repository = Repository(self.hosts[registry], f"cases/{case}", registry == "referrers")
+        repository = Repository(
+            self.hosts[registry], f"cases/{case}", has_referrers=registry == "referrers"
+        )
         config, layer = self.config(case, number), self.layer
         for blob in (config, layer):
             repository.upload(blob)
         body = {
             "schemaVersion": 2,
-            "mediaType": MANIFEST,
+            "mediaType": MANIFEST_TYPE,
             "config": descriptor(CONFIG_TYPE, config),
             "layers": [descriptor(LAYER_TYPE, layer)],
         }

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from localcluster.repository import Repository, Stored
 from signatures.chains import TIME_STAMPING, Holder, PrivateKey, authority, leaf
 from signatures.material import NotationPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
-from signatures.repository import Repository, Stored
 
 # So long is a certificate valid that is to be expired when the tools are asked.
 BRIEF = timedelta(seconds=20)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from localcluster.bundle import descriptor
 from signatures import notation
 from signatures.chains import Holder, PrivateKey, leaf
 from signatures.forged_notation import attach, encode
@@ -26,7 +27,6 @@ from signatures.notation_claims import (
     moment,
 )
 from signatures.registries import WITH
-from signatures.repository import descriptor
 
 THUMBPRINTS = "io.cncf.notary.x509chain.thumbprint#S256"
 PAYLOAD_TYPE = "application/vnd.cncf.notary.payload.v1+json"

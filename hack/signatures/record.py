@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from copyrator.signatures.model import DEPLOYED_PREDICATE
+from localcluster.bundle import INDEX_TYPE
+from localcluster.repository import Repository
 from signatures.material import (
     AttestationPolicy,
     Case,
@@ -18,7 +20,6 @@ from signatures.material import (
     NotationPolicy,
     Workshop,
 )
-from signatures.repository import INDEX, Repository
 from signatures.tools import Answer
 
 INDEX_FILE = "cases.json"
@@ -128,7 +129,7 @@ def _case(case: Case, blobs: Path) -> dict[str, Any]:
     return {
         "name": case.name,
         "text": case.text,
-        "repository": repository.name,
+        "repository": repository.repo,
         "digest": case.artifact.digest,
         "tags": content.tags,
         "manifests": content.manifests,
@@ -147,7 +148,7 @@ def _manifest(repository: Repository, reference: str, content: _Content, blobs: 
     content.manifests[stored.digest] = stored.media_type
     _write(blobs, stored.digest, stored.content)
     body = stored.body
-    if stored.media_type == INDEX:
+    if stored.media_type == INDEX_TYPE:
         for entry in body["manifests"]:
             _manifest(repository, entry["digest"], content, blobs)
         return stored.digest

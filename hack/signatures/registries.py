@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from localcluster import ports
-from localcluster.errors import LocalClusterError
+from localcluster.supervisor import answers
+from localcluster.waiting import eventually
 
 WITHOUT = "distribution"
 """distribution 3: clients keep referrers in the fallback tag ``sha256-HEX``."""
 WITH = "referrers"
 """go-containerregistry's registry: it answers ``/v2/NAME/referrers/DIGEST``."""
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _START_SECONDS = 30.0
 
 
@@ -33,7 +31,7 @@ def registries(directory: Path, programs: Mapping[str, Path]) -> Iterator[dict[s
         programs: paths of ``registry`` and ``referrers``.
 
     Raises:
-        LocalClusterError: one doesn't start.
+        TimeoutError: one doesn't start.
     """
     found = ports.reserve(directory, (WITHOUT, WITH))
     hosts = {name: f"127.0.0.1:{port}" for name, port in found.items()}
@@ -54,7 +52,8 @@ def registries(directory: Path, programs: Mapping[str, Path]) -> Iterator[dict[s
         for name, command in commands.items():
             stack.enter_context(_running(command, directory / f"{name}.log"))
         for name in commands:
-            _wait(name, f"http://{hosts[name]}/v2/")
+            look = partial(answers, f"http://{hosts[name]}/v2/")
+            eventually(look, f"the registry {name} to answer", _START_SECONDS)
         yield hosts
 
 
@@ -73,17 +72,3 @@ def _running(command: list[str | Path], log: Path) -> Iterator[None]:
         finally:
             process.kill()
             process.wait()
-
-
-def _wait(name: str, url: str) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            with _OPENER.open(url, timeout=5):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise LocalClusterError(
-                    f"The registry {name} doesn't answer: {error}.", "Start again."
-                ) from error
-        time.sleep(0.05)

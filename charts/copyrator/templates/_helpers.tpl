@@ -150,6 +150,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 {{- end -}}
 
+{{- define "copyrator.replicas" -}}
+{{- if kindIs "invalid" .Values.replicaCount -}}{{ .Values.replicas }}{{- else -}}{{ .Values.replicaCount }}{{- end -}}
+{{- end -}}
+
 {{/*
 Both pass the restricted Pod Security profile by default. OpenShift chooses the ids itself: its SCC
 restricted-v2 rejects a pod that sets others than those of the namespace's range.

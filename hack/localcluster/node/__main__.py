@@ -14,7 +14,7 @@ from pathlib import Path
 from .agent import Agent
 from .api import Api
 from .host import Host
-from .kubeconfig import KubeconfigError, load
+from .kubeconfig import load
 from .stand_in import StandIn
 
 
@@ -44,11 +44,7 @@ def main() -> int:
         except BlockingIOError:
             print(f"error: node {options.node_name} runs already in {directory}", file=sys.stderr)
             return 1
-        try:
-            asyncio.run(_run(options.kubeconfig, directory, options.node_name))
-        except KubeconfigError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
+        asyncio.run(_run(options.kubeconfig, directory, options.node_name))
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from typing import Any
 
 from . import logserver, processes, registration
@@ -13,8 +12,6 @@ from .pod import Pod
 
 log = logging.getLogger(__name__)
 Object = dict[str, Any]
-_KEPT_OUTPUTS = 500
-"""Directories of pods that are gone, of which the output is kept."""
 
 
 class Agent:
@@ -37,7 +34,7 @@ class Agent:
         left = processes.kill(f"{host.name}:{host.pods}/")
         if left:
             log.warning("ended %d processes that an earlier run of this node left behind", left)
-        async with logserver.serve(host.pods, host.directory) as port:
+        async with logserver.serve(host.pods, host.api.connection.serving) as port:
             registered = asyncio.Event()
             work = [
                 asyncio.create_task(registration.keep(host.api, host.name, port, registered)),
@@ -76,7 +73,6 @@ class Agent:
                 self._gone(uid)
         for body in bodies:
             self._take(body)
-        self._prune(present)
 
     def _take(self, body: Object) -> None:
         uid = body["metadata"]["uid"]
@@ -116,16 +112,3 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(pod.kill() for pod in pods), return_exceptions=True)
         processes.kill(f"{self._host.name}:{self._host.pods}/")
-
-    def _prune(self, present: set[str]) -> None:
-        """Clear the disk of pods that went while the node was down, and of very old output."""
-        old = [
-            path
-            for path in self._host.pods.iterdir()
-            if path.name.rsplit("_", 1)[-1] not in present
-        ]
-        old.sort(key=lambda path: path.stat().st_mtime)
-        for path in old:
-            Pod.clear(path)
-        for path in old[:-_KEPT_OUTPUTS]:
-            shutil.rmtree(path, ignore_errors=True)

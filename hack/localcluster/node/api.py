@@ -46,16 +46,13 @@ class Api:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        headers = {"User-Agent": "localcluster-node"}
-        if connection.token:
-            headers["Authorization"] = f"Bearer {connection.token}"
-        self._headers = headers
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         # Every pod in work may hold a request of its own; none of them may wait for the watch.
         connector = aiohttp.TCPConnector(limit=64)
-        self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        headers = {"User-Agent": "localcluster-node"}
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers)
         return self
 
     async def __aexit__(
@@ -90,7 +87,7 @@ class Api:
                 data=data,
                 params=params,
                 headers={"Content-Type": content_type, "Accept": "application/json"},
-                ssl=self.connection.tls or True,
+                ssl=self.connection.tls,
                 timeout=_TIMEOUT,
             ) as answer:
                 content = await answer.read()
@@ -148,7 +145,7 @@ class Api:
                 async with self._session.get(
                     self.connection.server + path,
                     params=query,
-                    ssl=self.connection.tls or True,
+                    ssl=self.connection.tls,
                     timeout=timeout,
                 ) as answer:
                     if answer.status >= 400:

@@ -9,8 +9,6 @@ from typing import Any
 
 from .sources import Data, MissingReference, Ref, content
 
-_FIELD_OF_MAP = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
-
 
 @dataclass(slots=True)
 class Environment:
@@ -87,8 +85,7 @@ def _add(
         result.put(name, expand(variable.get("value") or "", result.values), secret=False)
         return
     if "fieldRef" in origin:
-        path = origin["fieldRef"]["fieldPath"]
-        result.put(name, field_value(pod, path), secret=False)
+        result.put(name, field_value(pod, origin["fieldRef"]["fieldPath"]), secret=False)
         return
     for kind, member in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
         if member not in origin:
@@ -112,25 +109,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
     The rules are those of k8s.io/kubernetes/third_party/forked/golang/expansion.
     """
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        following = text[at + 1 : at + 2]
-        if char != "$" or not following:
-            out.append(char)
-            at += 1
-        elif following == "$":
-            out.append("$")
-            at += 2
-        elif following == "(" and (end := text.find(")", at)) > 0:
-            name = text[at + 2 : end]
-            out.append(values.get(name, f"$({name})"))
-            at = end + 1
-        else:
-            out.append(char + following)
-            at += 2
-    return "".join(out)
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else values.get(found[1], found[0])
+
+    return re.sub(r"\$(?:\$|\((.*?)\))", value, text, flags=re.DOTALL)
 
 
 def field_value(pod: Mapping[str, Any], path: str) -> str:
@@ -139,24 +122,9 @@ def field_value(pod: Mapping[str, Any], path: str) -> str:
     Raises:
         MissingReference: the node doesn't know the field; the message names it.
     """
-    metadata, spec = pod["metadata"], pod["spec"]
-    one = _FIELD_OF_MAP.fullmatch(path)
-    if one:
-        return str((metadata.get(one[1]) or {}).get(one[2], ""))
-    match path:
-        case "metadata.name" | "metadata.namespace" | "metadata.uid":
-            return str(metadata[path.removeprefix("metadata.")])
-        case "metadata.labels" | "metadata.annotations":
-            entries = metadata.get(path.removeprefix("metadata.")) or {}
-            return "\n".join(f'{key}="{value}"' for key, value in sorted(entries.items()))
-        case "spec.nodeName":
-            return str(spec["nodeName"])
-        case "spec.serviceAccountName":
-            return str(spec.get("serviceAccountName", "default"))
-        case "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs":
-            return "127.0.0.1"
-        case _:
-            raise MissingReference(f"a process node doesn't know the field {path}")
+    if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
+        return str(pod["metadata"][path.removeprefix("metadata.")])
+    raise MissingReference(f"a process node doesn't know the field {path}")
 
 
 def _text(value: bytes) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +20,6 @@ log = logging.getLogger(__name__)
 Object = Mapping[str, Any]
 OWN_VARIABLES = "variables.json"
 """The file in the state directory with variables for all containers."""
-_STAND_IN = Path(__file__).resolve().parent.parent / "standin"
 
 
 def _now() -> datetime:
@@ -57,11 +54,6 @@ class Host:
         """A pod's own directory: its containers' output, volumes and views."""
         metadata = pod["metadata"]
         return self.pods / f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-
-    def search_path(self) -> str:
-        """PATH of containers: the node's own; at its end the stand-in werf and this Python."""
-        last = [str(_STAND_IN), str(Path(sys.executable).parent)]
-        return os.pathsep.join([os.environ.get("PATH", os.defpath), *last])
 
     def own_variables(self) -> dict[str, str]:
         """What tests add to the environment of each container that starts from now on."""

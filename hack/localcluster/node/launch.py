@@ -110,7 +110,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     data = await sources.fetch(host.api, namespace, environment.references(container))
     resolved = environment.resolve(container, pod, data, given)
     try:
-        view = mounts.lay_out(container, pod, pod_dir, resolved.values)
+        view = mounts.lay_out(container, pod, pod_dir)
     except mounts.MountError as error:
         raise CannotCreate(str(error)) from error
     words = [*container["command"], *(container.get("args") or [])]
@@ -120,7 +120,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         key: value if key in resolved.secret else view.paths.rewrite(value)
         for key, value in resolved.values.items()
     }
-    real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
+    real = {"PATH": os.environ["PATH"], **_credentials(host, pod, container, view)}
     real |= stand_in.played(str(container.get("image", "")), os.environ)
     real |= host.own_variables()
     if host.stand_in:

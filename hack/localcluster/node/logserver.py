@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import shutil
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,32 +10,17 @@ from pathlib import Path
 
 from aiohttp import web
 
-log = logging.getLogger(__name__)
 _POLL = 0.2
 _BLOCK = 64 * 1024
 _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 @asynccontextmanager
-async def serve(pods: Path, directory: Path) -> AsyncIterator[int]:
-    """Serve the output of the pods under a directory.
-
-    Args:
-        pods: the directory of the pods' directories.
-        directory: where the serving certificate is kept.
-
-    Yields:
-        The port; 0 when there can be no certificate, and so no endpoint.
-    """
-    tls = await _certificate(directory)
-    if tls is None:
-        log.warning("no openssl to make a certificate with: `kubectl logs` won't work, files will")
-        yield 0
-        return
+async def serve(pods: Path, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    """Serve the output of the pods under a directory; yields the port."""
     app = web.Application()
     app["pods"] = pods
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", _logs)
-    app.router.add_get("/healthz", _healthz)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -46,10 +29,6 @@ async def serve(pods: Path, directory: Path) -> AsyncIterator[int]:
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.Response(text="ok")
 
 
 async def _logs(request: web.Request) -> web.StreamResponse:
@@ -85,25 +64,9 @@ def _start(path: Path, tail_lines: str | None) -> int:
     """Where the last lines of a file begin."""
     if tail_lines is None:
         return 0
-    wanted, position = int(tail_lines), path.stat().st_size
-    if wanted <= 0:
-        return position
-    seen = 0
     with path.open("rb") as file:
-        file.seek(max(0, position - 1))
-        ends_with_newline = file.read(1) == b"\n"
-        wanted += 1 if ends_with_newline else 0
-        while position > 0:
-            size = min(_BLOCK, position)
-            position -= size
-            file.seek(position)
-            block = file.read(size)
-            at = len(block)
-            while (at := block.rfind(b"\n", 0, at)) >= 0:
-                seen += 1
-                if seen == wanted:
-                    return position + at + 1
-    return 0
+        lines = [len(line) for line in file]
+    return sum(lines[: max(0, len(lines) - int(tail_lines))])
 
 
 async def _copy(
@@ -122,28 +85,3 @@ async def _copy(
                 return
             else:
                 await asyncio.sleep(_POLL)
-
-
-async def _certificate(directory: Path) -> ssl.SSLContext | None:
-    """A self-signed certificate of the node's own, made once; None without openssl.
-
-    kube-apiserver doesn't check it unless told to (--kubelet-certificate-authority).
-    """
-    certificate, key = directory / "serving.crt", directory / "serving.key"
-    if not (certificate.is_file() and key.is_file()):
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            return None
-        made = await asyncio.create_subprocess_exec(
-            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "3650", "-subj", "/CN=process-node"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        if await made.wait() != 0:
-            return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    return context

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import environment
-
 HOME = "/home/build"
 """Home of the user that werf's image runs as; every container is given one."""
 TMP = "/tmp"  # noqa: S108 - a path in the container
@@ -36,24 +34,23 @@ class View:
     message: Path
 
 
-def lay_out(container: Object, pod: Object, pod_dir: Path, variables: Mapping[str, str]) -> View:
+def lay_out(container: Object, pod: Object, pod_dir: Path) -> View:
     """Build a container's view under ``<pod_dir>/root/<container>``; repeatable.
 
     Args:
         container: its spec.
         pod: the pod, for its volumes.
         pod_dir: where volumes/ is.
-        variables: the container's environment, for subPathExpr.
 
     Raises:
-        MountError: two mounts want the same place, or a volume is missing.
+        MountError: two mounts want the same place, a volume is missing, or a mount is of a part.
     """
     name = str(container["name"])
     root = pod_dir / "root" / name
     mapping: dict[str, Path] = {}
     mounts = {normal(m["mountPath"]): m for m in container.get("volumeMounts") or []}
     for path, mount in sorted(mounts.items(), key=lambda item: item[0].count("/")):
-        target = _source(mount, pod, pod_dir, variables)
+        target = _source(mount, pod, pod_dir)
         mapping[path] = _link(inside(root, path), target, f"container {name}, mount {path}")
     for path in (HOME, TMP):
         mapping.setdefault(path, inside(root, path))
@@ -77,28 +74,20 @@ def token_file(container: Object, pod: Object, view: View) -> Path | None:
             if source is None or source.get("audience"):
                 continue
             for mount in container.get("volumeMounts") or []:
-                if mount["name"] == volume["name"] and not mount.get("subPath"):
+                if mount["name"] == volume["name"]:
                     return inside(view.root, str(mount["mountPath"])) / str(source["path"])
     return None
 
 
-def _source(mount: Object, pod: Object, pod_dir: Path, variables: Mapping[str, str]) -> Path:
+def _source(mount: Object, pod: Object, pod_dir: Path) -> Path:
     name = str(mount["name"])
-    volume = next((v for v in pod["spec"].get("volumes") or [] if v["name"] == name), None)
-    if volume is None:
+    if not any(volume["name"] == name for volume in pod["spec"].get("volumes") or []):
         raise MountError(f"mount {mount['mountPath']}: there is no volume {name}")
+    if mount.get("subPath") or mount.get("subPathExpr"):
+        raise MountError(f"mount {mount['mountPath']}: a process node has no subPath")
     base = pod_dir / "volumes" / name
-    if "hostPath" in volume:
-        base = Path(volume["hostPath"]["path"])
-    else:
-        base.mkdir(parents=True, exist_ok=True)
-    below = mount.get("subPath") or environment.expand(mount.get("subPathExpr") or "", variables)
-    if not below:
-        return base
-    target = inside(base, str(below))
-    if not target.exists() and "emptyDir" in volume:
-        target.mkdir(parents=True)
-    return target
+    base.mkdir(parents=True, exist_ok=True)
+    return base
 
 
 def _link(place: Path, target: Path, what: str) -> Path:

@@ -113,9 +113,8 @@ class Pod:
     # Life
 
     async def _live_and_end(self) -> None:
-        if any(self._dir.glob("*.log")) and not status.take_up(
-            self.state, self._status, self._policy
-        ):
+        if any(self._dir.glob("*.log")):
+            status.lose(self.state)
             return
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 MARK = "LOCALCLUSTER_CONTAINER"
@@ -16,18 +17,20 @@ def mark(node: str, pod_dir: Path, container: str) -> str:
     return f"{node}:{pod_dir}/{container}"
 
 
-def marked(prefix: str) -> Iterator[int]:
-    """The ids of all processes whose mark starts with a prefix, except this one."""
-    needle = f"{MARK}={prefix}".encode()
+def with_variable(*beginnings: str) -> Iterator[int]:
+    """The ids of all processes but this one with a variable that begins with one of these.
+
+    Each is ``NAME=VALUE``; a NUL at its end stands for the end of the value.
+    """
+    needles = [f"\0{each}".encode() for each in beginnings]
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        try:
-            variables = Path(entry.path, "environ").read_bytes()
-        except OSError:
-            continue
-        if variables.startswith(needle) or b"\0" + needle in variables:
-            yield int(entry.name)
+        # Processes of other users, and those that end meanwhile.
+        with suppress(OSError):
+            variables = b"\0" + Path(entry.path, "environ").read_bytes()
+            if any(needle in variables for needle in needles):
+                yield int(entry.name)
 
 
 def kill(prefix: str) -> int:
@@ -38,7 +41,7 @@ def kill(prefix: str) -> int:
     """
     killed: set[int] = set()
     for _ in range(10):
-        found = set(marked(prefix)) - killed
+        found = set(with_variable(f"{MARK}={prefix}")) - killed
         if not found:
             break
         for pid in found:

@@ -28,7 +28,7 @@ async def keep(api: Api, name: str, log_port: int, registered: asyncio.Event) ->
     Args:
         api: the API server.
         name: the Node's name.
-        log_port: where the node serves logs; 0 for nowhere.
+        log_port: where the node serves logs.
         registered: set as soon as the Node exists and may be scheduled to.
     """
     turn = 0
@@ -89,7 +89,7 @@ def manifest(name: str, log_port: int) -> Object:
     pressures = ("MemoryPressure", "DiskPressure", "PIDPressure")
     conditions = [_condition(kind, "False", "Sufficient", now) for kind in pressures]
     conditions.append(_condition("Ready", "True", "ProcessNodeReady", now))
-    node: Object = {
+    return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -108,9 +108,8 @@ def manifest(name: str, log_port: int) -> Object:
             "capacity": resources,
             "allocatable": resources,
             "conditions": conditions,
-            "addresses": [
-                {"type": "InternalIP", "address": ADDRESS},
-            ],
+            "addresses": [{"type": "InternalIP", "address": ADDRESS}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
             "nodeInfo": {
                 "machineID": "",
                 "systemUUID": "",
@@ -125,9 +124,6 @@ def manifest(name: str, log_port: int) -> Object:
             },
         },
     }
-    if log_port:
-        node["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": log_port}}
-    return node
 
 
 def _condition(kind: str, value: str, reason: str, now: str) -> Object:

@@ -38,11 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], object]:
-    """Read a command line with its variables; what is returned carries it out.
-
-    Raises:
-        WerfError: something of it is wrong, or unknown.
-    """
+    """Read a command line with its variables; what is returned carries it out."""
     settings.check_variables(env)
     version = settings.version(env)
     newest = version.startswith("v3")
@@ -53,7 +49,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
 
     match arguments:
         case ["cr", "login", *rest]:
-            act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
+            act: Callable[[], object] = partial(registry.log_in, *settings.parse_login(rest, env))
         case ["bundle", ("apply" | "plan" | "render") as name, *rest]:
             act = _bundle(name, rest, env, newest=newest)
         case ["helm", *rest] if not newest:
@@ -61,13 +57,13 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         case ["rollback", *rest]:
             act = partial(deploy.roll_back, *settings.parse_rollback(rest, env))
         case ["kubectl", "auth", "can-i", verb, resource, *rest]:
-            act = partial(kubectl.answer, verb, resource, settings.parse_namespace(rest))
+            act = partial(kubectl.answer, verb, resource, _namespace(rest))
         case ["kubectl", "create", ("configmap" | "namespace") as kind, name, *rest]:
             dry = [word for word in rest if word in _DRY]
             if len(dry) != len(_DRY):
                 raise WerfError(f"the stand-in creates nothing without {' and '.join(_DRY)}")
             rest = [word for word in rest if word not in _DRY]
-            act = partial(kubectl.probe, kind, name, settings.parse_namespace(rest))
+            act = partial(kubectl.probe, kind, name, _namespace(rest))
         case ["dismiss", *rest]:
             act = _dismiss(rest, env, newest=newest)
         case _:
@@ -96,11 +92,25 @@ def _helm(arguments: Sequence[str]) -> Callable[[], object]:
 
     match arguments:
         case ["uninstall", *rest]:
-            return partial(uninstalling.uninstall, settings.parse_uninstall(rest))
+            switches = ("--wait", "--ignore-not-found")
+            valued = ("--namespace", "--timeout")  # which has no effect
+            (name,), flags = settings.read_flags(rest, switches, valued, 1)
+            namespace = flags.get("--namespace", "default")
+            wait, none = (switch in flags for switch in switches)
+            return partial(uninstalling.uninstall, name, namespace, wait=wait, or_none=none)
         case ["get", ("manifest" | "hooks") as what, *rest]:
-            return partial(stored.get, settings.parse_get(what, rest))
+            (name,), flags = settings.read_flags(rest, (), ("--namespace", "--revision"), 1)
+            namespace = flags.get("--namespace", "default")
+            revision = settings.number(flags, "--revision", 0)
+            return partial(stored.get, what, name, namespace, revision)
         case _:
             raise _unknown(["helm", *arguments], newest=False)
+
+
+def _namespace(arguments: Sequence[str]) -> str:
+    """That of kubectl's `auth can-i` and `create`."""
+    _, flags = settings.read_flags(arguments, (), ("--namespace", "--request-timeout"), 0)
+    return flags.get("--namespace", "default")
 
 
 def _dismiss(

@@ -43,9 +43,6 @@ class Client:
 
     Args:
         namespace: where objects go that name none.
-
-    Raises:
-        WerfError: there is no cluster to talk to.
     """
 
     def __init__(self, namespace: str) -> None:
@@ -261,11 +258,7 @@ def _of_kubeconfig(config: Mapping[str, Any]) -> tuple[str, ssl.SSLContext, dict
 
 
 def _executed(plugin: Mapping[str, Any]) -> dict[str, str]:
-    """Run an exec plug-in's command; the user that it prints, as client-go reads that.
-
-    Raises:
-        WerfError: it failed, or printed something else.
-    """
+    """Run an exec plug-in's command; the user that it prints, as client-go reads that."""
     command, version = plugin["command"], plugin["apiVersion"]
     given = {entry["name"]: entry["value"] for entry in plugin.get("env") or []}
     info = {"kind": "ExecCredential", "apiVersion": version, "spec": {"interactive": False}}

@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,44 +27,22 @@ def apply(deploy: Deploy) -> None:
         WerfError: something failed; from the deploy on there is a report as well.
     """
     with told(deploy.version), contextlib.ExitStack() as stack:
+        source: saving.SavedPlan | release.Helm
         if deploy.use_plan:
-            saved = saving.load(deploy.use_plan, deploy)
-            helm, added = None, saved.added
+            source = saving.load(deploy.use_plan, deploy)
         else:
-            saved = None
-            helm = stack.enter_context(_pulled(deploy))
-            added = helm.added
+            source = stack.enter_context(_pulled(deploy))
         stack.enter_context(doing("release install"))
-        client = Client(deploy.namespace)
-        with doing("lock release"):
-            lock = locking.prepare(
-                deploy.namespace, client, create_namespace=deploy.create_namespace
-            )
-        planner = Planner(deploy, client, added)
-
-        def make(past: list[release.Release]) -> Plan:
-            if saved:
-                return saved.plan(past)
-            assert helm
-            return planner.plan(helm, past)
-
-        with locking.locked(deploy.release, deploy.namespace, client, lock):
-            _Deployment(deploy, client, added).run(make)
+        with _locked(deploy, source.added, create_namespace=deploy.create_namespace) as deployment:
+            deployment.run(source)
 
 
 def roll_back(deploy: Deploy, revision: int) -> None:
-    """Deploy again what is stored of a revision.
-
-    Raises:
-        WerfError: there is no such revision, or something failed.
-    """
+    """Deploy again what is stored of a revision."""
     with told(deploy.version), doing("release rollback"):
-        client = Client(deploy.namespace)
-        with doing("lock release"):
-            lock = locking.prepare(deploy.namespace, client, create_namespace=False)
-        with locking.locked(deploy.release, deploy.namespace, client, lock):
-            added = {"annotations": deploy.annotations, "labels": deploy.labels}
-            _Deployment(deploy, client, added).roll_back_to(revision)
+        added = {"annotations": deploy.annotations, "labels": deploy.labels}
+        with _locked(deploy, added, create_namespace=False) as deployment:
+            deployment.roll_back_to(revision)
 
 
 def plan(deploy: Deploy) -> None:
@@ -92,11 +70,7 @@ def plan(deploy: Deploy) -> None:
 
 
 def render(deploy: Deploy) -> None:
-    """Pull a bundle, and print its manifests, Secrets too; nothing else.
-
-    Raises:
-        WerfError: the chart can't be rendered, or what reads the output has no place for it.
-    """
+    """Pull a bundle, and print its manifests, Secrets too; nothing else."""
     with _pulled(deploy, silently=True) as helm, doing("chart render"):
         past = None
         if deploy.validate:
@@ -125,15 +99,14 @@ class _Deployment:
         self._past: list[release.Release] = []
         self._execution = Execution(client, deploy.version, deploy.namespace, deploy.timeout)
 
-    def run(self, make: Callable[[list[release.Release]], Plan]) -> None:
-        """Do what is planned after the releases before; the progress isn't printed.
-
-        Raises:
-            WerfError: something failed.
-        """
+    def run(self, source: saving.SavedPlan | release.Helm) -> None:
+        """Do what is planned after the releases before; the progress isn't printed."""
         deploy, outcomes = self._deploy, self._execution.outcomes
         name = self._begin()
-        planned = make(self._past)
+        if isinstance(source, saving.SavedPlan):
+            planned = source.plan(self._past)
+        else:
+            planned = self._planner().plan(source, self._past)
         if planned.useless:
             _report(deploy, planned.new.revision, "skipped")
             print(f"Skipped {name}: cluster resources already as desired")
@@ -147,11 +120,7 @@ class _Deployment:
         print(f"Succeeded {name}")
 
     def roll_back_to(self, revision: int) -> None:
-        """Deploy again what is stored of a revision.
-
-        Raises:
-            WerfError: there is no such revision, or something failed.
-        """
+        """Deploy again what is stored of a revision."""
         name = self._begin()
         to = next((each for each in self._past if each.revision == revision), None)
         if to is None:
@@ -214,12 +183,20 @@ class _Deployment:
         return self._execute(planned, "rollback")
 
 
-def _check_tracking(deploy: Deploy, planned: Plan, client: Client) -> None:
-    """List the events that tracking watches: in an object's namespace, or in `default`.
+@contextlib.contextmanager
+def _locked(
+    deploy: Deploy, added: Mapping[str, Mapping[str, str]], *, create_namespace: bool
+) -> Iterator[_Deployment]:
+    """Hold the release's lock."""
+    client = Client(deploy.namespace)
+    with doing("lock release"):
+        lock = locking.prepare(deploy.namespace, client, create_namespace=create_namespace)
+    with locking.locked(deploy.release, deploy.namespace, client, lock):
+        yield _Deployment(deploy, client, added)
 
-    Raises:
-        WerfError: they may not be listed.
-    """
+
+def _check_tracking(deploy: Deploy, planned: Plan, client: Client) -> None:
+    """List the events that tracking watches: in an object's namespace, or in `default`."""
     every = [*planned.operations, *planned.waited]
     tracked = [each for each in every if each.type != "delete" and deploy.watch_events]
     for namespace in sorted({_place_of_events(each, deploy, client) for each in tracked} - {""}):

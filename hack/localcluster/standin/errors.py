@@ -12,7 +12,11 @@ PACE = "COPYRATOR_WERF_PACE"
 
 
 class WerfError(Exception):
-    """Ends a command: the message is printed as ``Error: <message>``, the exit code is `code`."""
+    """Ends a command: the message is printed as ``Error: <message>``, the exit code is `code`.
+
+    Nearly every function of the stand-in may raise it: a docstring names it only where there is
+    more to know.
+    """
 
     code = 1
 

@@ -70,11 +70,7 @@ class Execution:
             raise WerfError(f"wait for operations completion: execute operation: {error}") from None
 
     def run_after_failure(self) -> None:
-        """Delete the hooks that failed and are to go then.
-
-        Raises:
-            WerfError: the API server refuses.
-        """
+        """Delete the hooks that failed and are to go then."""
         gone = [each for each in self._broken if each.goes_if_failed]
         for each in gone:
             self.delete(each)
@@ -156,11 +152,7 @@ class Execution:
         raise WerfError(f"convert GVK to GVR: {asked}")
 
     def replace(self, operation: Operation, manager: str) -> None:
-        """Make a hook as helm does: with no apply, after the one before is deleted.
-
-        Raises:
-            WerfError: the API server refuses, or the hook fails.
-        """
+        """Make a hook as helm does: with no apply, after the one before is deleted."""
         if self._client.get(operation.body):
             self.delete(operation)
             self.wait_until_gone([operation])
@@ -168,11 +160,7 @@ class Execution:
         self._wait_until_ready([operation])
 
     def delete(self, operation: Operation) -> None:
-        """Delete an object.
-
-        Raises:
-            WerfError: the API server refuses.
-        """
+        """Delete an object."""
         # werf 3 lets the garbage collector take its time.
         propagation = "Background" if self._version.startswith("v3") else "Foreground"
         name = manifests.titled(operation.key)
@@ -223,11 +211,7 @@ class Execution:
         return f"{namespace or self._namespace}/{kind}/{name}"
 
     def _poll(self, look: Callable[[], bool], late: Callable[[], str]) -> None:
-        """Look until it is so; an API server that is away is waited for, too.
-
-        Raises:
-            WerfError: it is late, or the API server refuses.
-        """
+        """Look until it is so; an API server that is away is waited for, too."""
         ends = time.monotonic() + (self._timeout or float("inf"))
         wait = _POLL
         while True:

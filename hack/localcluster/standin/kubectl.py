@@ -22,11 +22,7 @@ def answer(verb: str, resource: str, namespace: str) -> None:
 
 
 def probe(kind: str, name: str, namespace: str) -> None:
-    """Make a ConfigMap or a Namespace, as a dry run.
-
-    Raises:
-        WerfError: the API server refuses.
-    """
+    """Make a ConfigMap or a Namespace, as a dry run."""
     body = core({"configmap": "ConfigMap", "namespace": "Namespace"}[kind], name)
     try:
         Client(namespace).create(body, manager="kubectl-create", dry=True)

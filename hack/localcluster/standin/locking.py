@@ -36,9 +36,6 @@ def locked(name: str, namespace: str, client: Client, lock: Object) -> Iterator[
         namespace: the release's.
         client: its connection.
         lock: the ConfigMap, which is there.
-
-    Raises:
-        WerfError: the ConfigMap can't be read or written.
     """
     lease = _Lease(f"release/{name}", lock)
     lease.acquire(client)
@@ -137,9 +134,6 @@ def prepare(namespace: str, client: Client, *, create_namespace: bool) -> Object
     """The ConfigMap that werf locks with; it is made, and before it a namespace that is missing.
 
     In werf's order: whoever may write the ConfigMap needs no right on namespaces.
-
-    Raises:
-        WerfError: either is missing and can't be made.
     """
     lock = core("ConfigMap", NAME)
     with suppress(RefusedError):

@@ -139,9 +139,6 @@ class Planner:
         """Compare a chart with the cluster.
 
         Nothing is written but managed fields: see `take_over`.
-
-        Raises:
-            WerfError: the chart can't be rendered, or an object can't be read.
         """
         found = rendering.render_release(self._deploy, helm, past)
         self._standalone = manifests.keyed(found.standalone, self._deploy.namespace)
@@ -160,9 +157,6 @@ class Planner:
             failed: the last one.
             past: all, with that one.
             refusals: why objects couldn't be written; werf takes that for what is there.
-
-        Raises:
-            WerfError: an object couldn't be written, or can't be read.
         """
         self._refusals = refusals
         new = to.again(failed.revision + 1, self._deploy.version)
@@ -345,9 +339,6 @@ def take_over(client: Client, live: Object) -> Object:
     werf deploys by server-side apply: a field that the chart has no more goes away only if werf's
     manager owns it. So werf takes over what `kubectl edit`, helm and older werfs wrote, by a real
     write, even when it only plans.
-
-    Raises:
-        WerfError: the API server refuses.
     """
     entries = live["metadata"].get("managedFields", [])
     taken = [entry for entry in entries if _is_taken(entry)]

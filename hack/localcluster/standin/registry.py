@@ -24,7 +24,7 @@ from typing import Any
 
 from . import tools
 from .errors import WerfError
-from .settings import Login, RegistryAccess
+from .settings import RegistryAccess
 
 _LAYERS = ("application/tar+gzip", "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
 _MANIFESTS = (
@@ -74,11 +74,7 @@ class Reference:
 
 
 def parse(repo: str, tag: str) -> Reference:
-    """Read a reference; a mask, a range, a bare digest or a path of one letter is none.
-
-    Raises:
-        WerfError: with werf's words.
-    """
+    """Read a reference; a mask, a range, a bare digest or a path of one letter is none."""
     found = _REFERENCE.fullmatch(f"{repo}:{tag}")
     if found is None:
         raise WerfError(f"pull bundle: could not parse reference: {repo}:{tag}")
@@ -147,22 +143,17 @@ def unpack(archive: tarfile.TarFile, into: Path) -> None:
             path.write_bytes(content.read())
 
 
-def log_in(login: Login) -> None:
-    """Try credentials and keep them in config.json.
-
-    Raises:
-        WerfError: the registry refuses them, or isn't there.
-    """
-    credentials = (login.username, login.password)
+def log_in(host: str, credentials: tuple[str, str], access: RegistryAccess) -> None:
+    """Try credentials and keep them in config.json."""
     try:
-        _Client(login.host, login.access, credentials).read("/v2/", login.host)
+        _Client(host, access, credentials).read("/v2/", host)
     except WerfError as error:
         words = str(error).removeprefix("pull bundle: ")
-        raise WerfError(f'unable to authenticate into "{login.host}": {words}') from None
-    path = login.access.docker_config / "config.json"
+        raise WerfError(f'unable to authenticate into "{host}": {words}') from None
+    path = access.docker_config / "config.json"
     config = _read_config(path)
     pair = base64.b64encode(":".join(credentials).encode()).decode()
-    config.setdefault("auths", {})[login.host] = {"auth": pair}
+    config.setdefault("auths", {})[host] = {"auth": pair}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(json.dumps(config, indent=2))
@@ -193,11 +184,7 @@ class _Client:
         self._open = urllib.request.build_opener(*handlers).open
 
     def read(self, path: str, name: str, accept: str = "*/*") -> bytes:
-        """Read a manifest or a blob.
-
-        Raises:
-            WerfError: the registry refuses, or can't be reached.
-        """
+        """Read a manifest or a blob."""
         words = ""
         for scheme in self._schemes:
             url = f"{scheme}://{self._host}{path}"
@@ -307,9 +294,6 @@ def complete_dependencies(chart: Path, env: Mapping[str, str]) -> None:
 
     werf downloads such charts once for each HOME. What the cache lacks, too, is downloaded, and
     said on standard output in helm's words. What a dependency lacks isn't looked for.
-
-    Raises:
-        WerfError: nothing locks a missing dependency, or it can't be downloaded.
     """
     missing = _missing(chart)
     if not missing:

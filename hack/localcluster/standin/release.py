@@ -115,9 +115,6 @@ def history(name: str, client: Client, *, newest: bool = False, layers: str = ""
         client: the connection.
         newest: werf 3 has a layer more in an error.
         layers: those of an error, in place of a deploy's.
-
-    Raises:
-        WerfError: Secrets of the namespace can't be read.
     """
     asked = f'build release history: query releases for release "{name}"'
     asked += ": query releases" if newest else ""
@@ -134,9 +131,6 @@ def store(new: Release, past: list[Release], client: Client, limit: int) -> list
 
     Returns:
         All that are stored.
-
-    Raises:
-        WerfError: the API server refuses.
     """
     with doing("create release"):
         deployed = [each for each in past if each.status == "deployed"][-1:]
@@ -149,11 +143,7 @@ def store(new: Release, past: list[Release], client: Client, limit: int) -> list
 
 
 def update(release: Release, status: str, client: Client) -> None:
-    """Store another status of a revision.
-
-    Raises:
-        WerfError: the API server refuses.
-    """
+    """Store another status of a revision."""
     with doing("update release"):
         client.update(release.with_status(status).secret())
 
@@ -196,19 +186,11 @@ class Helm:
         }
 
     def template(self) -> str:
-        """The chart's manifests, each after its source, as of a first install in no cluster.
-
-        Raises:
-            WerfError: the chart can't be rendered.
-        """
+        """The chart's manifests, each after its source, as of a first install in no cluster."""
         return self._checked(tools.run("helm", "template", *self._arguments))
 
     def render(self, past: list[Release]) -> Release:
-        """What would be installed after some releases, which helm needn't read again.
-
-        Raises:
-            WerfError: the chart can't be rendered.
-        """
+        """What would be installed after some releases, which helm needn't read again."""
         # What a killed deploy has left is pending, and helm would wait for it without end.
         ended = [
             each.with_status("failed") if each.status.startswith("pending-") else each

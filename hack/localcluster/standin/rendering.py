@@ -38,9 +38,6 @@ def render(deploy: Deploy, helm: Helm, past: list[Release] | None) -> list[tuple
         deploy: what was asked for.
         helm: renders.
         past: the releases before; None for a render that asks no cluster.
-
-    Raises:
-        WerfError: the chart can't be rendered.
     """
     text = helm.template() if past is None else sourced(helm.render(past))
     if deploy.newest:
@@ -74,11 +71,7 @@ class Rendered:
 
 
 def render_release(deploy: Deploy, helm: Helm, past: list[Release]) -> Rendered:
-    """Render a chart for a deploy, and parse all that this is compared with.
-
-    Raises:
-        WerfError: the chart can't be rendered.
-    """
+    """Render a chart for a deploy, and parse all that this is compared with."""
     new = None
     before = past[-1].manifest if past else ""
     try:

@@ -113,36 +113,6 @@ class Deploy:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """A `cr login`."""
-
-    host: str
-    username: str
-    password: str
-    access: RegistryAccess
-
-
-@dataclass(frozen=True, slots=True)
-class Uninstall:
-    """A `helm uninstall`."""
-
-    release: str
-    namespace: str
-    wait: bool
-    ignore_not_found: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Get:
-    """A `helm get` of a revision's `manifest` or `hooks`."""
-
-    what: str
-    release: str
-    namespace: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
 class Dismiss:
     """A `dismiss` of werf 3; without a time-out, in seconds, it may take as long as it likes."""
 
@@ -153,11 +123,7 @@ class Dismiss:
 
 
 def version(env: Mapping[str, str]) -> str:
-    """The version of werf that the stand-in plays: the newest that begins as PLAYED says.
-
-    Raises:
-        WerfError: none does.
-    """
+    """The version of werf that the stand-in plays: the newest that begins as PLAYED says."""
     wanted = env.get(PLAYED) or "2"
     found = [each for each in VERSIONS if f"{each}.".startswith(f"v{wanted.removeprefix('v')}.")]
     if not found:
@@ -170,14 +136,10 @@ def _is_3(env: Mapping[str, str]) -> bool:
 
 
 def is_help(arguments: Sequence[str], switches: Collection[str], valued: Collection[str]) -> bool:
-    """Whether a command's flags ask for its help; those before it have to be known.
-
-    Raises:
-        WerfError: one isn't.
-    """
+    """Whether a command's flags ask for its help; those before it have to be known."""
     if "--help" not in arguments:
         return False
-    _read(arguments[: arguments.index("--help")], switches, valued, 0)
+    read_flags(arguments[: arguments.index("--help")], switches, valued, 0)
     return True
 
 
@@ -187,12 +149,8 @@ def parse_deploy(
     switches: Collection[str] = (),
     valued: Collection[str] = (),
 ) -> Deploy:
-    """Read what `bundle apply`, `plan` or `render` is told; each has its own flags.
-
-    Raises:
-        WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
-    """
-    _, flags = _read(arguments, switches, valued, 0)
+    """Read what `bundle apply`, `plan` or `render` is told; each has its own flags."""
+    _, flags = read_flags(arguments, switches, valued, 0)
     repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
     if not repo:
         raise WerfError("get repo address: --repo=ADDRESS param required")
@@ -216,11 +174,11 @@ def parse_deploy(
         ],
         labels=_pairs(env, ADD_LABEL),
         annotations=_pairs(env, ADD_ANNOTATION),
-        timeout=_number(env, "WERF_TIMEOUT", 0) or None,
+        timeout=number(env, "WERF_TIMEOUT", 0) or None,
         report=Path(report) if _truth(env, "WERF_SAVE_DEPLOY_REPORT") else None,
         # WERF_AUTO_ROLLBACK does nothing, in no version.
         auto_rollback="--auto-rollback" in flags or _truth(env, "WERF_ATOMIC"),
-        history=_number(env, "WERF_RELEASES_HISTORY_MAX", 5),
+        history=number(env, "WERF_RELEASES_HISTORY_MAX", 5),
         create_namespace=version(env) == VERSIONS[0] or not _truth(env, "WERF_NO_CREATE_NAMESPACE"),
         environment=env.get("WERF_ENV", ""),
         graph=Path(graph) if (graph := env.get("WERF_DEPLOY_GRAPH_PATH")) else None,
@@ -230,61 +188,28 @@ def parse_deploy(
         secret_key=env.get("WERF_SECRET_KEY", ""),
         validate=_truth(env, "WERF_VALIDATE"),
         check_schemas=_is_3(env) and not _truth(env, "WERF_NO_RESOURCE_VALIDATION"),
-        random_order=not _is_3(env) and _number(env, "WERF_NETWORK_PARALLELISM", 30) > 1,
+        random_order=not _is_3(env) and number(env, "WERF_NETWORK_PARALLELISM", 30) > 1,
         watch_events=env.get("KUBEDOG_DISABLE_EVENTS") != "1",
         shown=_shown(env),
     )
 
 
-def parse_login(arguments: Sequence[str], env: Mapping[str, str]) -> Login:
-    """Read what `cr login HOST` is told.
-
-    Raises:
-        WerfError: an unknown flag, or no user name or password.
-    """
-    (host,), _ = _read(arguments, (), (), 1)
+def parse_login(
+    arguments: Sequence[str], env: Mapping[str, str]
+) -> tuple[str, tuple[str, str], RegistryAccess]:
+    """Read what `cr login HOST` is told; returns the host, user name and password, and how."""
+    (host,), _ = read_flags(arguments, (), (), 1)
     username, password = env.get("WERF_USERNAME", ""), env.get("WERF_PASSWORD", "")
     if not username:
         raise WerfError("provide --username")
     if not password:
         raise WerfError("provide --password or --password-stdin")
-    return Login(host, username, password, _access(env))
-
-
-def parse_uninstall(arguments: Sequence[str]) -> Uninstall:
-    """Read the arguments of `helm uninstall RELEASE`; its `--timeout` has no effect.
-
-    Raises:
-        WerfError: an unknown flag, or another number of releases.
-    """
-    switches = ("--wait", "--ignore-not-found")
-    (release,), flags = _read(arguments, switches, ("--namespace", "--timeout"), 1)
-    return Uninstall(
-        release=release,
-        namespace=flags.get("--namespace", "default"),
-        wait="--wait" in flags,
-        ignore_not_found="--ignore-not-found" in flags,
-    )
-
-
-def parse_get(what: str, arguments: Sequence[str]) -> Get:
-    """Read the arguments of `helm get WHAT RELEASE`.
-
-    Raises:
-        WerfError: an unknown flag, another number of releases, or no revision.
-    """
-    (release,), flags = _read(arguments, (), ("--namespace", "--revision"), 1)
-    revision = _number(flags, "--revision", 0)
-    return Get(what, release, flags.get("--namespace", "default"), revision)
+    return host, (username, password), _access(env)
 
 
 def parse_rollback(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[Deploy, int]:
-    """Read what `rollback` is told; returns how to deploy, and the revision to go back to.
-
-    Raises:
-        WerfError: an unknown flag, or one that is needed is missing.
-    """
-    _, flags = _read(arguments, (), ("--namespace", "--release", "--revision"), 0)
+    """Read what `rollback` is told; returns how to deploy, and the revision to go back to."""
+    _, flags = read_flags(arguments, (), ("--namespace", "--release", "--revision"), 0)
     place = {name: flags.get(f"--{name}", "") for name in ("namespace", "release")}
     if not all(place.values()):
         raise WerfError(
@@ -294,16 +219,12 @@ def parse_rollback(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[De
     named = {f"WERF_{name.upper()}": value for name, value in place.items()}
     # It has a report of its own, under another variable.
     deploy = parse_deploy((), {**env, **named, "WERF_SAVE_DEPLOY_REPORT": "0"})
-    return deploy, _number(flags, "--revision", 0)
+    return deploy, number(flags, "--revision", 0)
 
 
 def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Dismiss:
-    """Read what werf 3's `dismiss` is told.
-
-    Raises:
-        WerfError: an unknown flag, or no release is named.
-    """
-    _, flags = _read(arguments, (), ("--namespace", "--release", "--timeout"), 0)
+    """Read what werf 3's `dismiss` is told."""
+    _, flags = read_flags(arguments, (), ("--namespace", "--release", "--timeout"), 0)
     release = flags.get("--release") or env.get("WERF_RELEASE", "")
     namespace = flags.get("--namespace") or env.get("WERF_NAMESPACE", "")
     if not (release and namespace):
@@ -314,17 +235,7 @@ def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Dismiss:
         )
     if "--timeout" in flags:
         env = {**env, "WERF_TIMEOUT": flags["--timeout"]}
-    return Dismiss(version(env), release, namespace, _number(env, "WERF_TIMEOUT", 0) or None)
-
-
-def parse_namespace(arguments: Sequence[str]) -> str:
-    """Read the flags of kubectl's `auth can-i` and `create`.
-
-    Raises:
-        WerfError: an unknown flag.
-    """
-    _, flags = _read(arguments, (), ("--namespace", "--request-timeout"), 0)
-    return flags.get("--namespace", "default")
+    return Dismiss(version(env), release, namespace, number(env, "WERF_TIMEOUT", 0) or None)
 
 
 def kubeconfig(env: Mapping[str, str]) -> str:
@@ -337,7 +248,7 @@ def process_environment() -> Mapping[str, str]:
     return os.environ
 
 
-def _read(
+def read_flags(
     arguments: Sequence[str], switches: Collection[str], valued: Collection[str], positional: int
 ) -> tuple[list[str], dict[str, str]]:
     """Tell arguments and flags apart; the words of an error are those of Go's cobra."""
@@ -392,7 +303,8 @@ def _truth(env: Mapping[str, str], name: str) -> bool:
     return text in ("1", "true", "yes")
 
 
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
+def number(env: Mapping[str, str], name: str, default: int) -> int:
+    """A whole number, of a variable or a flag."""
     text = env.get(name) or str(default)
     if not (text.isascii() and text.isdigit()):
         raise WerfError(f"bad {name} value: {text!r} is no whole number")

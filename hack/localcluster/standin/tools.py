@@ -48,11 +48,7 @@ class Ran:
 
 
 def run(program: str, *arguments: str, stdin: str | None = None, **more: str) -> Ran:
-    """Run a program with this one's variables, and more.
-
-    Raises:
-        WerfError: there is no such program.
-    """
+    """Run a program with this one's variables, and more."""
     path = shutil.which(program)
     if path is None:
         raise WerfError(f"the stand-in for werf needs {program} on PATH")

@@ -14,7 +14,7 @@ from .executing import Execution
 from .manifests import HOOK, Object, core
 from .planning import Operation, stage_of
 from .release import Release
-from .settings import Dismiss, Uninstall
+from .settings import Dismiss
 
 _ORDER = (
     *("Ingress", "Service", "CronJob", "Job", "StatefulSet", "Deployment", "ReplicaSet", "Pod"),
@@ -27,24 +27,21 @@ _MANAGER = "werf"
 _KEPT = "helm.sh/resource-policy"
 
 
-def uninstall(wanted: Uninstall) -> None:
+def uninstall(name: str, namespace: str, *, wait: bool, or_none: bool) -> None:
     """Uninstall a release as helm does it in werf 2, with no lock.
 
     The wait for the deletion ends neither by `--timeout` nor by a signal.
-
-    Raises:
-        WerfError: something is refused, or there is no such release.
     """
-    if wanted.wait:
+    if wait:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    client = Client(wanted.namespace)
-    with doing(f"uninstall: Release not loaded: {wanted.release}"):
-        past = release.history(wanted.release, client, layers="query")
-        if not past and not wanted.ignore_not_found:
+    client = Client(namespace)
+    with doing(f"uninstall: Release not loaded: {name}"):
+        past = release.history(name, client, layers="query")
+        if not past and not or_none:
             raise WerfError("release: not found")
     if past:
-        _Uninstall(wanted.release, wanted.namespace, past, client).run(wait=wanted.wait)
-    print(f'release "{wanted.release}" uninstalled')
+        _Uninstall(name, namespace, past, client).run(wait=wait)
+    print(f'release "{name}" uninstalled')
 
 
 class _Uninstall:
@@ -145,11 +142,7 @@ def _operation(body: Object, namespace: str, stage: str) -> Operation:
 
 
 def dismiss(wanted: Dismiss) -> None:
-    """Delete a release with all that is in it.
-
-    Raises:
-        WerfError: a right is missing, or what is deleted doesn't go in time.
-    """
+    """Delete a release with all that is in it."""
     if shutil.which("git") is None:
         why = 'exec: "git": executable file not found in $PATH'
         raise WerfError(f"component init error: unable to initialize git: {why}")

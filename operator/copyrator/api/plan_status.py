@@ -112,8 +112,8 @@ class PlanRecord(Record):
     operations: int | None = None
     bound: bool | None = None
     """True: what a deploy writes can't differ from what was planned, as its contents are bound by
-    the hash of a render; None: a plan that was made before this was judged, or a preview, which is
-    never found to be bound, as it renders once.
+    the hash of a render; None: no plan yet, or a preview, which is never found to be bound, as it
+    renders once.
     """
     image: str | None = None
     """werf's image by digest, which the plan's pod ran and the deploy's Job runs; None: unknown."""
@@ -140,8 +140,7 @@ class PlanSummary(PlanRecord):
     """Why it isn't bound, at most MAX_UNBOUND sentences."""
     exact: bool | None = None
     """True: werf's saved plan is what is applied, without another render, and is compared with the
-    one that was planned; None: a plan that was made before this was judged, or a preview, of which
-    no two plans are compared.
+    one that was planned; None: no plan yet, or a preview, of which no two plans are compared.
     """
     inexact: str | None = None
     """Why it isn't exact, as a sentence."""
@@ -182,7 +181,7 @@ class PlanStatus(PlanSummary):
     unreviewed: int | None = None
     """Kinds, counted in each namespace, whose permissions couldn't be reviewed."""
     enforced: bool | None = None
-    """True: the API server refuses whatever isn't approved; None: made before this was judged."""
+    """True: the API server refuses whatever isn't approved; None: no plan yet."""
     unenforced: str | None = None
     """Why not, as a sentence."""
     rollback_withheld: str | None = None

@@ -60,7 +60,6 @@ _COMMANDS = {
     "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
     "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
     "top": ("Show problems in the terminal, live.", "ui.command:top"),
-    "tree": ("Show the objects of a rule or Bundle as a tree.", "get.tree:tree"),
     "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
     "unhold": ("End the hold of a Bundle.", "bundles.attest:unhold"),
     "uninstall": (
@@ -69,12 +68,8 @@ _COMMANDS = {
     ),
     "unpin": ("End the rollback of a Bundle.", "bundles.rollback:unpin"),
     "unskip": ("Let a skipped version be deployed.", "bundles.rollback:unskip"),
-    "validate": ("Validate manifests offline, with line numbers.", "offline.create:validate"),
+    "validate": ("Validate manifests offline, with line numbers.", "offline.command:validate"),
     "verify": ("Verify that a version in a registry is signed.", "bundles.verify:verify"),
-    "version": (
-        "Print the versions of this program and the operator.",
-        "core.installation:version",
-    ),
     "why": ("Explain why an object exists or a version is deployed.", "get.why:why"),
 }
 """Command to its short help and `module:function` below this package."""
@@ -128,10 +123,10 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if close := _closest(args[0]):
-                raise click.UsageError(f"{error.message} Did you mean {close}?", ctx) from None
-            raise
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(
+                error.command_name, possibilities=_COMMANDS, ctx=ctx
+            ) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Turn errors into one line with the remedy."""
@@ -145,12 +140,6 @@ class _LazyGroup(click.Group):
             from copyrator.cli.core.faults import fault_of  # noqa: PLC0415 - not for `run`
 
             raise fault_of(error) from None
-
-
-def _closest(word: str) -> str | None:
-    import difflib  # noqa: PLC0415
-
-    return next(iter(difflib.get_close_matches(word, _COMMANDS, n=1)), None)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.plan.operations import BEGIN, END, EXACT
+from copyrator.bundles.plan.operations import BEGIN, END, EXACT, Inexact
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.bundles.plan.stored import STORED, StoredWord
 
@@ -95,8 +95,8 @@ class Werf:
         return 0, ""
 
     def saved(self, job: dict[str, Any]) -> str:
-        """The hash of what werf saves as its plan; empty where it saves none."""
-        return hash_of(self.saves(job)) if self.saves is not None else ""
+        """The hash of what werf saves as its plan, or why there is none."""
+        return hash_of(self.saves(job)) if self.saves is not None else Inexact.WERF
 
     def deploy(self, job: dict[str, Any]) -> tuple[int, str]:
         command = container(job)["command"]
@@ -186,14 +186,13 @@ def block(
     render: str = "none",
     hidden: tuple[str, ...] = (),
     objects: tuple[str, ...] = (),
-    exact: str = "",
+    exact: str = Inexact.WERF,
 ) -> str:
     """As the script prints it."""
     named = tuple(f"hidden {one}" for one in hidden)
     lines = (f"revision {revision}", *sorted(operations), *sorted(objects), *named)
     text = "".join(f"{line}\n" for line in lines)
     count = len(operations)
-    exact = f" {exact}" if exact else ""
-    hashed = hash_of(f"{render} {len(hidden)}{exact}\n{text}")
+    hashed = hash_of(f"{render} {len(hidden)} {exact}\n{text}")
     counts = f"{count} {len(objects)} {len(hidden)}"
-    return f"\n{BEGIN} {nonce} {counts} {hashed} {render}{exact}\n{text}{END} {nonce} {counts}\n"
+    return f"\n{BEGIN} {nonce} {counts} {hashed} {render} {exact}\n{text}{END} {nonce} {counts}\n"

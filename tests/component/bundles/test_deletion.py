@@ -340,6 +340,25 @@ async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall
     assert installed or len(looks) == 1
 
 
+@pytest.mark.promise
+@pytest.mark.parametrize("where", ["in ConfigMaps", "in Secrets that may not be listed"])
+async def test_what_a_failed_deploy_may_have_left_is_uninstalled_though_its_release_isnt_seen(
+    cluster: BundleCluster, run: Run, bundle: Make, where: str
+) -> None:
+    cluster.ends = fail
+    await run()
+    bundle(retry={"limit": 0}, env={"HELM_DRIVER": "configmap"} if "Maps" in where else {})
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    cluster.ends = succeed
+    if "listed" in where:
+        cluster.refuse("list", "/secrets", 403, "secrets is forbidden")
+
+    delete(cluster)
+
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 1
+
+
 async def test_what_a_failed_deploy_left_is_uninstalled_where_it_is(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

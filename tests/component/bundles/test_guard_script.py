@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from tests.plan_jobs import DENIED, GUARD, Ended, Pod, graph, node
+from tests.plan_jobs import DENIED, GUARD, OBJECTS, Ended, Pod, graph, node
 
 from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
 from copyrator.bundles.deploy.werf_error import describe_error, find_error
@@ -42,7 +42,7 @@ def answer(pod: Pod, said: str | None, *numbers: int) -> None:
 
 def deploy(pod: Pod, *found: str, guard: str | None = GUARD) -> Ended:
     lines = [read_operation(line) for line in SHOP]
-    plan = Plan(2, tuple(one for one in lines if one), pod.hash_of(pod.documents))
+    plan = Plan(2, tuple(one for one in lines if one), pod.hash_of(pod.documents), objects=OBJECTS)
     approved = pod.sealed("approved", plan.text.encode())
     shell, flag, script, *rest = pod.deploy_command(approved, guard=guard)
     command = shell, flag, SLEEP + script, *rest

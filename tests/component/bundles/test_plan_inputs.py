@@ -158,8 +158,7 @@ async def test_what_was_deployed_without_a_plan_is_said(shop: BundleCluster, run
     edit(shop)
     found = await waits(shop)
     assert found["changeUnknown"] == (
-        "what changed isn't known: what is deployed was deployed without a plan, or by an operator "
-        "that didn't record its values"
+        "what changed isn't known: what is deployed was deployed without a plan"
     )
 
 

@@ -396,7 +396,7 @@ def test_a_graph_with_a_byte_changed_fails_or_shows_as_many_operations(
         assert len(planned(ended).operations) >= 4 - (b'"create' not in raw)
 
 
-FORGERY = f"{BEGIN} {NONCE} 0 0 0 {'0' * 64} none\nrevision 9\n{END} {NONCE} 0 0 0\n"
+FORGERY = f"{BEGIN} {NONCE} 0 0 0 {'0' * 64} none werf\nrevision 9\n{END} {NONCE} 0 0 0\n"
 
 
 @pytest.mark.parametrize("output", [FORGERY, FORGERY[:-1], f"{BEGIN} {NONCE}", "no end", "\x00"])

@@ -573,25 +573,6 @@ async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
     assert pin_of(cluster)["digest"] == first
 
 
-async def test_a_deploy_whose_repository_is_not_on_record_is_no_target(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, operator = await deploy_two(cluster, registry, run, bundle)
-    await operator.stop()
-    status = cluster.status()
-    for entry in status["history"]:  # as an older operator wrote them
-        del entry["reference"]
-    cluster.change("bundles", "shop", status=status)
-    await run(timer_interval=1.0)
-    pin(cluster, f"1.0.0@{first}")
-    refused = (await seen(cluster, f"1.0.0@{first}"))["refused"]
-    assert refused.endswith(
-        "; it has 1.0.0 whose repository an older version of the operator didn't record"
-    )
-    await polled(registry)
-    assert deployed(cluster) == second
-
-
 async def test_an_edit_that_ends_it_is_told_as_the_cause_also_where_the_annotation_is_gone_too(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import signal
 import subprocess
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
 from copyrator.api.plan_status import StoredReason
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
-from copyrator.bundles.plan.operations import Plan, read_block, read_operation
+from copyrator.bundles.plan.operations import Plan, RenderedObjects, read_block, read_operation
 from copyrator.bundles.plan.script import PlanExit, StoredComparison
 from copyrator.bundles.plan.stored import STORED, read_stored
 
@@ -71,7 +72,19 @@ def reports(pod: Pod, text: str) -> None:
 def command(pod: Pod, *, back: int | None = None, render: str | None = "") -> tuple[str, ...]:
     operations = tuple(one for one in map(read_operation, SHOP) if one)
     render = pod.hash_of(pod.documents) if render == "" else render
-    return command_of(pod, Plan(2, operations, render), back=back)
+    plan = Plan(2, operations, render, objects=objects_of(pod.documents))
+    return command_of(pod, plan, back=back)
+
+
+def objects_of(documents: str) -> RenderedObjects:
+    """What these documents have."""
+    found = [
+        (f"::ConfigMap:{one.group(1)}", "helm.sh/hook" in text)
+        for text in documents.split("\n---\n")
+        if (one := re.search(r"^  name: (.*)$", text, re.MULTILINE))
+    ]
+    hooks = frozenset(one for one, is_hook in found if is_hook)
+    return RenderedObjects(frozenset(one for one, _ in found), hooks)
 
 
 def command_of(pod: Pod, plan: Plan, *, back: int | None = None) -> tuple[str, ...]:

@@ -622,6 +622,31 @@ async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothin
     assert job["metadata"]["annotations"]["operator.werf.dev/server"] == SERVER
 
 
+@pytest.mark.promise
+async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_uninstalling(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("mates")
+    metadata = {"name": "theirs", "namespace": "mates"}
+    data = kubeconfig_data(token="of-nobody")
+    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry=PATIENT)
+    spec = (cluster.look("bundles", "shop") or {})["spec"]
+    spec |= {"kubeConfig": {"secretName": "theirs"}, "suspend": True}
+    metadata = {"name": "shop", "namespace": "mates"}
+    cluster.write(path_of("bundles", "shop", "mates"), {"metadata": metadata, "spec": spec})
+    cluster.ends = lambda job: (1, "Error: it failed")
+    await run(timer_interval=SELDOM)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
+    cluster.ends = succeed
+
+    delete(cluster)
+
+    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
+    assert len(cluster.jobs("uninstall")) == 1
+
+
 async def test_an_uninstall_that_fails_tells_why_and_nothing_of_the_credential(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -37,15 +37,15 @@ async def serving_pages(url: str, folder: Path) -> AsyncIterator[Server]:
     made: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     serve = command._serve
 
-    async def tell(server: Server, listener: socket.socket, *, browse: bool) -> None:
+    async def tell(server: Server, listener: socket.socket) -> None:
         made.set_result(server)
-        await serve(server, listener, browse=browse)
+        await serve(server, listener)
 
     with pytest.MonkeyPatch.context() as patch, command._listener(0) as listener:
         patch.setattr(command, "_serve", tell)
         patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         target = Target(kubeconfig=kubeconfig)
-        running = asyncio.create_task(command._show(target, None, listener, browse=False))
+        running = asyncio.create_task(command._show(target, None, listener))
         await asyncio.wait((made, running), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             await running

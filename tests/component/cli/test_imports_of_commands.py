@@ -26,7 +26,6 @@ COMMANDS = {
     f"why rule {HOME}/rule": 55,
     f"why bundle {HOME}/app": 100,
     f"describe rule {HOME}/rule": 60,
-    f"tree rule {HOME}/rule": 54,
 }
 """Modules of ours that they import, at most."""
 

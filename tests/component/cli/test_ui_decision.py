@@ -138,8 +138,8 @@ async def test_what_is_decided_is_shown_with_both_buttons(opened, shown, verb):
     status, text, _ = await opened.get(f"/do/{verb}/bundles/infra/waits")
     found = plain(text)
     assert status == 200
-    sentence = f"Plan {MINE} of 1.2.0 would create 1 object, update 1 and delete 1; it waits for"
-    assert f"{sentence} your decision, and expires in" in found
+    sentence = f"Plan {MINE} of 1.2.0 would create 1 object, update 1 and delete 1: waits for"
+    assert f"{sentence} a decision; expires in" in found
     assert (
         f"Contents aren't bound What is deployed may differ from what is shown, because {HTML}"
         in found
@@ -247,7 +247,7 @@ async def test_a_plan_is_read_without_a_form(opened, shown):
     assert 'href="/do/approve/bundles/infra/waits"' in text
     shown(waiting(decision="Approved", by="bob", at="2026-01-02T00:00:00Z"))
     _, text, _ = await opened.get("/bundles/infra/waits/plan")
-    assert "; it was approved by bob" in plain(text)
+    assert ": approved by bob" in plain(text)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +255,11 @@ async def test_a_plan_is_read_without_a_form(opened, shown):
     [
         ({"outcome": "Running", "id": None}, "is being made by the Job waits-plan-1", []),
         ({"outcome": "Failed", "id": None, "message": "no <b>"}, "failed: -: no <b>", []),
-        ({"expiresAt": "2026-01-01T00:00:00Z"}, "and the operator makes it again", []),
-        ({"decision": "Approved", "by": "bob"}, "it was approved by bob", ["reject"]),
-        ({"decision": "Rejected", "by": "bob"}, "it was rejected by bob", ["approve"]),
-        ({"counts": {}, "operations": 0}, "would change nothing;", ["approve", "reject"]),
-        ({"counts": {"apply": 2}}, "would blindly apply 2 objects;", ["approve", "reject"]),
+        ({"expiresAt": "2026-01-01T00:00:00Z"}, "; the operator makes it again", []),
+        ({"decision": "Approved", "by": "bob"}, ": approved by bob", ["reject"]),
+        ({"decision": "Rejected", "by": "bob"}, ": rejected by bob", ["approve"]),
+        ({"counts": {}, "operations": 0}, "would change nothing:", ["approve", "reject"]),
+        ({"counts": {"apply": 2}}, "would blindly apply 2 objects:", ["approve", "reject"]),
     ],
 )  # fmt: skip
 async def test_only_what_can_be_decided_has_a_button(opened, shown, plan, sentence, buttons):

@@ -1,14 +1,9 @@
 """Who is answered by the local web server, and what is in its pages."""
 
 import asyncio
-import html
 import re
-import stat
-import tempfile
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
@@ -17,7 +12,6 @@ from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.ui import command
 from copyrator.cli.ui import server as ui_server
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.server import Server
@@ -186,47 +180,6 @@ async def test_a_write_without_an_origin_is_refused(opened, done):
         assert (answer.status, done) == (403, [])
     assert (await opened.post(path, data))[0] == 200
     assert done
-
-
-async def test_the_browser_is_led_to_the_page_by_a_file_that_only_its_user_can_read(
-    page, monkeypatch, tmp_path
-):
-    found = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def browser(url):
-        file = Path(unquote(urlsplit(url).path))
-        modes = [stat.S_IMODE(one.stat().st_mode) for one in (file, file.parent)]
-        loop.call_soon_threadsafe(found.put_nowait, (url, modes, file.read_text()))
-        return True
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(command.webbrowser, "open", browser)
-    stopped = asyncio.Event()
-    browsing = asyncio.create_task(command.open_browser(page.server, stopped))
-    url, modes, text = await asyncio.wait_for(found.get(), 30)
-    assert url.startswith("file://")
-    assert page.server.token not in url
-    assert modes == [0o600, 0o700]
-    leads_to = html.unescape(re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', text)[1])
-    assert leads_to == page.server.url
-    async with page.session.get(leads_to) as answer:
-        assert answer.status == 200
-    await asyncio.wait_for(browsing, 30)
-    assert list(tmp_path.iterdir()) == []
-    assert not stopped.is_set()
-
-
-async def test_the_file_is_removed_when_the_command_ends_without_a_browser(
-    page, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(command.webbrowser, "open", lambda _url: False)
-    stopped = asyncio.Event()
-    stopped.set()
-    await asyncio.wait_for(command.open_browser(page.server, stopped), 30)
-    assert list(tmp_path.iterdir()) == []
-    assert "open the URL yourself" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:1"])

@@ -173,3 +173,47 @@ async def test_a_rule_that_grows_over_its_limit_stops_before_the_first_write_too
     await until(lambda: reason(cluster, "rule") == "Synced")
     assert counts(cluster, "rule")["ready"] == 6
     assert [verb for verb, _ in cluster.writes("configmaps")] == ["create"] * 2
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize(
+    ("spec", "settings", "refused"),
+    [
+        (
+            {"sources": [{"as": "app", "kind": "Secret", "name": "app"}], "template": TEMPLATE},
+            {"kinds": ("ConfigMap",)},
+            ("KindUnavailable", "add Secret to the chart's rules.kinds"),
+        ),
+        (
+            {"source": {**SOURCE, "namespace": "other"}},
+            {"watch_namespaces": (HOME, "team")},
+            ("InvalidSpec", "this operator doesn't serve other; add it to --watch-namespaces"),
+        ),
+    ],
+    ids=["a source's kind", "a source's namespace"],
+)
+async def test_nothing_is_read_that_the_operators_settings_leave_out(
+    cluster, spec, settings, refused
+):
+    for namespace in ("team", "other"):
+        cluster.namespace(namespace)
+    operator = Operator(cluster, **settings)
+    await operator.start()
+    make_rule(cluster, "rule", spec)
+    await until(lambda: reason(cluster, "rule") == refused[0])
+    rule = cluster.found("copyrators", HOME, "rule")
+    assert refused[1] in rule["status"]["conditions"][0]["message"]
+    await operator.settled()
+    asked = [f"{seen.path}?{seen.params}" for seen in cluster.seen]
+    assert not [one for one in asked if "/secrets/app" in one or "/namespaces/other/" in one]
+    await operator.stop()
+
+
+async def test_a_rule_that_is_made_anew_is_judged_by_its_own_text(cluster, operator):
+    cluster.namespace("team")
+    broken = {**TEMPLATE, "data": {"key": "{{"}}
+    make_rule(cluster, "rule", {"template": broken})
+    await until(lambda: reason(cluster, "rule") == "InvalidSpec")
+    cluster.gone("copyrators", HOME, "rule")
+    make_rule(cluster, "rule", {"template": {**TEMPLATE, "data": {"key": "right"}}})
+    await until(lambda: reason(cluster, "rule") == "Synced")

@@ -191,6 +191,32 @@ async def test_a_copy_that_isnt_as_wanted_is_in_conflict_until_the_rule_is_resea
     await again.stop()
 
 
+async def test_what_a_user_puts_in_its_place_just_before_it_is_resealed_is_not_overwritten(
+    cluster, copied
+):
+    again = await lose_key(cluster, copied)
+    edit(cluster, "kubectl", data={"key": "other"})
+    await again.start()
+    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await again.settled()
+
+    async def recreated(request):
+        if request.path == PLACE and names.ANN_RULE in str(cluster.objects[PLACE]["metadata"]):
+            cluster.drop(PLACE)
+            cluster.object("configmaps", TEAM, "app", data={"key": "theirs"})
+        return await cluster.serve(request)
+
+    cluster.always("get", recreated)
+    rule = path_of("copyrators", HOME, "rule")
+    body = cluster.objects[rule]
+    annotations = {names.ANN_RULE_RESEAL_AT: "now"}
+    cluster.write(rule, {**body, "metadata": {**body["metadata"], "annotations": annotations}})
+    await until(lambda: not cluster.objects[rule]["metadata"].get("annotations"))
+    await again.settled()
+    assert cluster.objects[PLACE]["data"] == {"key": "theirs"}
+    await again.stop()
+
+
 async def test_what_carries_marks_without_a_seal_is_never_deleted_nor_waited_for(cluster, copied):
     again = await lose_key(cluster, copied)
     edit(cluster, "kubectl", data={"key": "other"})

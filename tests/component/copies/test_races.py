@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import turns, until
 
-from copyrator.api.names import FIELD_MANAGER
+from copyrator.api.names import FIELD_MANAGER, LABEL_MANAGED_BY
 from copyrator.copies.timing import DEFAULT_TIMING
 
 COPIES = "/api/v1/namespaces/team/configmaps"
@@ -33,12 +33,12 @@ async def settled(cluster, operator):
     return operator
 
 
-def just_before(cluster, verb, meddle):
+def just_before(cluster, verb, meddle, path=COPY):
     """Somebody does something just before our first request of this kind to the copy is served."""
     first = iter([True])
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if request.path == COPY and next(first, False):
+        if request.path == path and next(first, False):
             meddle()
         return await cluster.serve(request)
 
@@ -95,6 +95,49 @@ async def test_an_annotation_put_on_just_before_our_update_survives_it(cluster, 
     assert cluster.found("configmaps", "team", "app")["metadata"]["annotations"]["theirs"] == "kept"
     answers = [verb for verb, path in cluster.writes("configmaps") if path == COPY]
     assert answers == ["update"] * 2, "one refused, one after a look"
+
+
+async def test_a_re_creation_just_before_our_read_of_what_others_may_share_is_not_overwritten(
+    cluster,
+):
+    """Of kinds other than ConfigMap and Secret the live object is read and merged with."""
+    limits = lambda most: {"spec": {"limits": [{"type": "Pod", "max": {"cpu": most}}]}}  # noqa: E731
+    copy = "/api/v1/namespaces/team/limitranges/app"
+
+    def meddle():
+        cluster.drop(copy)
+        cluster.object("limitranges", "team", "app", **limits("theirs"))
+
+    cluster.namespace("team")
+    cluster.object("limitranges", HOME, "app", **limits("1"))
+    operator = Operator(cluster, kinds=("LimitRange",))
+    await operator.start()
+    make_rule(cluster, "rule", by_name("app", kind="LimitRange"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await operator.settled()
+    just_before(cluster, "get", meddle, path=copy)
+    cluster.object("limitranges", HOME, "app", **limits("2"))
+    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await operator.settled()
+    assert cluster.found("limitranges", "team", "app")["spec"] == limits("theirs")["spec"]
+
+
+async def test_what_somebody_takes_over_just_before_it_is_released_keeps_their_label(
+    cluster, settled
+):
+    def meddle():
+        labels = {LABEL_MANAGED_BY: "theirs"}
+        metadata = {"name": "app", "namespace": "team", "labels": labels}
+        cluster.write(COPY, {"metadata": metadata, "data": {"key": "theirs"}}, "them")
+
+    make_rule(cluster, "rule", by_name("app", deletionPolicy="Orphan"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await settled.settled()
+    just_before(cluster, "patch", meddle)
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    copy = cluster.found("configmaps", "team", "app")
+    assert copy["metadata"]["labels"] == {LABEL_MANAGED_BY: "theirs"}
 
 
 async def test_a_copy_annotated_just_before_our_delete_goes_all_the_same(cluster, settled):

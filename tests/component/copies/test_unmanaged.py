@@ -259,6 +259,20 @@ async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
     assert watched(operator) == []
 
 
+async def test_an_immutable_object_that_is_being_deleted_is_not_deleted_again(cluster, operator):
+    cluster.namespace(TEAM)
+    metadata = {"finalizers": ["example.com/theirs"]}
+    cluster.object("configmaps", TEAM, "app", data=THEIRS, metadata=metadata)
+    cluster.drop(PLACE)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    cluster.always("update", error(422, "Invalid", message="field is immutable"))
+    make_rule(cluster, "rule", by_name("app", onConflict="Overwrite", onImmutable="Recreate"))
+    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    ((why, _),) = failures(cluster)
+    assert why == "Immutable"
+    assert "delete" not in requests(cluster)
+
+
 async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, another):
     await in_the_way(cluster, operator, OURS, "satisfied")
     await operator.stop()

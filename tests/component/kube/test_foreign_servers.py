@@ -86,6 +86,26 @@ async def test_no_error_repeats_what_it_sent(authority: Authority, sent: str) ->
     assert TOKEN not in f"{raised.value!r} {raised.value}"
 
 
+@pytest.mark.promise
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+async def test_a_redirect_leads_the_operator_nowhere(authority: Authority, code: int) -> None:
+    asked: list[bytes] = []
+
+    async def victim(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(victim, "127.0.0.1", 0)
+    there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    sent = f"HTTP/1.1 {code} Moved\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n"
+    async with client_of(authority, sent.encode()) as client:
+        with pytest.raises(ApiError):
+            await client.identify()
+    server.close()
+    await server.wait_closed()
+    assert asked == []
+
+
 async def test_answers_that_only_announce_another_one_are_ended(authority: Authority) -> None:
     """aiohttp skips them without end, and without letting anything else run."""
     flood = b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -34,14 +35,19 @@ class Replica:
     """An elector, and what it was told of its lead."""
 
     def __init__(
-        self, api: FakeApi, time: Time, name: str, pauses: Pauses = DEFAULT_PAUSES
+        self,
+        api: FakeApi,
+        time: Callable[[], float],
+        name: str,
+        pauses: Pauses = DEFAULT_PAUSES,
+        terms: Terms = TERMS,
     ) -> None:
         self.elector = Elector(
             KubeClient(Connection(Endpoint(host=api.url), pauses=pauses), alone=True),
             namespace="ops",
             name="copyrator",
             identity=name,
-            terms=TERMS,
+            terms=terms,
             clock=time,
         )
         self.lost = 0
@@ -246,6 +252,17 @@ async def test_a_renewal_that_is_answered_after_the_deadline_does_not_count(
     assert holder(api) == "first"
 
 
+async def test_a_renewal_without_an_answer_delays_no_suspension(api: FakeApi) -> None:
+    """The last request before the deadline ends with it, not after its own timeout."""
+    replica = Replica(api, monotonic, "first", terms=Terms(deadline=0.3, renew=0.1, answer=60.0))
+    await replica.elector.attempt()
+    api.always("update", hang())
+    replica.keep()
+    await until(lambda: replica.changes == [False])
+    api.behave()
+    await replica.elector.close()
+
+
 async def test_who_stood_still_goes_on_if_nobody_had_the_lease_meanwhile(
     first: Replica, api: FakeApi, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -317,6 +334,24 @@ async def test_who_has_lost_writes_nothing_at_its_end(first: Replica, api: FakeA
     assert api.count("update") == writes
     assert first.lost == 1
     assert holder(api) == "thief"
+
+
+@pytest.mark.promise
+async def test_who_gives_the_lease_back_writes_nothing_from_before_it_does(
+    first: Replica, api: FakeApi
+) -> None:
+    """Another replica may lead, and write, as soon as the API server has it."""
+    led: list[bool] = []
+
+    async def given_back(request: web.Request) -> web.StreamResponse:
+        led.append(first.leads)
+        return await api.serve(request)
+
+    assert await first.elector.attempt()
+    api.script("update", given_back)
+    await first.elector.close()
+    assert holder(api) == ""
+    assert led == [False]
 
 
 async def test_whose_lease_is_over_does_not_give_it_back(

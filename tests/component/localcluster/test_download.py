@@ -38,11 +38,6 @@ HACK = Path(__file__).parents[3] / "hack"
 ARCH = go_platform().split("/")[1]
 ETCD = f"github.com/etcd-io/etcd/releases/download/v3.6.7/etcd-v3.6.7-linux-{ARCH}.tar.gz"
 ETCD_MEMBER = f"etcd-v3.6.7-linux-{ARCH}/etcd"
-REGISTRY = (
-    "github.com/distribution/distribution/releases/download/v3.0.0/"
-    f"registry_3.0.0_linux_{ARCH}.tar.gz"
-)
-SUMS = "github.com/etcd-io/etcd/releases/download/v3.6.7/SHA256SUMS"
 KUBERNETES = f"dl.k8s.io/release/v1.34.4/bin/linux/{ARCH}"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
@@ -62,22 +57,14 @@ def script(says: str) -> bytes:
     return f"#!/bin/sh\necho '{says}'\n".encode()
 
 
-def archive(*entries: tuple[str, bytes | tarfile.TarInfo]) -> bytes:
+def archive(*entries: tuple[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in entries:
-            entry = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
-            entry.name = name
-            if isinstance(content, bytes):
-                entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
-
-
-def link(kind: bytes, target: str) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo()
-    entry.type, entry.linkname = kind, target
-    return entry
 
 
 WHOLE = archive(("README.md", b"read me"), (ETCD_MEMBER, script("etcd Version: 3.6.7")))
@@ -274,16 +261,6 @@ def test_another_pin_is_another_download(publisher: Publisher, programs: Program
     assert b"once more" in second.read_bytes()
 
 
-def test_the_path_that_a_program_says_is_not_its_version(
-    publisher: Publisher, programs: Programs
-) -> None:
-    says = b'#!/bin/sh\necho "$0 github.com/distribution/distribution/v3 3.0.0"\n'
-    publisher.files[REGISTRY] = archive(("LICENSE", b"do"), ("README.md", b""), ("registry", says))
-    publisher.pin()
-
-    assert not is_compiled(programs.find(["registry"])["registry"])
-
-
 def serve_programs_of_kubernetes(publisher: Publisher) -> None:
     for server in SERVERS:
         publisher.files[f"{KUBERNETES}/{server}"] = script(f"Kubernetes v1.34.4 ({server})")
@@ -316,41 +293,13 @@ def test_all_programs_of_a_module_are_compiled_when_one_is_not_to_be_had(
     assert output.getvalue().count("will be compiled") == 1
 
 
-@pytest.mark.parametrize(
-    "form", ["{sum}  other.tar.gz\n{known}  {file}\n", "{known} *{file}", "{known}\n"]
-)
-def test_without_a_pin_the_checksum_is_the_publishers(
-    publisher: Publisher, programs: Programs, form: str
+def test_without_a_pin_it_is_compiled(
+    publisher: Publisher, programs: Programs, output: io.StringIO
 ) -> None:
     (pins.GO_DIR / "SHA256SUMS").write_text("")
-    known = hashlib.sha256(WHOLE).hexdigest()
-    text = form.format(sum="0" * 64, known=known, file=ETCD.rpartition("/")[2])
-    publisher.files[SUMS] = text.encode()
 
-    assert not is_compiled(programs.find(["etcd"])["etcd"])
-    assert publisher.asked == [SUMS, ETCD]
-
-
-@pytest.mark.parametrize(
-    ("sums", "why"),
-    [
-        (None, "SHA256SUMS: status 404"),
-        (b"", "SHA256SUMS has no SHA-256 of the file"),
-        (b"0" * 64 + b"  another.tar.gz", "SHA256SUMS has no SHA-256 of the file"),
-        (b"\x1b[2J<html>", "SHA256SUMS has no SHA-256 of the file"),
-        (b"0" * 64, "not " + "0" * 64),
-        (b"0" * 2**21, "SHA256SUMS: larger than 1 MB"),
-    ],
-    ids=["none", "empty", "of-another", "a-page", "wrong", "large"],
-)
-def test_without_any_checksum_it_is_compiled(
-    publisher: Publisher, programs: Programs, output: io.StringIO, sums: bytes | None, why: str
-) -> None:
-    (pins.GO_DIR / "SHA256SUMS").write_text("")
-    if sums is not None:
-        publisher.files[SUMS] = sums
-
-    assert_compiled(programs, output, why)
+    assert_compiled(programs, output, f"go/SHA256SUMS has no line for https://{ETCD}")
+    assert publisher.asked == []
 
 
 def cut_off(handler: Handler, body: bytes) -> None:
@@ -361,14 +310,6 @@ def cut_off(handler: Handler, body: bytes) -> None:
 def changed(handler: Handler, body: bytes) -> None:
     handler.head(len(body))
     handler.wfile.write(bytes(len(body)))
-
-
-def dribbling(handler: Handler, body: bytes) -> None:
-    handler.head(len(body))
-    for byte in body:
-        handler.wfile.write(bytes([byte]))
-        if handler.server.ended.wait(0.02):
-            return
 
 
 def stalled(handler: Handler, body: bytes) -> None:
@@ -392,11 +333,6 @@ def nonsense(handler: Handler, body: bytes) -> None:
     handler.wfile.write(b"\x1b[2J\x1b]0;title\x07 nonsense\r\n\r\n")
 
 
-def announcing(handler: Handler, body: bytes) -> None:
-    handler.head(2**40)
-    handler.server.ended.wait()
-
-
 def endless(handler: Handler, body: bytes) -> None:
     handler.head(None)
     while not handler.server.ended.is_set():
@@ -408,23 +344,18 @@ def endless(handler: Handler, body: bytes) -> None:
     [
         (cut_off, " bytes"),
         (changed, " not "),
-        (dribbling, "kB a second"),
-        (stalled, "nothing for"),
-        (silent, "nothing for"),
+        (stalled, "timed out"),
+        (silent, "timed out"),
         (partial(refusing, code=403), "status 403"),
         (partial(refusing, code=404), "status 404"),
         (partial(refusing, code=429), "status 429"),
         (partial(refusing, code=503), "status 503"),
-        (partial(redirecting, to="http://127.0.0.1:1/etcd"), "isn't https"),
-        (partial(redirecting, to="file:///etc/passwd"), "isn't https"),
+        (partial(redirecting, to="file:///etc/passwd"), "status 302"),
         (partial(redirecting, to="https://127.0.0.1:1/etcd"), "refused"),
-        (partial(redirecting, to=""), "too many redirects"),
-        (partial(redirecting, to="https://[bad/etcd"), "Invalid IPv6 URL"),
-        (partial(redirecting, to="https://127.0.0.1:1/\xfc"), "ascii"),
+        (partial(redirecting, to=""), "status 302"),
         (partial(redirecting, to="https://127.0.0.1:port/etcd"), "port"),
         (nonsense, "nonsense"),
-        (announcing, "larger than 16 MB"),
-        (endless, "larger than 16 MB"),
+        (endless, "over 16 MB"),
     ],
     ids=lambda value: getattr(getattr(value, "func", value), "__name__", None),
 )
@@ -439,8 +370,6 @@ def test_a_program_whose_download_fails_is_compiled(
 ) -> None:
     monkeypatch.setattr(download, "_STALL_SECONDS", 0.5)
     monkeypatch.setattr(download, "_FILE_BYTES", 2**24)
-    if fault is dribbling:
-        monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.2)
     publisher.fault = fault
     began = time.monotonic()
 
@@ -457,7 +386,7 @@ def test_a_full_disk_is_left_to_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(download, "_unpack", Mock(side_effect=full))
+    monkeypatch.setattr("localcluster.download.shutil.copyfileobj", Mock(side_effect=full))
 
     assert_compiled(programs, output, "No space left on device")
 
@@ -553,61 +482,13 @@ FOREIGN_ELF = b"\x7fELF\x02\x02\x01" + bytes(9) + b"\0\x02\0\x16\0\0\0\x01" + by
 """The head of a program for s390x."""
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"not an archive", "can't be unpacked"),
-        (WHOLE[:-40], "can't be unpacked"),
-        (archive(("etcd", script("3.6.7"))), "has no file etcd-v3.6.7"),
-        (archive((f"../{ETCD_MEMBER}", script("3.6.7"))), "has no file etcd-v3.6.7"),
-        (archive((ETCD_MEMBER, link(tarfile.SYMTYPE, "/bin/sh"))), "has no file etcd-v3.6.7"),
-        (archive((ETCD_MEMBER, link(tarfile.LNKTYPE, "/bin/sh"))), "has no file etcd-v3.6.7"),
-        (archive((ETCD_MEMBER, link(tarfile.CHRTYPE, ""))), "has no file etcd-v3.6.7"),
-        (archive((ETCD_MEMBER, bytes(2**24 + 1))), "unpacks to over"),
-        (archive(("bomb", bytes(2**24 + 1)), (ETCD_MEMBER, b"")), "unpacks to over"),
-        (archive((ETCD_MEMBER, FOREIGN_ELF)), "doesn't run on this machine"),
-        (archive((ETCD_MEMBER, b"")), "doesn't run on this machine"),
-        (archive((ETCD_MEMBER, b"#!/bin/sh\nexit 3\n")), "doesn't run on this machine"),
-        (archive((ETCD_MEMBER, script("etcd Version: 3.6.8"))), "says that it is v3.6.8"),
-        (archive((ETCD_MEMBER, script("hello"))), "doesn't run on this machine"),
-    ],
-    ids=[
-        *("no-archive", "half-an-archive", "elsewhere", "above", "symlink", "hardlink", "device"),
-        *("large", "bomb", "architecture", "empty", "fails", "version", "no-version"),
-    ],
-)
 def test_an_archive_without_the_program_is_of_no_use(
-    publisher: Publisher,
-    programs: Programs,
-    output: io.StringIO,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    body: bytes,
-    why: str,
+    publisher: Publisher, programs: Programs, output: io.StringIO
 ) -> None:
-    monkeypatch.setattr(download, "_UNPACKED_BYTES", 2**24)
-    publisher.files[ETCD] = body
+    publisher.files[ETCD] = archive(("etcd", script("3.6.7")))
     publisher.pin()
 
-    assert_compiled(programs, output, why)
-
-
-def test_paths_and_links_of_an_archive_lead_nowhere(
-    publisher: Publisher, programs: Programs, tmp_path: Path
-) -> None:
-    folder = ETCD_MEMBER.partition("/")[0]
-    publisher.files[ETCD] = archive(
-        ("../../outside", b"outside"),
-        (str(tmp_path / "absolute"), b"absolute"),
-        (folder, link(tarfile.SYMTYPE, str(tmp_path))),
-        (ETCD_MEMBER, script("etcd Version: 3.6.7")),
-    )
-    publisher.pin()
-    before = sorted(path.name for path in tmp_path.iterdir())
-
-    assert not is_compiled(programs.find(["etcd"])["etcd"])
-    assert sorted({*before, "cache"}) == sorted(path.name for path in tmp_path.iterdir())
-    assert not list(programs.cache.rglob("outside"))
+    assert_compiled(programs, output, "has no file etcd-v3.6.7")
 
 
 def test_progress_is_shown(

@@ -104,12 +104,14 @@ class FakeRegistry:
     gate: asyncio.Event | None = None
     """While set and not passed, manifests wait for it."""
     server: TestServer | None = None
+    scheme: str = "http"
 
     async def start(self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._serve)
         self.server = TestServer(app, host=address)
         await self.server.start_server(ssl=tls)
+        self.scheme = self.server.scheme
 
     async def stop(self) -> None:
         if self.server is not None:
@@ -204,7 +206,7 @@ class FakeRegistry:
         if self.auth == "bearer" and sent.removeprefix("Bearer ") not in self.tokens:
             repo = _KIND.split(request.path.removeprefix("/v2/"))[0]
             challenge = (
-                f'Bearer realm="http://{self.host}/token",service="fake",'
+                f'Bearer realm="{self.scheme}://{self.host}/token",service="fake",'
                 f'scope="repository:{repo}:pull"'
             )
             return web.Response(status=401, headers={"WWW-Authenticate": challenge})

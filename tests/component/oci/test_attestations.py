@@ -14,6 +14,7 @@ from tests.signature_layout import (
     EMPTY_TYPE,
     IMAGE_TYPE,
     SIGN,
+    bundle_of_chart,
     digest_of,
     encoded,
     fallback_tag,
@@ -78,6 +79,21 @@ async def test_an_attestation_is_found_and_not_read_again(
     assert len(either.asked) == 4
     assert await find(either, finder) == (found,)
     assert len(either.asked) == 6, "only the lists are read again"
+
+
+@pytest.mark.promise
+async def test_a_list_that_names_an_attestation_of_another_digest_hides_it_from_nobody(
+    signed: SignedRegistry, finder: SignatureFinder
+) -> None:
+    """It may be a withdrawal, and who lists it elsewhere another tenant."""
+    attest(signed)
+    other = SignedRegistry(bundle=bundle_of_chart("2.0.0"), entries=signed.entries)
+    other.untagged.update(signed.untagged)
+    await other.start()
+
+    assert await find(other, finder) == ()
+    assert [one.blob for one in await find(signed, finder)] == [b"attested"]
+    await other.stop()
 
 
 async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(

@@ -143,7 +143,9 @@ async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: Registr
     found = await logins.login(SHOP)
     assert found.credential.password == "password-1"
     assert 0 < found.fresh_for <= 60
-    cloud.now += LIFE / 3
+    cloud.now += LIFE / 3 - 20
+    assert (await logins.login(SHOP)).fresh_for <= 20, "not beyond its end"
+    cloud.now += 20
     with pytest.raises(type(error)):
         await logins.login(SHOP)
 

@@ -9,6 +9,7 @@ import pytest
 from tests.authority import Authority
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
+from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.reference import Repository
@@ -34,13 +35,16 @@ async def client() -> AsyncIterator[RegistryClient]:
     await client.close()
 
 
+@pytest.mark.parametrize("auth", ["", "basic", "bearer"])
 async def test_a_ca_of_its_own_is_trusted_where_it_is_named(
-    registry: FakeRegistry, client: RegistryClient, authority: Authority
+    registry: FakeRegistry, client: RegistryClient, authority: Authority, auth: str
 ) -> None:
+    """By its token server, too."""
     digest = registry.put("app", "1.0.0", "one")
+    registry.auth, registry.users = auth, {"alice": "s3cret"}
     trusted = Repository(registry.host, "app", ca=authority.pem)
 
-    assert await client.digest(trusted, "1.0.0", None) == digest
+    assert await client.digest(trusted, "1.0.0", Credential("alice", "s3cret")) == digest
 
 
 async def test_without_it_the_certificate_is_refused_with_advice(

@@ -200,7 +200,7 @@ async def test_a_rollbacks_patch_carries_the_resource_version_that_it_was_decide
     app.router.add_route("*", "/{path:.*}", front.handle)
     async with TestServer(app) as server:
         front.url = str(server.make_url("")).rstrip("/")
-        words = ("rollback", "bundle", "shop", "-n", "team", "--no-wait")
+        words = ("rollback", "bundle", "shop", "-n", "team", "--timeout", "0")
         code, said = await typed(front, tmp_path, *words)
 
     annotations = (cluster.look("bundles", "shop") or {})["metadata"].get("annotations", {})

@@ -11,6 +11,7 @@ from tests.unit.cli.test_json import commands
 OURS = "cli.copyrator.flant.com/v1"
 BUNDLE, RULE = ("operator.werf.dev/v1", "Bundle"), ("flant.com/v1", "CopyratorRule")
 LIST, NAMESPACE = ("v1", "List"), ("v1", "Namespace")
+DIGEST = f"sha256:{'0' * 64}"
 
 TYPED = {
     "create bundle": ("create bundle x --from {registry}/a --export", BUNDLE),
@@ -29,10 +30,9 @@ TYPED = {
     "resolve": ("resolve {registry}/{repo} 1.* --insecure", (OURS, "Resolution")),
     "suspend": ("suspend rule {rule}", RULE),
     "resume": ("resume rule {rule}", RULE),
-    "skip": ("skip bundle {shop} 2.0.0", BUNDLE),
-    "unskip": ("unskip bundle {shop} 2.0.0", BUNDLE),
+    "skip": (f"skip bundle {{shop}} {DIGEST}", BUNDLE),
+    "unskip": (f"unskip bundle {{shop}} {DIGEST}", BUNDLE),
     "top": ("top", (OURS, "Overview")),
-    "tree": ("tree bundle {shop}", (OURS, "Tree")),
     "unpin": ("unpin bundle {shop}", BUNDLE),
     "validate": ("validate {file}", (OURS, "ProblemList")),
     "attest show": (
@@ -45,7 +45,6 @@ TYPED = {
         LIST,
     ),
     "verify": ("verify {registry}/{repo}:1.0.0 --insecure --key {key}", (OURS, "Verification")),
-    "version": ("version", (OURS, "Version")),
     "why": ("why {shop}", (OURS, "Explanation")),
 }
 ELSEWHERE = {

@@ -10,7 +10,6 @@ from tests.e2e.cli.conftest import SENTINEL, rule, secret
 from tests.e2e.installation import RULES, delete_crds
 from tests.e2e.operator_process import until
 
-from copyrator import __version__
 from demo.chart import ROOT, render
 from localcluster.api import ApiStatusError
 
@@ -156,16 +155,6 @@ def test_install_prints_the_policies_of_the_chart_for_its_namespace(stage, clust
     )
     others = [body for body in yaml.safe_load_all(without) if body]
     assert others == [body for body in bodies if body["kind"] not in policies]
-
-
-def test_version_names_both_sides(stage):
-    said = stage.types("version")
-    assert f"client:   {__version__}\n" in said
-    assert "operator: " in said
-    client = json.loads(stage.types("version --client -o json"))
-    assert (client["client"], "operator" in client) == (__version__, False)
-    assert "no Deployment found" in stage.types("version -n default")
-    assert json.loads(stage.types("version -n default -o json"))["operator"] is None
 
 
 # Copies of trust-manager and secretgen

@@ -94,9 +94,6 @@ COMMANDS = {
     "why --kind rule {home}/{word}-7": (1, 1, 1),
     "why --kind bundle {word}/{word}": (1 + OPERATOR + FREEZES, 2, 2),
     "describe rule {home}/{word}-7": (3, 2, 2),  # its Events, and those of the namespace
-    "describe copy {word}/{word}-7": (1 + KINDS + 1 + 1 + DRY_RUN + SOURCES, KINDS, 9),
-    "tree rule {home}/{word}-7": (1 + 1 + KINDS, KINDS, 2),
-    "tree bundle {word}/{word}": (1 + 1 + 2, 2, 2),  # it, Jobs, kinds; nothing is deployed
     "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6, 9),
 }
 """Requests; how many of them are sent at a time at least; and in how many rounds at most."""

@@ -117,33 +117,26 @@ def test_why_says_that_the_namespace_is_being_deleted(stage, word, copied):
         stage.api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
 
 
-def test_describe_copy_tells_whose_it_is_and_that_it_is_right(stage, word, copied):
+def test_why_tells_whose_a_copy_is_and_when_it_was_written(stage, word, copied):
     owner = f"{stage.home}/{word}"
-    said = plainly(stage.types(f"describe copy {copied}/{word}"))
+    said = plainly(stage.types(f"why copy {copied}/{word}"))
     assert said == (
-        f"Name: {copied}/{word}\n"
-        "Kind: Secret\n"
-        f"Rule: {owner}\n"
-        f"Source: {owner}\n"
+        f"Secret {copied}/{word} exists and carries the marks of the rule {owner}.\n"
+        f"It is up to date with the rule {owner}.\n"
         "Age: AGE\n"
         "Written: AGE ago\n"
-        f"State: It is up to date with the rule {owner}.\n"
-        "Events: none\n"
+        f" rule {owner} (its owner): requires it, from {owner}\n"
     )
-    assert stage.types(f"describe copy -n {copied} {word} --kind secret")
-    said = stage.types(f"describe copy {copied}/other", code=1)
-    assert f"copyrator why {copied}/other explains why" in said
-    assert stage.types(f"describe rule {owner} --kind secret", code=2)
 
 
-def test_describe_copy_names_who_edited_it(stage, word, copied):
+def test_why_names_who_edited_a_copy(stage, word, copied):
     # The rule is paused, so that the edit stays.
     stage.types(f"suspend rule {stage.home}/{word}")
     stage.cluster.kubectl(
         *("patch", "secret", word, "-n", copied, "--field-manager=somebody"),
         *("--type=merge", "-p", '{"data": {"user": "eA=="}}'),
     )
-    said = plainly(stage.types(f"describe copy {copied}/{word}"))
+    said = plainly(stage.types(f"why copy {copied}/{word}"))
     assert "Managers: somebody, AGE ago\n" in said
     assert "writes nothing now (suspend, mode: Plan, or not served)" in said
 
@@ -255,11 +248,6 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, composed, tmp_path
     assert "It is made from hub, private (2)." in said.replace("\n", " ")
     said = stage.types(f"why {home}/{word}-one").replace("\n", " ")
     assert f"{home}/{word} (2 copies)" in said
-    said = stage.types(f"describe copy {word}-a/{word}")
-    assert "Source:        hub, private (2)" in said
-    said = stage.types(f"tree rule {home}/{word}")
-    assert f"├── hub: Secret {word}-hub in {home}" in said
-    assert f"└── Secret from hub, private (2)\n    ├── Secret {word}-a/{word}" in said
     said = stage.types(f"why {home}/{word} --kind rule").replace("\n", " ")
     assert "Synced" in said
     assert "They are made from hub, private (2)." in said

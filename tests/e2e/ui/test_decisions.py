@@ -67,7 +67,7 @@ async def test_a_plan_is_read_approved_and_its_deploy_is_seen(
     plan = status(stage, planned)["plan"]["id"]
     await tab.go(f"/bundles/{place}")
     await tab.page.get_by_role("link", name="Review the plan").click()
-    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object; it waits for your decision")
+    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object: waits for a decision")
     operation = tab.page.locator("#operation-1")
     assert not await operation.locator("pre").is_visible()
     await tab.page.locator("#operation-1-head").focus()
@@ -89,7 +89,7 @@ async def test_a_plan_is_read_approved_and_its_deploy_is_seen(
     found = status(stage, planned)
     assert (found["deployed"]["version"], found["history"][0]["plan"]) == ("1.0.0", plan)
     await tab.go(f"/bundles/{place}/plan")
-    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object; it was approved by admin")
+    await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object: approved by admin")
     assert tab.faults == []
 
 
@@ -140,7 +140,7 @@ async def test_without_the_permission_to_read_logs_the_page_says_so_and_decides_
     with serving(approver, "-n", stage.apps) as url:
         tab = await opened(context, url)
         await tab.go(f"/do/approve/bundles/{place}")
-        await tab.shows("of 1.0.0 would create 1 object; it waits for your decision")
+        await tab.shows("of 1.0.0 would create 1 object: waits for a decision")
         unseen = await tab.page.locator("#unseen").inner_text()
         assert "Its operations and the diff aren't shown: " in unseen
         assert "ask an administrator for this permission" in unseen

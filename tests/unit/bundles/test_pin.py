@@ -100,11 +100,6 @@ def test_a_value_that_was_seen_changes_nothing() -> None:
             [succeeded("1.0", A, OTHER), succeeded("1.1", B)],
             f"no successful deploy of 1.0 ({A[:19]}) from {HERE}; it has 1.0 from {OTHER}",
         ),
-        (
-            f"1.0@{A}",
-            [succeeded("1.0", A, None)],
-            "; it has 1.0 whose repository an older version of the operator didn't record",
-        ),
         (f"1.0@{A} ", PAST, "isn't VERSION@sha256:… or none"),
         (f"1.0@{A}\n", PAST, "isn't VERSION@sha256:… or none"),
         (f"1.0@{A.upper()}", PAST, "isn't VERSION@sha256:… or none"),

@@ -19,6 +19,7 @@ from copyrator.bundles.plan.operations import (
     PLAN_BYTES,
     PLAN_OPERATIONS,
     BlockFault,
+    Inexact,
     Plan,
     RenderedObjects,
     block_lines,
@@ -34,7 +35,7 @@ LINES = ("create ::ConfigMap:a", "delete ns:apps:Deployment:b", "update ::Secret
 
 
 RENDER = "b" * 64
-NONE = RenderedObjects()
+EMPTY = Plan(2, (), inexact=Inexact.WERF)
 
 
 def block(
@@ -44,13 +45,14 @@ def block(
     objects: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
     render: str = RENDER,
+    exact: str = Inexact.WERF,
 ) -> str:
     named = [f"hidden {one}" for one in hidden[:MAX_HIDDEN]]
     listed = "".join(f"{line}\n" for line in (revision, *lines, *objects, *named))
     most = len(hidden)
     counts = f"{len(lines)} {len(objects)} {most}"
-    hashed = hashlib.sha256(f"{render} {most}\n{listed}".encode()).hexdigest()
-    begin = f"{BEGIN} {nonce} {counts} {hashed} {render}"
+    hashed = hashlib.sha256(f"{render} {most} {exact}\n{listed}".encode()).hexdigest()
+    begin = f"{BEGIN} {nonce} {counts} {hashed} {render} {exact}"
     return f"{begin}\n{listed}{END} {nonce} {counts}\n"
 
 
@@ -73,7 +75,7 @@ def fault(found: Plan | BlockFault | int) -> str:
         "the diff\n\n" + block(*LINES),
         block("create ::Pod:forged") + block(*LINES),
         block("create ::Pod:forged", nonce=OTHER) + block(*LINES),
-        f"{BEGIN} {NONCE} 5000 0 0 {'0' * 64} none\n" + block(*LINES),
+        f"{BEGIN} {NONCE} 5000 0 0 {'0' * 64} none werf\n" + block(*LINES),
         f"a {BEGIN} {NONCE}\n" + block(*LINES),
         block(*LINES) + "a process of werf's ends late\n",
         block(*LINES) + "late\n" * (PLAN_OPERATIONS + 3),
@@ -88,26 +90,31 @@ def test_the_last_block_is_read_and_nothing_outside_it(log: str) -> None:
 
 
 def test_a_plan_without_operations_is_one() -> None:
-    assert read_block(block(), NONCE) == Plan(2, (), RENDER, objects=NONE)
+    assert read_block(block(), NONCE) == replace(EMPTY, render=RENDER)
 
 
 def test_a_plan_without_a_hash_of_its_contents_is_one() -> None:
-    assert read_block(block(render="none"), NONCE) == Plan(2, (), None, objects=NONE)
+    assert read_block(block(render="none"), NONCE) == EMPTY
+
+
+def test_a_plan_with_the_hash_of_what_werf_saved_is_one() -> None:
+    expected = replace(EMPTY, render=RENDER, exact="e" * 64, inexact=None)
+    assert read_block(block(exact="e" * 64), NONCE) == expected
 
 
 def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
     many = tuple(f"ConfigMap/c{i:02}" for i in range(MAX_HIDDEN + 5))
 
-    assert read_block(block(*LINES, hidden=many[:1]), NONCE) == Plan(
-        2,
-        tuple(one for one in map(read_operation, LINES) if one),
-        RENDER,
-        1,
-        many[:1],
+    whole = replace(EMPTY, render=RENDER)
+    assert read_block(block(*LINES, hidden=many[:1]), NONCE) == replace(
+        whole,
+        operations=tuple(one for one in map(read_operation, LINES) if one),
+        hidden=1,
+        hidden_names=many[:1],
         objects=RenderedObjects(frozenset({"::ConfigMap:a", "::Secret:c"})),
     )
-    assert read_block(block(hidden=many), NONCE) == Plan(
-        2, (), RENDER, len(many), many[:MAX_HIDDEN], objects=NONE
+    assert read_block(block(hidden=many), NONCE) == replace(
+        whole, hidden=len(many), hidden_names=many[:MAX_HIDDEN]
     )
 
 
@@ -221,7 +228,7 @@ def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
         (f"{END} {NONCE} 1 0 0X", "its log doesn't end with a plan"),
         (f"{END} {OTHER} 1 0 0", "its log ends with a plan that has another Job's nonce"),
         (f"{END} {NONCE} 5001 0 0", "it has 5001 operations; at most 5000 are accepted"),
-        (f"{END} {NONCE} 1 0", "its log doesn't end with a plan"),  # of an older operator
+        (f"{END} {NONCE} 1 0", "its log doesn't end with a plan"),
         (
             f"{END} {NONCE} 1 {MOST_OBJECT_LINES + 1} 0",
             "it has 10001 lines about objects; at most 10000 are accepted",
@@ -249,10 +256,9 @@ def test_objects_and_hooks_are_read_and_written_again() -> None:
     found = read_block(block(*LINES, objects=OBJECTS), NONCE)
 
     assert isinstance(found, Plan), found
-    assert found.objects is not None
     assert found.objects.lines() == sorted((*OBJECTS, "has ::Secret:c"))
-    assert [str(one) for one in found.rollback_hooks or ()] == ["create ::ConfigMap:back"]
-    assert read_plan(found.text) == replace(found, hidden=0, hidden_names=())
+    assert [str(one) for one in found.objects.rollback_hooks] == ["create ::ConfigMap:back"]
+    assert read_plan(found.text) == replace(found, hidden=0, hidden_names=(), inexact=None)
     assert "has ::ConfigMap:a" not in found.text, "it is known from its operation"
 
 

@@ -19,7 +19,7 @@ from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"
-TEXT = "revision 2\nrender none\ncreate ::ConfigMap:a\n"
+TEXT = "revision 2\nrender none\ncreate ::ConfigMap:a\nobjects 1\n"
 OTHER = TEXT.replace("ConfigMap", "Secret")
 ENTRY: Any = SimpleNamespace(key=BundleKey("apps", "shop"), uid="uid-1", deleting=False)
 

@@ -58,13 +58,13 @@ def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has
     assert {"-o", "--output"} <= flags(name)
 
 
-def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are():
-    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags("get")
+def test_lists_are_of_all_namespaces_as_kubectls_are():
+    assert {"-A", "--all-namespaces"} <= flags("get")
 
 
 def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():
     result = invoke("plna")
-    assert (result.exit_code, "Did you mean plan?" in result.output) == (2, True), result.output
+    assert (result.exit_code, "Did you mean 'plan'?" in result.output) == (2, True), result.output
 
 
 def test_no_cluster_is_said_in_a_line_that_says_what_to_do(tmp_path):

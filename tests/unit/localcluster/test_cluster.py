@@ -88,7 +88,7 @@ def test_kubernetes_replaces_every_staging_module_by_its_release(name: str) -> N
 def test_the_official_builds_of_all_pinned_versions_have_a_checksum(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their publishers' checksum files are for who moved a pin."""
+    """Without one they are compiled."""
     monkeypatch.setattr(download, "go_platform", lambda: f"linux/{architecture}")
     cluster = module_of("kubectl")
     kubernetes = {name: cluster.packages[name] for name in cluster.packages.keys() - cluster.others}

@@ -413,8 +413,7 @@ class AttemptRunner:
             return None
         found = await self._find_approved(entry, entry.status)
         approved = found.operations if found is not None else ()
-        objects = found.plan.objects if found is not None else None
-        untouched = objects.untouched() if objects is not None else ()
+        untouched = found.plan.objects.untouched() if found is not None else ()
         release = spec.release_key._replace(
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )

@@ -1,8 +1,8 @@
 """What the deployed version of a release has, where not all of its plans are known.
 
 An uninstall is held to a list of what approved plans had (plan/inventory.py). Of a release that was
-deployed before they were kept, a plan's Job renders the deployed digest once more. The stored
-release isn't asked, as a chart may have drawn it.
+deployed without them, a plan's Job renders the deployed digest once more. The stored release isn't
+asked, as a chart may have drawn it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ReleaseRenderer:
         found = await self.plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay | PlanFault):
             return found
-        return found.objects or RenderedObjects()
+        return found.objects
 
 
 def _unknown(entry: BundleEntry) -> str:

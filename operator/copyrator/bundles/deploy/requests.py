@@ -153,8 +153,7 @@ def describe_ignored(deploys: Iterable[HistoryEntry], reference: str) -> str:
     found: dict[str, str] = {}
     for one in deploys:
         if one.outcome == Outcome.SUCCEEDED and one.reference != reference:
-            where = "whose repository an older version of the operator didn't record"
-            where = f"from {one.reference}" if one.reference else where
+            where = f"from {one.reference}"
             found.setdefault(where, f"; it has {one.version} {where}")
     return "".join(found.values())
 

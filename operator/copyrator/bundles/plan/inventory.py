@@ -20,6 +20,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.operations import (
+    NO_OBJECTS,
     PLAN_BYTES,
     Operation,
     OperationType,
@@ -39,14 +40,13 @@ _MOST_PLANS: Final = 20
 _RECORD: Final = "record"
 _SIGNATURE: Final = "signature"
 _PURPOSE: Final = "release objects"
-_NOTHING: Final = RenderedObjects()
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseInventory:
     """The union of the approved plans that were attempted since the release began."""
 
-    objects: RenderedObjects = _NOTHING
+    objects: RenderedObjects = NO_OBJECTS
     is_whole: bool = False
     """Whether it has all plans of what is deployed, or was attempted after that."""
     plans: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class ReleaseInventory:
         )
 
     def is_complete(self, status: BundleStatus) -> bool:
-        """Whether it has what is deployed: not of what an older operator deployed."""
+        """Whether it has what is deployed."""
         return self.is_whole or (
             status.deployed.plan_job is not None and status.deployed.plan_job in self.plans
         )
@@ -144,8 +144,6 @@ class InventoryStore:
         Raises:
             ApiError: it can't be read or written.
         """
-        if plan.objects is None:
-            return  # of an older operator: what it has isn't known
         try:
             known, slot = await self._newest(entry)
         except Forbidden:

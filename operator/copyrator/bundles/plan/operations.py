@@ -20,10 +20,9 @@ objects, sorted too (``RenderedObjects``); HIDDEN is the number of objects of wh
 contents from the diff, the first MAX_HIDDEN of them listed; SHA256 is that of the line ``RENDER
 HIDDEN EXACT`` and the lines between the first and the last; RENDER is the salted hash of what an
 apply writes, or ``none``; EXACT is that of the plan that werf saved, or why there is none
-(``Inexact``), and is missing in blocks of older operators' Jobs. A chart may print anything before
-it, blocks too: only the last block is read, and its nonce must be the Job's. A chart that knows the
-nonce (``lookup`` may read the Job) still prints before the script does, so a log is only read where
-the container ended with 0.
+(``Inexact``). A chart may print anything before it, blocks too: only the last block is read, and
+its nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job) still prints
+before the script does, so a log is only read where the container ended with 0.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from copyrator.api.plan_status import OperationCounts
@@ -99,12 +98,12 @@ EXACT: Final = "exact "
 """How lines about objects begin (``RenderedObjects``)."""
 _OPERATION: Final = re.compile(rf"({'|'.join(OperationType)}) ({OBJECT})")
 _REVISION: Final = re.compile(f"revision ({REVISION})")
-_RENDER: Final = re.compile("render (none|[0-9a-f]{64})")
 _OBJECT: Final = re.compile(rf"({AS_ACCOUNT}|{HOOK}|{HAS})({OBJECT})")
 _HOOK_OPERATION: Final = re.compile(rf"({AT_ROLLBACK}|{AT_UNINSTALL})create ({OBJECT})")
 _TYPES: Final = {str(one): one for one in OperationType}
-_EXACT: Final = re.compile("exact ([0-9a-f]{64})")
-_OBJECTS: Final = re.compile("objects [0-9]{1,5}")
+_STORED: Final = re.compile(
+    r"(revision .*)\nrender (none|[0-9a-f]{64})\n(?:exact ([0-9a-f]{64})\n)?"
+)
 _NO_REVISION: Final = 2**31
 
 WRITES: Final = tuple(one for one in OperationType if one is not OperationType.DELETE)
@@ -202,6 +201,9 @@ class RenderedObjects:
         )
 
 
+NO_OBJECTS: Final = RenderedObjects()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The operations of a deploy, sorted by their text, and the release's revision it would make.
@@ -224,12 +226,12 @@ class Plan:
     """werf's image by digest, as the pod ran it; None where that isn't known; not in the text."""
     drawn: tuple[str, ...] = ()
     """What in the chart may render differently another time, or why that isn't known; likewise."""
-    objects: RenderedObjects | None = None
-    """None: it was made before they were listed."""
+    objects: RenderedObjects = NO_OBJECTS
+    """What the chart has."""
     exact: str | None = None
     """The salted hash of the plan that werf saved; None where there is none."""
     inexact: Inexact | None = None
-    """Why there is none; None with one, or where that isn't known; not in the text."""
+    """Why there is none; None with one; not in the text."""
 
     @property
     def text(self) -> str:
@@ -241,8 +243,7 @@ class Plan:
         first = f"revision {self.revision}", f"render {self.render or 'none'}"
         lines = [*first, *((f"{EXACT}{self.exact}",) if self.exact else ())]
         lines += map(str, self.operations)
-        if self.objects is not None:
-            lines += (self.objects.head, *self.objects.lines(self.written))
+        lines += (self.objects.head, *self.objects.lines(self.written))
         return "".join(f"{line}\n" for line in lines)
 
     @property
@@ -251,23 +252,17 @@ class Plan:
         return frozenset(one.object for one in self.operations if one.type in WRITES)
 
     @property
-    def rollback_hooks(self) -> tuple[Operation, ...] | None:
-        """Hooks of this version that a rollback to it makes; None where they aren't known."""
-        return self.objects.rollback_hooks if self.objects is not None else None
-
-    @property
     def hooks(self) -> frozenset[Operation]:
         """The operations on hooks, whose delete policies may delete them."""
-        return self._of(self.objects.hooks if self.objects is not None else ())
+        return self._of(self.objects.hooks)
 
     @property
     def as_account(self) -> frozenset[Operation]:
         """The operations, at rollback and at uninstall too, as the deploying account."""
-        return self._of(self.objects.as_account if self.objects is not None else ())
+        return self._of(self.objects.as_account)
 
     def _of(self, objects: Collection[str]) -> frozenset[Operation]:
-        further = self.objects.operations() if self.objects is not None else ()
-        every = (*self.operations, *(one for _, one in further))
+        every = (*self.operations, *(one for _, one in self.objects.operations()))
         return frozenset(one for one in every if one.object in objects)
 
 
@@ -284,25 +279,17 @@ def read_revision(line: str) -> int | None:
 
 
 def read_plan(text: str) -> Plan | None:
-    """Parse ``Plan.text``, also of older operators without render and objects; None: it isn't."""
-    first, *lines = text.splitlines() or [""]
-    revision, render = read_revision(first), None
-    if lines and (bound := _RENDER.fullmatch(lines[0])):
-        render = bound[1] if bound[1] != "none" else None
-        del lines[0]
-    exact = _EXACT.fullmatch(lines[0]) if lines else None
-    if exact is not None:
-        del lines[0]
-    operations: list[Operation] = []
-    while len(operations) < len(lines) and (one := read_operation(lines[len(operations)])):
-        operations.append(one)
-    plan = Plan(revision or 0, tuple(operations), render, exact=exact[1] if exact else None)
+    """Parse ``Plan.text``; None where it isn't one."""
+    head = _STORED.match(text)
+    if head is None or (revision := read_revision(head[1])) is None:
+        return None
+    lines = text[head.end() :].splitlines()
+    operations = tuple(takewhile(bool, map(read_operation, lines)))
     rest = lines[len(operations) :]
-    if revision is None or not rest:
-        return plan if revision is not None else None
-    head, *rest = rest
-    objects = read_objects(rest, plan.written)
-    if objects is None or not _OBJECTS.fullmatch(head) or head != objects.head:
+    render = head[2] if head[2] != "none" else None
+    plan = Plan(revision, tuple(one for one in operations if one), render, exact=head[3])
+    objects = read_objects(rest[1:], plan.written)
+    if objects is None or rest[:1] != [objects.head]:
         return None
     return replace(plan, objects=objects)
 
@@ -354,12 +341,11 @@ def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
     return {type_: found[type_] for type_ in OperationType if type_ in found}
 
 
-def count_all(operations: Iterable[Operation], objects: RenderedObjects | None) -> OperationCounts:
+def count_all(operations: Iterable[Operation], objects: RenderedObjects) -> OperationCounts:
     """The number of operations by type, and of those at rollback and at uninstall."""
     found = {str(type_): number for type_, number in counts(operations).items()}
-    if objects is not None:
-        found["atRollback"] = len(objects.rollback_hooks)
-        found["atUninstall"] = len(objects.uninstall_hooks)
+    found["atRollback"] = len(objects.rollback_hooks)
+    found["atUninstall"] = len(objects.uninstall_hooks)
     return OperationCounts.parse({name: number for name, number in found.items() if number})
 
 
@@ -405,16 +391,13 @@ def read_planned(text: str) -> StagedOperation | None:
     return StagedOperation(operation, when, rest != text) if operation is not None else None
 
 
-def all_planned(
-    operations: Iterable[Operation], objects: RenderedObjects | None
-) -> list[StagedOperation]:
+def all_planned(operations: Iterable[Operation], objects: RenderedObjects) -> list[StagedOperation]:
     """A plan's operations, then those at rollback and at uninstall.
 
     Args:
         operations: its ``effects``.
         objects: of its chart.
     """
-    objects = objects or RenderedObjects()
     every = (*(("", one) for one in operations), *objects.operations())
     return [
         StagedOperation(one, when, one.object in objects.as_account and one.type in WRITES)
@@ -434,14 +417,8 @@ def list_risky(
 
 
 def has_further_objects(approved: Plan, found: Plan) -> bool:
-    """Whether another plan has an object or a hook that the approved one doesn't have.
-
-    Of an approved plan that was made before they were listed, hooks and accounts alone count.
-    """
-    now = set(found.objects.lines()) if found.objects is not None else set()
-    if approved.objects is None:
-        return not all(line.startswith((HAS, HOOK)) for line in now)
-    return not now <= set(approved.objects.lines())
+    """Whether another plan has an object or a hook that the approved one doesn't have."""
+    return not set(found.objects.lines()) <= set(approved.objects.lines())
 
 
 def plan_id(
@@ -452,9 +429,9 @@ def plan_id(
     revision: int,
     operations: Iterable[Operation],
     render: str | None,
-    rejections: int = 0,
-    objects: RenderedObjects | None = None,
+    objects: RenderedObjects,
     exact: str | None = None,
+    rejections: int = 0,
 ) -> str:
     """The ID that an approval names: equal for equal effects of equal content.
 
@@ -467,16 +444,15 @@ def plan_id(
         revision: of the release, that the deploy would make.
         operations: the plan's ``effects``, in any order.
         render: the hash of what is written; None where it isn't known.
-        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
-        objects: what the chart has; None where it isn't known.
+        objects: what the chart has.
         exact: the hash of the plan that werf saved; None where there is none.
+        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
 
     Returns:
         32 hexadecimal digits.
     """
     listed = sorted(map(str, operations))
-    further: list[Any] = [objects.lines()] if objects is not None else []
-    further += [exact] if exact is not None else []
+    further = [objects.lines(), *([exact] if exact is not None else [])]
     return hash_of(digest, values_hash, job, revision, listed, render, rejections, *further)
 
 
@@ -517,7 +493,7 @@ MAX_TEXT: Final = 2 * PLAN_BYTES + MAX_HIDDEN * (HIDDEN_LENGTH + 1) + 512
 _NUMBER: Final = "(0|[1-9][0-9]{0,5})"
 _BEGIN: Final = re.compile(
     rf"{BEGIN} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER} ([0-9a-f]{{64}}) "
-    rf"(none|[0-9a-f]{{64}})(?: ([0-9a-f]{{64}}|{'|'.join(Inexact)}))?"
+    rf"(none|[0-9a-f]{{64}}) ([0-9a-f]{{64}}|{'|'.join(Inexact)})"
 )
 _END: Final = re.compile(rf"{END} ([0-9a-f]{{32}}) {_NUMBER} {_NUMBER} {_NUMBER}")
 _HIDDEN: Final = re.compile(r"hidden ([A-Za-z0-9?]+/[A-Za-z0-9.:_?-]+)")
@@ -587,7 +563,7 @@ def _read_lines(lines: list[str], begin: re.Match[str]) -> Plan | BlockFault:
     size = named + min(hidden, MAX_HIDDEN)
     if lines[size : size + 1] != [f"{END} {begin[1]} {count} {objects} {hidden}"]:
         return BlockFault(f"its plan isn't whole: no end line follows the {count} operations")
-    head = f"{begin[6]} {hidden}" + (f" {begin[7]}" if begin[7] else "")
+    head = f"{begin[6]} {hidden} {begin[7]}"
     text = "".join(f"{line}\n" for line in (head, *lines[:size]))
     if hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() != begin[5]:
         return BlockFault("its plan isn't what was printed: the hash of the lines is another")

@@ -968,12 +968,6 @@ case $? in
 1) : >"$work.exact" ;;
 *) broken ;;
 esac
-grep -q '^objects ' "$approved"
-case $? in
-0) ;;
-1) : >"$work.objects" ;; # it was planned by an operator that didn't list them
-*) broken ;;
-esac
 sed -n -E 's#^({"|".join(WRITES)}) #{HAS}#p' "$approved" >"$work.written" || broken
 """
     + """\

@@ -415,10 +415,7 @@ class PlanStore:
             return RollbackHooks(unknown=f"{hooks}, as its plan can't be read: {error.message}")
         if stored is None:
             return RollbackHooks(unknown=f"{hooks}, as its plan was deleted or changed")
-        if stored.rollback_hooks is None:
-            text = "as its plan was made by an operator that didn't list them"
-            return RollbackHooks(unknown=f"{hooks}, {text}")
-        return RollbackHooks(stored.rollback_hooks)
+        return RollbackHooks(stored.objects.rollback_hooks)
 
 
 def _encode(text: str) -> str:
@@ -547,10 +544,7 @@ class InputsStore:
             return (), ""
         try:
             if there.plan_job is None:
-                raise _UnknownError(
-                    "what is deployed was deployed without a plan, or by an operator that didn't "
-                    "record its values"
-                )
+                raise _UnknownError("what is deployed was deployed without a plan")
             before = await self._read(entry, there.plan_job)
             now = await self._read(entry, status.plan.job or "")
         except _UnknownError as error:

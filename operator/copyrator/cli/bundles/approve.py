@@ -282,43 +282,34 @@ def _rejections(body: Body) -> tuple[bool, bool]:
     return plan.decision == PlanDecision.REJECTED, stands
 
 
-_plan = click.argument("plan_id", metavar="[PLAN-ID]", required=False)
-_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+def _command(choice: DecisionVerb, what: str) -> click.Command:
+    """The command that decides."""
+
+    @click.command(choice.verb, help=f"{what} {_HELP.format(choice.decision.lower())}")
+    @object_arguments(WHAT)
+    @click.argument("plan_id", metavar="[PLAN-ID]", required=False)
+    @cluster_options()
+    @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+    @response_timeout_option
+    @object_option
+    def command(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
+        _decide(choice, target, **more)
+
+    return command
 
 
-@click.command()
-@object_arguments(WHAT)
-@_plan
-@cluster_options()
-@_yes
-@response_timeout_option
-@object_option
-def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
-    """Approve the plan of a Bundle, so that it is deployed.
+_HELP: Final = """
 
-    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
-    Of a rejected plan it removes both decisions first, and waits until the operator has seen that.
-    With a PLAN-ID only that plan is approved. Requires the permission to approve bundles, which
-    the chart's ClusterRole copyrator-approver has.
-    """
-    _decide(APPROVE, target, **more)
-
-
-@click.command()
-@object_arguments(WHAT)
-@_plan
-@cluster_options()
-@_yes
-@response_timeout_option
-@object_option
-def reject(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
-    """Reject the plan of a Bundle, so that it isn't deployed.
-
-    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
-    With a PLAN-ID only that plan is rejected. Requires the permission to approve bundles, which
-    the chart's ClusterRole copyrator-approver has.
-    """
-    _decide(REJECT, target, **more)
+It shows the plan, asks for confirmation, and waits until the operator has taken the decision. With
+a PLAN-ID only that plan is {}. Requires the permission to approve bundles, which the chart's
+ClusterRole copyrator-approver has.
+"""
+approve = _command(
+    APPROVE,
+    "Approve the plan of a Bundle, so that it is deployed. Of a rejected plan both decisions are "
+    "removed first.",
+)
+reject = _command(REJECT, "Reject the plan of a Bundle, so that it isn't deployed.")
 
 
 def _decide(

@@ -41,13 +41,11 @@ from copyrator.cli.core.output import (
     object_option,
     printable,
     prose,
-    reference,
     said,
-    show,
     show_result,
     typed,
 )
-from copyrator.cli.core.waiting import response_timeout_option, shown, wait
+from copyrator.cli.core.waiting import Duration, response_timeout_option, shown, wait
 from copyrator.oci.errors import RegistryError
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import (
@@ -78,7 +76,8 @@ def hold(target: Target, what: str, name: str, reason: str, shape: Format | None
     _check_reason(reason)
     body, _ = run(_annotate(target, what, name, reason))
     done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
-    _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
+    again = hint_about("unhold", "bundle", body)
+    show_result(body, f"{shown(what, body)} {done}: {again}", shape)
 
 
 def _check_reason(reason: str) -> None:
@@ -97,7 +96,7 @@ def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
     """End the hold of a Bundle: its soak restarts."""
     body, was_held = run(_annotate(target, what, name, None))
     done = "isn't held any more; its soak restarts." if was_held else "isn't held."
-    _print(body, shape, f"{shown(what, body)} {done}")
+    show_result(body, f"{shown(what, body)} {done}", shape)
 
 
 async def _annotate(
@@ -110,15 +109,6 @@ async def _annotate(
         was_held = ANN_HOLD in annotations_of(body)
         patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
         return await client.patch(RESOURCES[what], namespace, name, patch), was_held
-
-
-def _print(body: dict[str, Any], shape: Format | None, sentence: str) -> None:
-    if shape is None:
-        prose([sentence])
-    elif shape is Format.NAME:
-        click.echo(reference(body))
-    else:
-        show(body, shape)
 
 
 @click.command("withdraw")
@@ -363,20 +353,6 @@ def _is_newer(one: DeployedStatement, other: DeployedStatement) -> bool:
     return same and (one.issued_at, one.withdrawn) > (other.issued_at, other.withdrawn)
 
 
-class _Duration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        seconds = parse_duration(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} isn't a duration, such as 168h", param, ctx)
-        return timedelta(seconds=min(seconds, 10**9))
-
-
 @click.group()
 def attest() -> None:
     """Show what environments have attested of a version, or withdraw it."""
@@ -397,7 +373,7 @@ attest.add_command(withdraw)
 )
 @click.option(
     "--max-age",
-    type=_Duration(),
+    type=Duration(),
     metavar="DURATION",
     help="The maxAge of who promotes: which statements are older.",
 )

@@ -166,8 +166,6 @@ async def check(client: KubeClient, installation: Installation, now: datetime) -
 
 FIELD_MANAGER: Final = "copyrator-freeze"
 
-"""Bundles that a sentence names."""
-
 _all = click.option(
     "--all", "every", is_flag=True, help="All namespaces, in place of the one of --namespace."
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,13 +11,13 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, Outcome, parse_status
-from copyrator.bundles.deploy.outcome import is_owned, read_pod, secrets_of
+from copyrator.bundles.deploy.outcome import is_owned, secrets_of
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint_about
-from copyrator.cli.core.objects import jobs_of, listed, object_arguments, one
+from copyrator.cli.core.objects import jobs_of, object_arguments, one, pods_of
 from copyrator.cli.core.output import (
     Column,
     Format,
@@ -33,15 +32,12 @@ from copyrator.cli.core.output import (
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.kube import errors
-from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
 
-LOOK = 0.5
-"""Seconds between two reads of a log that is followed."""
 SHOWN_LINES = 1000
 """Last lines of a log that a page shows."""
 _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
@@ -50,35 +46,25 @@ _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 @click.command()
 @object_arguments("bundles")
 @cluster_options()
-@click.option(
-    "--tail", type=click.IntRange(min=1), metavar="LINES", help="Number of last lines to print."
-)
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until the newest Job ends.")
 @click.option("--plan", is_flag=True, help="Of the newest plan Job instead.")
-def logs(
-    *, target: Target, what: str, name: str, tail: int | None, follow: bool, plan: bool
-) -> None:
+def logs(*, target: Target, what: str, name: str, plan: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status.
 
-    Jobs that only make plans don't count; --plan prints the log of the newest of those.
+    Jobs that only make plans don't count; --plan prints the log of the newest of those. It names
+    the Job, whose log kubectl logs -f follows.
     """
-    run(_logs(target, what, name, tail, follow=follow, plan=plan))
+    run(_logs(target, what, name, plan=plan))
 
 
-async def _logs(
-    target: Target, what: str, name: str, tail: int | None, *, follow: bool, plan: bool
-) -> None:
+async def _logs(target: Target, what: str, name: str, *, plan: bool) -> None:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
         jobs = await jobs_of(client, namespace, name, of_kind)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
-        if follow and jobs and not _has_ended(jobs[0]):
-            await _follow(client, jobs[0], tail)
-            return
         for job in jobs:
-            if await _print_job(client, job, tail):
+            if await _print_job(client, job):
                 return
         if plan:
             advice = hint_about("plan", "bundle", body, "--refresh")
@@ -88,45 +74,10 @@ async def _logs(
         _print_kept(body, namespace, name)
 
 
-def _start(text: str, tail: int | None) -> int:
-    """Where the last lines of a text begin."""
-    return len(text) - len("".join(text.splitlines(keepends=True)[-tail:])) if tail else 0
-
-
-def _has_ended(job: Mapping[str, Any]) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(
-        one_.get("type") in ("Complete", "Failed") and one_.get("status") == "True"
-        for one_ in conditions
-    )
-
-
-async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:
-    """Print what the Job's containers add, until it has ended or is deleted."""
-    namespace, name = name_of(job)
-    printed: dict[tuple[str, str], int] = {}
-    ended = False
-    while not ended:
-        try:
-            ended = _has_ended(await client.get(JOBS, namespace, name))
-            ended = ended or any(read_pod(pod).ended for pod in await _pods(client, job))
-        except errors.NotFound:
-            ended = True
-        async for pod, container, text in _texts(client, job, None):
-            start = printed.get((pod, container))
-            if start is None:
-                click.echo(f"--- Job {name}, container {container}", err=True)
-                start = _start(text, tail)
-            click.echo(text[start:], nl=False)
-            printed[pod, container] = max(start, len(text))
-        if not ended:
-            await asyncio.sleep(LOOK)
-
-
-async def _print_job(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> bool:
+async def _print_job(client: KubeClient, job: Mapping[str, Any]) -> bool:
     """Print the logs of a Job's pods; False where there are none."""
     said = False
-    async for _, container, text in _texts(client, job, tail):
+    async for _, container, text in _texts(client, job):
         click.echo(f"--- Job {job['metadata']['name']}, container {container}", err=True)
         click.echo(text.rstrip("\n"))
         said = True
@@ -165,15 +116,13 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
 
 async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pods that a Job owns, oldest first: others may have its label."""
-    namespace, name = name_of(job)
-    selector = f"batch.kubernetes.io/job-name={name}"
-    found = await listed(client, PODS, namespace, selector=selector)
+    found = await pods_of(client, job)
     mine = [pod for pod in found if is_owned(pod, job["metadata"]["uid"])]
     return sorted(mine, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
 async def _texts(
-    client: KubeClient, job: Mapping[str, Any], tail: int | None
+    client: KubeClient, job: Mapping[str, Any], tail: int | None = None
 ) -> AsyncIterator[tuple[str, str, str]]:
     """Pod, container and log of each container of the operator's in a Job's pods that has a log.
 

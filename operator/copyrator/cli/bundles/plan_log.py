@@ -24,6 +24,7 @@ from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import (
     MAX_TEXT,
+    NO_OBJECTS,
     BlockFault,
     Operation,
     Plan,
@@ -39,10 +40,10 @@ from copyrator.bundles.plan.operations import (
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.plan.script import NONCE_AT
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import pods_of
 from copyrator.cli.core.output import said
 from copyrator.kube import errors
-from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.resources import JOBS
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class PlanLog:
     operations: tuple[Operation, ...] | None = None
     """Of the deploy."""
     diff: str | None = None
-    objects: RenderedObjects | None = None
+    objects: RenderedObjects = NO_OBJECTS
     """Of the chart."""
     cut: bool = False
     """Whether the diff has only its first ``DIFF_BYTES``."""
@@ -142,7 +143,7 @@ async def _read(client: KubeClient, body: Body, expected: _Expected) -> PlanLog:
     namespace, name = name_of(body).namespace, expected.job
     job = await client.get(JOBS, namespace, name)
     nonce = nonce_of(job, body, expected.kinds)
-    pod = ended_pod(await _pods(client, job), job)
+    pod = ended_pod(await pods_of(client, job), job)
     last = await client.read_log(
         namespace, pod, DEPLOY_CONTAINER, tail_lines=1, limit_bytes=_LINE_BYTES
     )
@@ -166,12 +167,6 @@ async def _read(client: KubeClient, body: Body, expected: _Expected) -> PlanLog:
 def remove_no_errors(log: str) -> str:
     """The log of a plan without the last line of werf's that reads as an error and is none."""
     return _NO_ERRORS.sub("", log)
-
-
-async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:
-    namespace, name = name_of(job)
-    selector = f"batch.kubernetes.io/job-name={name}"
-    return await listed(client, PODS, namespace, selector=selector)
 
 
 def _fault(fault: BlockFault, job: str) -> _UnreadableError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import Fields, InvalidSpec, SpecError
@@ -24,12 +24,10 @@ from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signature import Asked
-from copyrator.cli.bundles.clouds import bundles_credential, own_credential
+from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import printable
-from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import Repository
@@ -51,7 +49,6 @@ from copyrator.signatures.model import (
 )
 
 if TYPE_CHECKING:
-    from copyrator.kube.client.client import KubeClient
     from copyrator.oci.client import RegistryClient
 
 _IN_PLACE = (
@@ -163,58 +160,6 @@ def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credent
         return find_credential(secret, repository).credential
     except UnusableSecretError as error:
         raise Fault(f"{path} {error}") from None
-
-
-async def access_of(
-    client: KubeClient, spec: BundleSpec, options: Mapping[str, Any]
-) -> tuple[Repository, Credential | None]:
-    """A Bundle's repository and credential, by the options, else by its Secrets.
-
-    These are used as the operator uses them: where an approval is required, username and password
-    go only to a host that their Secret names. Else who edits the Bundle would get them from
-    whoever uses this command.
-
-    Raises:
-        Fault: a Secret can't be read or used, or may not.
-    """
-    from copyrator.bundles.context import defaults_of
-    from copyrator.bundles.deploy.job import Login
-    from copyrator.bundles.inputs.reader import MissingReferenceError, read_access
-    from copyrator.cli.core.installation import find_installation
-
-    repository = _with_options(
-        Repository(
-            spec.registry, spec.repo, plain_http=spec.insecure, verify=not spec.skip_tls_verify
-        ),
-        options,
-    )
-    credential = credential_of(repository, options)
-    if spec.cloud is not None and credential is None:
-        installation = await find_installation(client)
-        return repository, bundles_credential(spec, installation.settings, repository)
-    auth = None if credential is not None else spec.auth
-    ca = None if repository.ca is not None else spec.ca_secret
-    secrets = [name for name in (auth, ca) if name]
-    if not secrets:
-        return repository, credential
-    installation = await find_installation(client)
-    places = (spec.namespace, spec.project_namespace)
-    lowest = defaults_of(installation.settings).lowest_approval(places)
-    approval = replace(spec.approval, is_required=lowest is not ApprovalMode.NEVER)
-    instead = "set --auth-file and --ca-file, or name the digest"
-    try:
-        bodies = {name: await client.get(SECRETS, spec.namespace, name) for name in secrets}
-        access = read_access(replace(spec, auth=auth, ca_secret=ca, approval=approval), bodies)
-    except ApiError as error:
-        raise Fault(f"{error.message}: {instead}") from None
-    except MissingReferenceError as error:
-        raise Fault(f"{error}; or {instead}") from None
-    if access.login is Login.PASSWORD and not installation.is_read:
-        raise Fault(
-            f"the operator's settings, which may forbid to send Secret {spec.namespace}/{auth} to "
-            f"{spec.registry}, can't be read: {instead}"
-        )
-    return replace(repository, ca=access.ca or repository.ca), access.credential or credential
 
 
 def _with_options(repository: Repository, options: Mapping[str, Any]) -> Repository:

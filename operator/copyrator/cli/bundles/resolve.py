@@ -7,7 +7,7 @@ the registry; a gate for which something is missing isn't judged, and the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -219,7 +219,8 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
     if not named:
         return NO_ATTESTERS
     required = spec.verify.any_of if spec.verify is not None else ()
-    contents = await _files(client, spec, [*attester_refs(spec), *refs_of(required)])
+    refs = dict.fromkeys((*attester_refs(spec), *refs_of(required)))
+    contents = {ref: await read_files(client, spec.namespace, ref) for ref in refs}
     found, _ = await asyncio.to_thread(
         trust.read_requirement, trust.SPEC, spec.namespace, required, contents
     )
@@ -227,22 +228,18 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
     return await asyncio.to_thread(trust.read_attesters, spec.namespace, named, contents, asked)
 
 
-async def _files(
-    client: KubeClient, spec: BundleSpec, refs: Iterable[LocalObjectRef]
-) -> dict[LocalObjectRef, Mapping[str, bytes] | None]:
+async def read_files(
+    client: KubeClient, namespace: str, ref: LocalObjectRef
+) -> Mapping[str, bytes] | None:
+    """The content of an object that is named for its keys; None where it doesn't exist."""
     from copyrator.bundles.inputs.reader import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
 
-    found: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
-    for ref in dict.fromkeys(refs):
-        there = verify_ref(spec.namespace, ref)
-        try:
-            body = await client.get(there.resource, there.namespace, there.name)
-        except errors.NotFound:
-            found[ref] = None
-        else:
-            found[ref] = files_of(ref, body)
-    return found
+    there = verify_ref(namespace, ref)
+    try:
+        return files_of(ref, await client.get(there.resource, there.namespace, there.name))
+    except errors.NotFound:
+        return None
 
 
 async def _seen_time(

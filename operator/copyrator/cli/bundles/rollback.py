@@ -31,14 +31,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
-from copyrator.cli.bundles.clouds import registries
-from copyrator.cli.bundles.registry import (
-    access_of,
-    in_options,
-    registry_options,
-)
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault, hint_about
+from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     annotations_of,
@@ -58,7 +52,6 @@ from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ConflictError
 from copyrator.kube.watch.store import name_of
-from copyrator.oci.errors import RegistryError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -111,8 +104,7 @@ def _skipped_digests(entry: BundleEntry) -> Sequence[str]:
     shell_complete=_complete(_former_versions),
     help="Of the history; by default the last successful deploy before what runs.",
 )
-@timeout_option(300.0, "How long to wait.")
-@click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
+@timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
 @object_option
 def rollback(
     *,
@@ -121,7 +113,6 @@ def rollback(
     name: str,
     to: str | None,
     timeout: float,
-    no_wait: bool,
     shape: Format | None,
 ) -> None:
     """Deploy a version again that was deployed before, and no other one until `unpin`.
@@ -131,13 +122,12 @@ def rollback(
 
     Exit code: 0 it runs; 1 it doesn't, waits for a gate, or there was no outcome within --timeout.
     """
-    waited = 0.0 if no_wait else timeout
-    body, chosen = run(_rollback(target, name, to, waited, is_quiet=shape is not None))
+    body, chosen = run(_rollback(target, name, to, timeout, is_quiet=shape is not None))
     about, text = shown(what, body), _describe(chosen)
     unpin_it = hint_about("unpin", "bundle", body)
     ending = f"No other version is deployed until: {unpin_it}"
     status = _status_of(body)
-    if no_wait or _suspends(body):
+    if not timeout or _suspends(body):
         when = "when it is resumed" if _suspends(body) else "next"
         show_result(body, f"{about} is pinned to {text}, which is deployed {when}. {ending}", shape)
         return
@@ -173,19 +163,15 @@ def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | 
 @click.command()
 @object_arguments("bundles")
 @click.argument("version", shell_complete=_complete(_newer_versions))
-@registry_options
 @cluster_options()
 @object_option
-def skip(
-    target: Target, what: str, name: str, version: str, shape: Format | None, **options: Any
-) -> None:
+def skip(target: Target, what: str, name: str, version: str, shape: Format | None) -> None:
     """Never deploy the digest that VERSION, a tag or a digest, has now.
 
-    The tag is resolved once, from this machine, with the credentials of --auth-file or --provider,
-    or of the Bundle's Secret or service account, if you may read it or create its tokens. A new
-    digest under the tag isn't skipped.
+    The digest of a tag is the newest one that the operator has seen. A new digest under the tag
+    isn't skipped.
     """
-    body, digest = run(_skip(target, name, version, options))
+    body, digest = run(_skip(target, name, version))
     show_result(body, describe_skip(what, body, version, digest), shape)
 
 
@@ -195,8 +181,8 @@ def describe_skip(what: str, body: Mapping[str, Any], version: str, digest: str)
     goes_on = attempted.is_running and attempted.digest == digest
     running = " Its deploy continues; roll back when it has ended." if goes_on else ""
     return (
-        f"{shown(what, body)} skips {digest}, which {version} names now; another digest under "
-        f"this tag isn't skipped.{running} To end that: "
+        f"{shown(what, body)} skips {digest}, the newest of {version} that the operator has seen; "
+        f"another digest under this tag isn't skipped.{running} To end that: "
         f"{hint_about('unskip', 'bundle', body, version)}"
     )
 
@@ -204,14 +190,11 @@ def describe_skip(what: str, body: Mapping[str, Any], version: str, digest: str)
 @click.command()
 @object_arguments("bundles")
 @click.argument("version", shell_complete=_complete(_skipped_digests))
-@registry_options
 @cluster_options()
 @object_option
-def unskip(
-    target: Target, what: str, name: str, version: str, shape: Format | None, **options: Any
-) -> None:
+def unskip(target: Target, what: str, name: str, version: str, shape: Format | None) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
-    body, digests = run(_unskip(target, name, version, options))
+    body, digests = run(_unskip(target, name, version))
     show_result(body, f"{shown(what, body)} doesn't skip {', '.join(digests)} any more.", shape)
 
 
@@ -450,12 +433,10 @@ async def _unpin(
 # --- skip -----------------------------------------------------------------------------------------
 
 
-async def _skip(
-    target: Target, name: str, version: str, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
+async def _skip(target: Target, name: str, version: str) -> tuple[dict[str, Any], str]:
     async with target.connect() as client:
         entry, body = await _get(client, target, name)
-        digest = await _digest_of(client, _spec_of(entry), version, options)
+        digest = _digest_of(entry, body, version)
 
         def add(known: tuple[str, ...], seen: BundleEntry) -> tuple[str, ...]:
             if seen.status.pin.digest == digest:
@@ -479,23 +460,17 @@ async def _skip(
         return await _change_skipped(client, target, name, add), digest
 
 
-async def _unskip(
-    target: Target, name: str, version: str, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
+async def _unskip(target: Target, name: str, version: str) -> tuple[dict[str, Any], list[str]]:
     async with target.connect() as client:
         entry, body = await _get(client, target, name)
         spec = _spec_of(entry)
         named = _DIGEST.fullmatch(version)
         found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
         if not found:
-            found = sorted(_known_digests(entry.status, version) & set(spec.skip_digests))
-        known = ", ".join(spec.skip_digests) or "none"
-        if not found and spec.skip_digests:
-            try:
-                found = [await _digest_of(client, spec, version, options)]
-            except Fault as fault:
-                raise Fault(f"{fault.message}. {shown('bundles', body)} skips: {known}") from None
-        if not set(found) & set(spec.skip_digests):
+            skipped = set(spec.skip_digests)
+            found = [at for at in _known_digests(entry.status, version) if at in skipped]
+        if not found:
+            known = ", ".join(spec.skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
 
         def remove(known: tuple[str, ...], _seen: BundleEntry) -> tuple[str, ...]:
@@ -504,13 +479,13 @@ async def _unskip(
         return await _change_skipped(client, target, name, remove), found
 
 
-def _known_digests(status: BundleStatus, version: str) -> set[str]:
-    """The digests of a version that the status has."""
-    known = [(at.version, at.digest) for at in status.past]
-    known += [(at.version, at.digest) for at in status.candidates]
-    known.append((status.available.version, status.available.digest))
-    known.append((status.attempted.version, status.attempted.digest))
-    return {digest for at, digest in known if at == version and digest}
+def _known_digests(status: BundleStatus, version: str) -> list[str]:
+    """The digests of a version that the status has, the newest first."""
+    seen = sorted(status.candidates, key=lambda one: one.first_seen or "", reverse=True)
+    found = [(at.version, at.digest) for at in (status.available, status.attempted)]
+    found[1:1] = [(at.version, at.digest) for at in seen]
+    found += [(at.version, at.digest) for at in status.past]
+    return list(dict.fromkeys(digest for at, digest in found if at == version and digest))
 
 
 async def _change_skipped(
@@ -536,19 +511,19 @@ async def _change_skipped(
     raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 
-async def _digest_of(
-    client: KubeClient, spec: BundleSpec, version: str, options: Mapping[str, Any]
-) -> str:
-    """The digest that a tag has now; a digest is one itself.
+def _digest_of(entry: BundleEntry, body: Mapping[str, Any], version: str) -> str:
+    """The digest that a tag has now, as far as the operator has seen; a digest is one itself.
 
     Raises:
-        Fault: the registry doesn't have it, or can't be asked.
+        Fault: the status doesn't have it.
     """
     if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
         return version
-    repository, credential = await access_of(client, spec, options)
-    try:
-        async with registries(client) as asked:
-            return await asked.client.digest(repository, version, credential)
-    except RegistryError as error:
-        raise Fault(in_options(error.message)) from None
+    if known := _known_digests(entry.status, version):
+        return known[0]
+    spec = _spec_of(entry)
+    raise Fault(
+        f"{shown('bundles', body)}: the operator hasn't seen a version {said(version)}, so its "
+        f"digest isn't known; name the digest, which this prints: "
+        f"{hint('resolve', f'{spec.registry}/{spec.repo}', version)}"
+    )

@@ -1,4 +1,4 @@
-"""Finds the operator that serves the cluster, and its settings; `copyrator version`."""
+"""Finds the operator that serves the cluster, and its settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator import __version__
 from copyrator.api.times import parse_time
-from copyrator.cli.core.cluster import Target, cluster_options, complete_namespaces, run
+from copyrator.cli.core.cluster import complete_namespaces
 from copyrator.cli.core.objects import listed
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 from copyrator.kube import errors
-from copyrator.kube.errors import ApiError
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import LEASES, Resource
 from copyrator.kube.watch.store import name_of
@@ -228,30 +225,3 @@ async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) 
         if fresh and spec.get("holderIdentity"):
             return str(spec["holderIdentity"])
     return None
-
-
-@click.command()
-@cluster_options(namespace=False)
-@own_namespace_option
-@click.option("--client", "client_only", is_flag=True, help="Don't connect to the cluster.")
-@answer_option
-def version(target: Target, home: str | None, client_only: bool, shape: Format | None) -> None:
-    """Print this program's version, and the operator's image where one is installed."""
-    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415 - not for --help
-
-    found: dict[str, str | None] = {"client": __version__}
-    if not client_only:
-        try:
-            found["operator"] = run(_operator(target, home))
-        except (ApiError, KubeconfigError) as error:
-            click.echo(f"The cluster can't be read: {error}", err=True)
-    if shape is not None:
-        dump(typed(Kind.VERSION, found), shape)
-        return
-    for part, text in found.items():
-        click.echo(f"{part + ':':<10}{text or 'no Deployment found'}")
-
-
-async def _operator(target: Target, home: str | None) -> str | None:
-    async with target.connect() as client:
-        return (await find_installation(client, home)).image

@@ -15,7 +15,7 @@ from copyrator.api import names
 from copyrator.cli.core.cluster import Target, add_options, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, JOBS, RULES, Discovery, Resource
+from copyrator.kube.resources import BUNDLES, JOBS, PODS, RULES, Discovery, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS
 
@@ -285,6 +285,13 @@ async def jobs_of(
         return []
     selector = ",".join(filter(None, (f"{names.LABEL_BUNDLE}={bundle}", more)))
     return await listed(client, JOBS, namespace, selector=selector)
+
+
+async def pods_of(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pods with the label of a Job, which others may set, too: look at their owners."""
+    namespace, name = name_of(job)
+    selector = f"batch.kubernetes.io/job-name={name}"
+    return await listed(client, PODS, namespace, selector=selector)
 
 
 async def listed_in(

@@ -80,9 +80,7 @@ class Kind(enum.StrEnum):
     PLAN_LIST = "PlanList"
     PROBLEM_LIST = "ProblemList"
     RESOLUTION = "Resolution"
-    TREE = "Tree"
     VERIFICATION = "Verification"
-    VERSION = "Version"
 
 
 def _output(allowed: Sequence[Format], default: Format | None) -> Callable[[Command], Command]:
@@ -157,7 +155,7 @@ def _width(text: str) -> int:
 
 
 class Table:
-    """Rows below heads. Once printed, further rows keep to its widths (--watch).
+    """Rows below heads.
 
     On a terminal a row continues in the next line after a cell that is too long for its column, and
     the last cell is truncated if it is longer than a line; `whole` wraps it instead. Wide tables
@@ -165,17 +163,11 @@ class Table:
     """
 
     def __init__(
-        self,
-        columns: Sequence[Column],
-        *,
-        wide: bool = False,
-        whole: bool = False,
-        heads: bool = True,
+        self, columns: Sequence[Column], *, wide: bool = False, whole: bool = False
     ) -> None:
         self._columns = [column for column in columns if wide or not column.wide]
         self._wide = wide
         self._whole = whole
-        self._heads = heads
         self._console = _terminal()
         self._below: list[Column] = []
         self._widths: list[int] = []
@@ -184,13 +176,11 @@ class Table:
             self._columns = [column for column in self._columns if not column.below]
 
     def print(self, rows: Iterable[Any]) -> None:
-        """Print rows; the first time with heads."""
+        """Print heads and rows."""
         rows = list(rows)
         lines = [[column.value(row) for column in self._columns] for row in rows]
-        if not self._widths:
-            self._fit(lines)
-            if self._heads:
-                self._print_line([column.head for column in self._columns], "dim")
+        self._fit(lines)
+        self._print_line([column.head for column in self._columns], "dim")
         for row, line in zip(rows, lines, strict=True):
             self._print_line(line)
             for column in self._below:

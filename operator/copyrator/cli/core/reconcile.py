@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
 
-_timeout = timeout_option(300.0, "How long to wait.")
+_timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
 _HANDLED = {
     names.ANN_RULE_REQUESTED_AT: "lastHandledRequest",
     names.ANN_REQUESTED_AT: "lastHandledRequest",
@@ -73,7 +73,6 @@ _FAILED = {
     names.ANN_FORCE_AT: "lastFailedForce",
 }
 """Annotation to the field of the status that echoes it."""
-_no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
 
 
 @click.command()
@@ -85,7 +84,6 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outc
     help="Use the annotation forceAt, which skips the gates minAge, dependsOn and windows.",
 )
 @_timeout
-@_no_wait
 @object_option
 def reconcile(
     *,
@@ -94,7 +92,6 @@ def reconcile(
     name: str,
     force: bool,
     timeout: float,
-    no_wait: bool,
     shape: Format | None,
 ) -> None:
     """Reconcile a rule or Bundle now, and wait for the outcome.
@@ -104,11 +101,10 @@ def reconcile(
 
     Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
     """
-    waited = 0.0 if no_wait else timeout
-    body = run(_reconcile(target, what, name, force=force, timeout=waited))
+    body = run(_reconcile(target, what, name, force=force, timeout=timeout))
     if shape is not None:
         show(body, shape)
-    elif waited == 0:
+    elif timeout == 0:
         prose([f"{shown(what, body)} annotated; the operator reconciles it."])
     elif waits := _waits(body):
         raise Fault(f"{shown(what, body)} {waits}. The request stays, and is handled then")
@@ -120,7 +116,7 @@ def reconcile(
         text = f": {failed}" if failed else f" isn't ready{result(body)}"
         text = text.rstrip(".") + (kept if _is_kept(body) else "")
         raise Fault(f"{shown(what, body)}{text}")
-    if waited and not _is_ready(body):
+    if timeout and not _is_ready(body):
         raise click.exceptions.Exit(1)
 
 
@@ -152,11 +148,8 @@ def _is_ready(body: Mapping[str, Any]) -> bool:
 @object_arguments("rules")
 @cluster_options()
 @_timeout
-@_no_wait
 @object_option
-def reseal(
-    *, target: Target, what: str, name: str, timeout: float, no_wait: bool, shape: Format | None
-) -> None:
+def reseal(*, target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
     """Overwrite the objects that have a rule's marks without a valid seal.
 
     Such objects result from a lost hash key, a restore or a forgery; those with the content that
@@ -164,10 +157,9 @@ def reseal(
     overwritten by this command. Only objects with the marks of this rule are overwritten, where it
     requires a copy. Nothing is deleted.
     """
-    waited = 0.0 if no_wait else timeout
-    body = run(_reseal(target, what, name, timeout=waited))
-    word = "resealed" if waited else "annotated"
-    show_result(body, f"{shown(what, body)} {word}{result(body, waited=waited > 0)}", shape)
+    body = run(_reseal(target, what, name, timeout=timeout))
+    word = "resealed" if timeout else "annotated"
+    show_result(body, f"{shown(what, body)} {word}{result(body, waited=timeout > 0)}", shape)
 
 
 async def annotated(

@@ -10,6 +10,7 @@ import base64
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,11 +28,12 @@ from copyrator.api.kubeconfig import (
     parse_kubeconfig,
 )
 from copyrator.api.names import LABEL_REMOTE
-from copyrator.api.times import format_time, parse_duration, parse_time
+from copyrator.api.times import format_time, parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import listed
 from copyrator.cli.core.output import Format, answer_option, dump, items, prose
+from copyrator.cli.core.waiting import Duration
 from copyrator.cli.doctor.remote import check
 from copyrator.kube import errors
 from copyrator.kube.resources import (
@@ -195,21 +197,6 @@ def remote() -> None:
     """Let another cluster read objects of this one, and check that it can."""
 
 
-class _Ttl(click.ParamType[float]):
-    """A duration, in seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """At least what the API server accepts."""
-        seconds = value if isinstance(value, float) else parse_duration(str(value))
-        if seconds is None or seconds < LEAST_TTL:
-            self.fail(f"{value!r} isn't a duration of 10m or more, such as 720h", param, ctx)
-        return seconds
-
-
 @remote.command("grant")
 @click.argument("name")
 @cluster_options()
@@ -236,7 +223,10 @@ class _Ttl(click.ParamType[float]):
 )
 @click.option("--tls-server-name", metavar="NAME", help="Name in that certificate, if not URL's.")
 @click.option(
-    "--ttl", metavar="DURATION", type=_Ttl(), help="End of the token; default: it has none."
+    "--ttl",
+    metavar="DURATION",
+    type=Duration(LEAST_TTL),
+    help="End of the token; default: it has none.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be made; nothing is.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
@@ -365,7 +355,7 @@ def _confirm(whole: Sequence[Granted], *, yes: bool) -> None:
 
 
 async def _grant(
-    target: Target, found: Grant, address: Kubeconfig, ttl: float | None
+    target: Target, found: Grant, address: Kubeconfig, ttl: timedelta | None
 ) -> tuple[Body, list[str]]:
     """Make it; return the Secret for the other cluster, and what to say."""
     async with target.connect() as client:
@@ -506,13 +496,13 @@ async def _written_token(client: KubeClient, found: Grant) -> str:
         await asyncio.sleep(0.25)
 
 
-async def _requested_token(client: KubeClient, found: Grant, ttl: float) -> tuple[str, str]:
+async def _requested_token(client: KubeClient, found: Grant, ttl: timedelta) -> tuple[str, str]:
     """A token with an end, and that end, which may be earlier than asked for."""
     path = SERVICEACCOUNTS.path(found.namespace, found.name, "token")
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": int(ttl)},
+        "spec": {"expirationSeconds": int(ttl.total_seconds())},
     }
     answer = await client.request("POST", path, body=body)
     status = answer["status"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_status import RuleReason
+from copyrator.api.times import format_duration, parse_duration
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, SINGULAR
 from copyrator.cli.core.output import prose
@@ -35,6 +37,27 @@ def timeout_option(seconds: float, text: str) -> Callable[..., Any]:
         metavar="SECONDS",
         help=text,
     )
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration such as ``720h``, of at least so many seconds."""
+
+    name = "duration"
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """The duration; at most 10^9 seconds."""
+        if isinstance(value, timedelta):
+            return value
+        seconds = parse_duration(str(value))
+        if seconds is None or seconds < self._least:
+            least = f" of {format_duration(self._least)} or more" if self._least else ""
+            self.fail(f"{value!r} isn't a duration{least}, such as 720h", param, ctx)
+        return timedelta(seconds=min(seconds, 10**9))
 
 
 response_timeout_option = timeout_option(60.0, "How long to wait for the operator; 0 doesn't wait.")

@@ -23,8 +23,6 @@ from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import identity_of
 from copyrator.bundles.guard.enforcement import find_fault
-from copyrator.bundles.inputs.reader import files_of
-from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,
@@ -34,6 +32,7 @@ from copyrator.bundles.trust.policy import (
     read_requirement,
 )
 from copyrator.cli.bundles.clouds import shown_annotations
+from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.installation import DEPLOYMENTS, Installation, allowed, pod_selector
 from copyrator.cli.core.objects import listed, listed_in
@@ -91,7 +90,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     try:
         policy = policy_in(await client.get(CONFIGMAPS, home, CONFIG_MAP))
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
-            contents[ref] = await _files(client, home, ref)
+            contents[ref] = await read_files(client, home, ref)
     except errors.NotFound:
         if installation.settings.require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
@@ -111,16 +110,6 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
 
 def _faults(entry: PolicyEntry, home: str, contents: Contents) -> tuple[str, ...]:
     return read_requirement(entry.name, home, entry.any_of, contents)[1]
-
-
-async def _files(
-    client: KubeClient, namespace: str, ref: LocalObjectRef
-) -> Mapping[str, bytes] | None:
-    there = verify_ref(namespace, ref)
-    try:
-        return files_of(ref, await client.get(there.resource, there.namespace, there.name))
-    except errors.NotFound:
-        return None
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

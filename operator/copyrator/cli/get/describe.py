@@ -18,9 +18,8 @@ import click
 
 from copyrator.api import names
 from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
-from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
-from copyrator.cli.core.objects import RESOURCES, copies, object_arguments, one
+from copyrator.cli.core.objects import RESOURCES, object_arguments, one
 from copyrator.cli.core.output import (
     Detail,
     Format,
@@ -34,8 +33,7 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import EVENTS, Resource
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.resources import EVENTS
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -48,41 +46,22 @@ LONG = 60
 
 
 @click.command()
-@object_arguments("rules", "bundles", "copies")
-@click.option("--kind", metavar="KIND", help="Kind of the copy, if several kinds have that name.")
+@object_arguments("rules", "bundles")
 @cluster_options()
 @operator_namespace_option
 @answer_option
 def describe(
-    *,
-    target: Target,
-    what: str,
-    name: str,
-    kind: str | None,
-    home: str | None,
-    shape: Format | None,
+    *, target: Target, what: str, name: str, home: str | None, shape: Format | None
 ) -> None:
-    """Show details of a rule, Bundle or copy: spec, status and Events.
+    """Show details of a rule or Bundle: spec, status and Events.
 
-    For a copy: its rule, age, other field managers, and whether it is up to date, which
-    a dry run determines. Values are never shown.
+    A copy is explained by `why`. Values are never shown.
     """
-    if kind and what != "copies":
-        advice = hint("describe", "copy", name, "--kind", kind)
-        raise click.UsageError(f"--kind is only for copies: {advice}")
-    namespace, name = target.locate(name)
-    work = (
-        _copy(target, namespace, name, kind, home)
-        if what == "copies"
-        else _described(target, what, namespace, name, home)
-    )
-    found = run(work)
+    found = run(_described(target, what, *target.locate(name), home))
     if shape is None:
         prose(detail_lines(found.parts))
         return
-    document = {"object": plain(found.body), "events": found.events}
-    document |= {"state": found.state} if found.state else {}
-    dump(typed(Kind.DESCRIPTION, document), shape)
+    dump(typed(Kind.DESCRIPTION, {"object": plain(found.body), "events": found.events}), shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +71,6 @@ class _Description:
     body: Body
     events: Sequence[Body]
     parts: Sequence[Detail]
-    state: str = ""
-    """Of a copy."""
 
 
 async def _described(
@@ -140,19 +117,6 @@ async def _parts(
     return describe_bundle(view)
 
 
-async def _copy(
-    target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> _Description:
-    async with target.connect() as client:
-        resource, body = await find_copy(client, namespace, name, kind)
-        async with ahead(state_of(client, target, resource, body, home)) as known:
-            events = await _events(client, resource.kind, body)
-            state = await known
-    now = datetime.now(UTC)
-    parts = [*describe_copy(body, state, now), _describe_events(events, now)]
-    return _Description(body, events, parts, state.text)
-
-
 async def _events(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
     """Newest last; empty without the permission to list Events."""
     with suppress(errors.Forbidden):
@@ -168,93 +132,6 @@ def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
         for event in events
     ]
     return Detail("Events", "" if lines else "none", lines)
-
-
-async def find_copy(
-    client: KubeClient, namespace: str, name: str, kind: str | None
-) -> tuple[Resource, dict[str, Any]]:
-    """The copy of that name, without its content.
-
-    Raises:
-        Fault: there is none, or there are several.
-    """
-    resources, found = await copies(client, namespace)
-    mine = [body for body in found if name_of(body).name == name]
-    if kind:
-        mine = [body for body in mine if body["kind"].lower() == kind.lower()]
-    if not mine:
-        raise Fault(
-            f"there is no copy {name} in the namespace {namespace}; "
-            f"{hint('why', f'{namespace}/{name}')} explains why, "
-            f"{hint('get', 'copies', '-A')} lists all"
-        )
-    if len(mine) > 1:
-        kinds = [body["kind"] for body in mine]
-        raise Fault(f"{name} is the name of a {' and of a '.join(kinds)}; add --kind {kinds[0]}")
-    (body,) = mine
-    return next(one for one in resources if one.kind == body["kind"]), body
-
-
-@dataclass(frozen=True, slots=True)
-class CopyState:
-    """What the operator does about a copy now."""
-
-    text: str
-    """A sentence."""
-    composed_of: str = ""
-    """The sources of the template that made it: ``hub, private (3)``; empty where it has none."""
-
-
-async def state_of(
-    client: KubeClient, target: Target, resource: Resource, body: Body, home: str | None
-) -> CopyState:
-    """What the operator does about it now."""
-    from copyrator.cli.rules.dry_run import actor_of, dry_running
-    from copyrator.cli.rules.why import ExplainedObject, composed_of, verdict_of
-
-    try:
-        installation = await find_installation(client, home)
-        actor = await actor_of(client, target, installation, name_of(body).namespace)
-        async with dry_running(installation, actor) as dry_run:
-            await dry_run.serve_all(resource.kind)
-            asked = ExplainedObject(dry_run, resource, *name_of(body))
-            owner = rows.annotation(body, names.ANN_RULE)
-            if hidden := dry_run.hidden(owner):
-                return CopyState(hidden)
-            return CopyState((await verdict_of(asked)).text, composed_of(asked))
-    except (errors.Forbidden, Fault) as error:
-        return CopyState(f"unknown: {error}")
-
-
-def describe_copy(body: Body, state: CopyState, now: datetime) -> Iterator[Detail]:
-    """The parts about a copy."""
-    yield Detail("Name", name_of(body))
-    yield Detail("Kind", body["kind"])
-    yield Detail("Rule", rows.annotation(body, names.ANN_RULE))
-    source = rows.annotation(body, names.ANN_SOURCE)
-    made_of = state.composed_of or "none: the rule's template"
-    yield Detail("Source", source if source != "-" else made_of)
-    yield from describe_writes(body, now)
-    yield Detail("State", state.text)
-
-
-def describe_writes(body: Body, now: datetime) -> Iterator[Detail]:
-    """When it was created and written, and by whom else."""
-    yield Detail("Age", rows.age(body["metadata"].get("creationTimestamp"), now))
-    written = _writers(body)
-    if ours := written.pop(names.FIELD_MANAGER, None):
-        yield Detail("Written", f"{rows.age(ours, now)} ago")
-    for manager, time in sorted(written.items()):
-        yield Detail("Managers", f"{manager}, {rows.age(time, now)} ago")
-
-
-def _writers(body: Body) -> dict[str, str]:
-    """The time of each field manager's last write."""
-    found: dict[str, str] = {}
-    for entry in body["metadata"].get("managedFields") or ():
-        manager, time = str(entry.get("manager")), str(entry.get("time") or "")
-        found[manager] = max(found.get(manager, ""), time)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

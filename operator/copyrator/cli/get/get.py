@@ -1,9 +1,8 @@
-"""`copyrator get`: rules, Bundles and copies in a table, and their changes."""
+"""`copyrator get`: rules, Bundles and copies in a table."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import starmap
@@ -17,7 +16,6 @@ from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, r
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import (
-    MANAGED,
     RESOURCES,
     ObjectReference,
     find_copies,
@@ -35,78 +33,9 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import Resource
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """One watch of what changes from now on; the namespace None is the whole cluster."""
-
-    resource: Resource
-    namespace: str | None
-    selector: str | None = None
-    metadata_only: bool = False
-
-
-async def changes_of(
-    client: KubeClient, watched: Sequence[Watched]
-) -> AsyncIterator[dict[str, Any]]:
-    """Yield each changed object; ends by cancellation only.
-
-    Raises:
-        ApiError: it can't be watched.
-    """
-    changes: asyncio.Queue[dict[str, Any] | errors.ApiError] = asyncio.Queue()
-    tasks = [asyncio.create_task(_follow(client, one, changes)) for one in watched]
-    try:
-        while True:
-            change = await changes.get()
-            if isinstance(change, errors.ApiError):
-                raise change
-            yield change
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _follow(
-    client: KubeClient, watched: Watched, changes: asyncio.Queue[dict[str, Any] | errors.ApiError]
-) -> None:
-    """Queue the changes of one watch, reopening it when it ends."""
-    resource = watched.resource
-    version: str | None = None
-    try:
-        while True:
-            if version is None:
-                pages = client.list_pages(
-                    resource,
-                    watched.namespace,
-                    label_selector=watched.selector,
-                    metadata_only=True,
-                    limit=1,
-                )
-                version = (await anext(pages)).resource_version
-                await pages.aclose()
-            try:
-                async for event in client.watch(
-                    resource,
-                    watched.namespace,
-                    metadata_only=watched.metadata_only,
-                    label_selector=watched.selector,
-                    resource_version=version,
-                ):
-                    version = event.object["metadata"]["resourceVersion"]
-                    if event.type != "BOOKMARK":
-                        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-                        changes.put_nowait({**event.object, **kind})
-            except errors.Gone:
-                version = None
-    except errors.ApiError as error:
-        changes.put_nowait(error)
 
 
 KINDS = ("rules", "bundles", "copies")
@@ -153,12 +82,12 @@ class _ListQuery:
 
 @dataclass(slots=True)
 class _Found:
-    """Objects of one kind, and how to watch them."""
+    """Objects of one kind."""
 
     what: str
     bodies: list[dict[str, Any]]
-    watched: list[Watched]
     denied: list[errors.Forbidden] = field(default_factory=list)
+    is_read: bool = True
 
 
 @click.command()
@@ -166,9 +95,7 @@ class _Found:
 @cluster_options(everywhere=True)
 @output_option
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
-@click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
-@click.option("--no-headers", is_flag=True, help="Don't print headers.")
 def get(
     *,
     target: Target,
@@ -176,9 +103,7 @@ def get(
     wanted: tuple[ObjectReference, ...],
     shape: Format,
     labels: str | None,
-    watch: bool,
     rule: str | None,
-    no_headers: bool,
 ) -> None:
     """List rules, bundles or copies with their status and age; `all` lists the three.
 
@@ -188,29 +113,17 @@ def get(
     if rule and kinds != ["copies"]:
         advice = hint("get", "copies", "--rule", rule)
         raise click.UsageError(f"--rule is only for copies: {advice}")
-    if what == "all" and (wanted or watch):
-        raise click.UsageError("all can't be combined with names or --watch; choose one kind")
-    if len(kinds) > 1 and watch:
-        raise click.UsageError("--watch is for objects of one kind")
+    if what == "all" and wanted:
+        raise click.UsageError("all can't be combined with names; choose one kind")
     queries = {
         kind: _ListQuery.of(target, [name for one, name in wanted if one == kind], rule, labels)
         for kind in (KINDS if what == "all" else kinds)
     }
-    run(_get(target, queries, _Style(shape, heads=not no_headers), watch=watch))
+    run(_get(target, queries, shape))
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """How lists are printed."""
-
-    shape: Format
-    heads: bool = True
-
-
-async def _get(
-    target: Target, queries: Mapping[str, _ListQuery], style: _Style, *, watch: bool
-) -> None:
-    shows_freezes = "bundles" in queries and style.shape in (Format.TABLE, Format.WIDE)
+async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
+    shows_freezes = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
     async with (
         target.connect() as client,
         ahead(_operator(client, is_needed=shows_freezes)) as operator,
@@ -220,21 +133,16 @@ async def _get(
             await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
         freezes, gap = await _freezes(client, found, operator)
-        if any(part.bodies for part in found) or watch:
-            printers = _show(found, queries, style, freezes)
+        if any(part.bodies for part in found):
+            _show(found, queries, shape, freezes)
         else:
-            _nothing(target, queries, style)
+            _nothing(target, queries, shape)
         if note:
             prose([note], err=True)
         if freezes:
             prose([f"No deploy begins: {sentence(one)}." for one in freezes], err=True)
         if gap:
             prose([f"{gap[0].upper()}{gap[1:]}."], err=True)
-        if watch:
-            (part,) = found
-            async for change in changes_of(client, part.watched):
-                if queries[part.what].includes(change):
-                    printers[part.what].print([change], single=True)
 
 
 async def _operator(client: KubeClient, *, is_needed: bool) -> Installation | None:
@@ -283,29 +191,28 @@ async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> li
         except errors.Forbidden as error:
             if query.wanted:
                 raise
-            return _Found(kind, [], [], [error])
+            return _Found(kind, [], [error], is_read=False)
 
     found = await all_of(starmap(read, queries.items()))
-    if all(part.denied and not part.watched for part in found):
+    if not any(part.is_read for part in found):
         raise found[0].denied[0]
     return found
 
 
 async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
-    labels = choice.labels
+    denied: list[errors.Forbidden] = []
     if what == "copies":
-        there = await find_copies(client, choice.scopes, labels)
-        labels = f"{MANAGED},{labels}" if labels else MANAGED
-        bodies, read, denied = there.bodies, there.read, there.denied_of(there.named)
+        there = await find_copies(client, choice.scopes, choice.labels)
+        bodies, denied = there.bodies, there.denied_of(there.named)
         if not any(map(choice.includes, bodies)):
             denied = [error for _, error in there.denied]  # perhaps that is why
     else:
-        read, denied = [(RESOURCES[what], scope) for scope in choice.scopes], []
-        lists = await all_of(listed(client, *place, selector=labels) for place in read)
+        lists = await all_of(
+            listed(client, RESOURCES[what], scope, selector=choice.labels)
+            for scope in choice.scopes
+        )
         bodies = [body for found in lists for body in found]
-    only = what == "copies"
-    watched = [Watched(resource, scope, labels, metadata_only=only) for resource, scope in read]
-    return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
+    return _Found(what, [body for body in bodies if choice.includes(body)], denied)
 
 
 async def _check(client: KubeClient, target: Target, part: _Found, choice: _ListQuery) -> None:
@@ -336,32 +243,26 @@ def _is_of(owner: str, rule: str) -> bool:
 def _show(
     found: Sequence[_Found],
     queries: Mapping[str, _ListQuery],
-    style: _Style,
+    shape: Format,
     freezes: Sequence[Freeze],
-) -> dict[str, _Printer]:
-    """Print all; return the printers, which print further objects in the same columns."""
+) -> None:
+    """Print all."""
     scopes = {scope for query in queries.values() for scope in query.scopes}
     everywhere = None in scopes or len(scopes) > 1
-    printers = {
-        part.what: _Printer(part.what, style, freezes, namespaces=everywhere) for part in found
-    }
-    if style.shape in (Format.JSON, Format.YAML):
+    if shape in (Format.JSON, Format.YAML, Format.NAME):
         bodies = [body for part in found for body in part.bodies]
         wanted = sum(len(query.wanted) for query in queries.values())
-        single = wanted == 1 == len(bodies)
-        show_all(bodies, style.shape, single=single)
-        return printers
-    shown = [part for part in found if part.bodies or len(found) == 1]
-    for index, part in enumerate(shown):
-        if index and style.shape is not Format.NAME:
+        show_all(bodies, shape, single=wanted == 1 == len(bodies))
+        return
+    for index, part in enumerate(part for part in found if part.bodies):
+        if index:
             click.echo()
-        printers[part.what].print(part.bodies)
-    return printers
+        _print(part, freezes, namespaces=everywhere, wide=shape is Format.WIDE)
 
 
-def _nothing(target: Target, queries: Mapping[str, _ListQuery], style: _Style) -> None:
-    if style.shape in (Format.JSON, Format.YAML):
-        show_all([], style.shape)
+def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
+    if shape in (Format.JSON, Format.YAML):
+        show_all([], shape)
         return
     *kinds, last = queries
     shown = f"{', '.join(kinds)} or {last}" if kinds else last
@@ -371,36 +272,24 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], style: _Style) -
     click.echo(f"No {shown} found {where}{hint_}.", err=True)
 
 
-class _Printer:
-    """Prints objects of one kind in the chosen shape."""
+def _print(part: _Found, freezes: Sequence[Freeze], *, namespaces: bool, wide: bool) -> None:
+    """Print a table of objects of one kind."""
+    now, found = datetime.now(UTC), list[Any](part.bodies)
+    if part.what == "bundles":
+        from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
+            BundleView,
+            bundle_columns,
+            freezes_of,
+        )
 
-    def __init__(
-        self, what: str, style: _Style, freezes: Sequence[Freeze], *, namespaces: bool
-    ) -> None:
-        now = datetime.now(UTC)
-        self._row: Callable[[dict[str, Any]], object] = lambda body: body
-        if what == "bundles":
-            from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
-                BundleView,
-                bundle_columns,
-                freezes_of,
-            )
+        found = [BundleView(body, now, freezes=freezes_of(body, freezes, now)) for body in found]
+        columns = bundle_columns(now, namespaces=namespaces)
+    elif part.what == "rules":
+        from copyrator.cli.view.rule import rule_columns  # noqa: PLC0415 - as above
 
-            self._row = lambda body: BundleView(body, now, freezes=freezes_of(body, freezes, now))
-            columns = bundle_columns(now, namespaces=namespaces)
-        elif what == "rules":
-            from copyrator.cli.view.rule import rule_columns  # noqa: PLC0415 - as above
-
-            columns = rule_columns(now)
-        else:
-            columns = rows.copy_columns(now)
-        if what != "bundles" and namespaces:
-            columns.insert(0, rows.NAMESPACE)
-        self._shape = style.shape
-        self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
-
-    def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:
-        if self._shape in (Format.JSON, Format.YAML, Format.NAME):
-            show_all(found, self._shape, single=single)
-        else:
-            self._table.print(map(self._row, found))
+        columns = rule_columns(now)
+    else:
+        columns = rows.copy_columns(now)
+    if part.what != "bundles" and namespaces:
+        columns.insert(0, rows.NAMESPACE)
+    Table(columns, wide=wide).print(found)

@@ -29,6 +29,7 @@ from copyrator.cli.core.objects import (
     RESOURCES,
     What,
     complete_objects,
+    copies,
     listed,
     means,
     one,
@@ -349,15 +350,15 @@ async def _of_object(
 
 def _lines_of(answer: CopyAnswer) -> dict[str, list[str]]:
     """The answer as it is printed: without a rule that decides, those of all rules."""
-    from copyrator.cli.view.why_copy import count_rules, explain
+    from copyrator.cli.view.why_copy import count_rules, describe_writes, explain
 
     first, others = answer.first, answer.others
+    writes = describe_writes(answer.metadata or {}, datetime.now(UTC)) if answer.owner else ()
+    facts = [*answer.facts, *(f"{one.label}: {one.value}" for one in writes)]
     if first is None or not others:
-        return {
-            "lines": [*answer.facts, *_indented(explain([*([first] if first else ()), *others]))]
-        }
+        return {"lines": [*facts, *_indented(explain(answer.answers))]}
     return {
-        "lines": [*answer.facts, *_indented(explain([first]))],
+        "lines": [*facts, *_indented(explain([first]))],
         "others": _indented(explain(others)),
         "summary": _indented([f"{count_rules(others)} (--all)"]),
     }
@@ -461,10 +462,10 @@ async def _object(
     """The requested kind, and the object where it exists."""
     discovery = Discovery(client)
     if kind is not None and means(kind, "copies"):
-        from copyrator.cli.get.describe import find_copy
-
-        with suppress(Fault):  # the object needn't exist
-            resource, _ = await find_copy(client, namespace, name, None)
+        resources, found = await copies(client, namespace)
+        kinds = [body["kind"] for body in found if name_of(body).name == name]
+        if len(kinds) == 1:  # the object needn't exist
+            resource = next(one for one in resources if one.kind == kinds[0])
             return resource, await _find(client, resource, namespace, name)
     elif kind is not None:
         word, _, version = kind.partition(".")

@@ -1,11 +1,10 @@
-"""`copyrator create`, a rule or Bundle from flags, and `validate`, manifests in files."""
+"""`copyrator create`: a rule or Bundle from flags."""
 
 # ruff: noqa: PLC0415 - the parsers are imported late: not for --help
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,20 +13,16 @@ import click
 from copyrator.api import names
 from copyrator.api.clouds import Provider
 from copyrator.api.rule_status import RuleReason
-from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault, hint
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.output import (
     Format,
-    Kind,
-    answer_option,
     dump,
     object_option,
     prose,
     show,
     show_result,
-    typed,
 )
 from copyrator.cli.core.waiting import wait
 from copyrator.cli.view import rows
@@ -36,7 +31,7 @@ from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
-    from copyrator.cli.offline.manifests import Manifest
+    pass
 
 RESPONSE: Final = 10.0
 """Seconds in which an operator whose settings aren't known responds to a rule."""
@@ -237,54 +232,3 @@ def _check_served(settings: Settings, namespace: str, name: str) -> None:
             f"{where}: the operator serves only {', '.join(settings.watch_namespaces)} "
             "(--watch-namespaces)"
         )
-
-
-@click.command()
-@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path())
-@click.option(
-    "-f",
-    "--filename",
-    "more",
-    multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="File, directory or - (stdin).",
-)
-@answer_option
-def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:
-    """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
-
-    They are validated against the CRDs and by the operator's own parsers; the ConfigMap of the
-    signature policy, too. Other kinds are ignored.
-    Exit code: 0 all are valid; 1 at least one isn't.
-    """
-    from copyrator.cli.offline.manifests import read_manifests
-    from copyrator.cli.offline.validate import check, is_ours, warnings
-
-    if not (files or more):
-        raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
-    manifests = [one for one in read_manifests([*files, *more]) if is_ours(one)]
-    found = [finding for manifest in manifests for finding in check(manifest)]
-    for manifest in manifests if not found else ():
-        for warning in warnings(manifest):
-            click.echo(f"Warning: {warning}", err=True)
-    if shape is not None:
-        items = [finding.to_dict() for finding in found]
-        dump(typed(Kind.PROBLEM_LIST, {"items": items}), shape)
-    else:
-        for finding in found:
-            click.echo(str(finding))
-        if not manifests:
-            click.echo("No CopyratorRule or Bundle found.", err=True)
-        elif not found:
-            click.echo(f"Valid: {_counted(manifests)}.")
-    if found:
-        raise click.exceptions.Exit(1)
-
-
-def _counted(manifests: Sequence[Manifest]) -> str:
-    kinds = Counter(one.kind for one in manifests)
-    said = [count(kinds[names.RULE_KIND], "rule"), count(kinds[names.BUNDLE_KIND], "Bundle")]
-    if kinds["ConfigMap"]:
-        said.append("the signature policy")
-    return ", ".join(said)

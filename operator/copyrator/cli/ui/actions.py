@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, parse_status
-from copyrator.api.plan_status import PlanOutcome, PlanStatus
-from copyrator.api.plan_words import describe_difference, find_lacking
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import is_spent
@@ -43,13 +43,12 @@ from copyrator.cli.ui.parts import fields
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
-    contents,
     describe_version,
-    enforcement,
     is_expired,
     lacking_reasons,
     permission_summary,
-    rollback,
+    plan_facts,
+    plan_state,
 )
 from copyrator.cli.view.lists import page_of, pages_of
 from copyrator.cli.view.operations import describe_effect
@@ -172,25 +171,14 @@ def describe_plan_effect(view: BundleView) -> str:
     if fault := plan_fault(view):
         return f"{fault[0].upper()}{fault[1:]}."
     done = describe_effect(plan.counts)
-    return f"Plan {said(plan.id)} of {said(plan.version)} would {done}; {_state(view, plan)}."
+    return f"Plan {said(plan.id)} of {said(plan.version)} would {done}: {_state(view)}."
 
 
-def _state(view: BundleView, plan: PlanStatus) -> str:
-    if plan.decision is not None:
-        by = f" by {said(plan.by)}" if plan.by else ""
-        since = f" {rows.age(plan.at, view.now)} ago" if plan.at else ""
-        done = ", and its deploy has begun" if is_spent(view.status) else ""
-        return f"it was {said(plan.decision).lower()}{by}{since}{done}"
-    if is_expired(plan, view.now):
-        return (
-            f"it expired {rows.age(plan.expires_at, view.now)} ago, and the operator makes it again"
-        )
-    if decided := ShownPlan.of(view.body).decision:
-        return f"it was {decided.lower()}, which the operator hasn't seen yet"
-    if not view.is_decision_due:
-        return "no deploy of it waits for a decision"
-    ends = f", and expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
-    return f"it waits for your decision{ends}"
+def _state(view: BundleView) -> str:
+    decided = ShownPlan.of(view.body).decision
+    if decided and view.status.plan.decision is None and not is_expired(view.status.plan, view.now):
+        return f"{decided.lower()}, which the operator hasn't seen yet"
+    return plan_state(view) + ("; its deploy has begun" if is_spent(view.status) else "")
 
 
 def choices(view: BundleView) -> Iterator[DecisionChoice]:
@@ -234,14 +222,8 @@ def _facts(found: PlanView) -> Iterator[Detail]:
     if plan.newer:
         advice = view.hint("plan", "--refresh")
         yield Detail("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
-    if plan.enforced:
-        yield Detail("Operations", enforcement(plan))
-    if plan.bound or plan.exact:
-        yield Detail("Contents", contents(plan))
-    if shown := describe_difference(plan):
-        yield Detail("Could differ", shown)
-    if shown := rollback(plan):
-        yield Detail("Rollback", shown)
+    lacking = {"Operations": not plan.enforced, "Contents": not (plan.bound or plan.exact)}
+    yield from (one for one in plan_facts(plan) if not lacking.get(one.label))
     if not missing_of(view.status) and (permissions := permission_summary(view.status)):
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)

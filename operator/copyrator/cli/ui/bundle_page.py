@@ -31,7 +31,6 @@ from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead
 from copyrator.cli.core.output import Detail, printable, said
-from copyrator.cli.get.tree import health_of, release_objects
 from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.parts import (
     INDENT,
@@ -46,6 +45,7 @@ from copyrator.cli.ui.parts import (
     fields,
     segment,
 )
+from copyrator.cli.ui.release import health_of, release_objects
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,

@@ -5,15 +5,11 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import signal
 import socket
-import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -37,23 +33,22 @@ if TYPE_CHECKING:
     metavar="PORT",
     help="Port on 127.0.0.1; default: any that is free.",
 )
-@click.option("--open", "browse", is_flag=True, help="Open the page in the browser.")
-def ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
+def ui(target: Target, home: str | None, port: int) -> None:
     """Show rules, copies and Bundles on a local web page, until Ctrl-C.
 
     It uses your own permissions and needs nothing in the cluster. It listens on 127.0.0.1; the
     printed URL opens one session: whoever opens it first can act as you while the command runs.
     All namespaces are shown as far as you may list them; -n shows one.
     """
-    run(_ui(target, home, port, browse=browse))
+    run(_ui(target, home, port))
 
 
-async def _ui(target: Target, home: str | None, port: int, *, browse: bool) -> None:
+async def _ui(target: Target, home: str | None, port: int) -> None:
     with _listener(port) as listener:  # first: a port in use is found before any request
-        await _show(target, home, listener, browse=browse)
+        await _show(target, home, listener)
 
 
-async def _show(target: Target, home: str | None, listener: socket.socket, *, browse: bool) -> None:
+async def _show(target: Target, home: str | None, listener: socket.socket) -> None:
     from copyrator.cli.ui.pages import Pages
     from copyrator.cli.ui.server import Server
     from copyrator.cli.view.live import Live
@@ -64,7 +59,7 @@ async def _show(target: Target, home: str | None, listener: socket.socket, *, br
         pages = Pages(cluster=client.connection.endpoint.host, user=user)
         async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
             server = Server(target, client, live, pages, installation, home)
-            await _serve(server, listener, browse=browse)
+            await _serve(server, listener)
 
 
 def _listener(port: int) -> socket.socket:
@@ -78,7 +73,7 @@ def _listener(port: int) -> socket.socket:
         ) from None
 
 
-async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> None:
+async def _serve(server: Server, listener: socket.socket) -> None:
     from aiohttp import web
 
     stopped = _interrupted()
@@ -88,42 +83,10 @@ async def _serve(server: Server, listener: socket.socket, *, browse: bool) -> No
         await web.SockSite(runner, listener).start()
         server.port = runner.addresses[0][1]
         click.echo(f"Serving on {server.url} until Ctrl-C.")
-        if browse:
-            await open_browser(server, stopped)
         await stopped.wait()
     finally:
         server.stop()
         await runner.cleanup()
-
-
-async def open_browser(server: Server, stopped: asyncio.Event) -> None:
-    """Open the URL in the browser, and return when its token is spent."""
-    with file_that_opens(server.url) as file:
-        if not await asyncio.to_thread(webbrowser.open, file.as_uri()):
-            click.echo("No browser can be opened here: open the URL yourself.", err=True)
-        ends = [asyncio.ensure_future(event.wait()) for event in (server.opened, stopped)]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-
-
-@contextmanager
-def file_that_opens(url: str) -> Iterator[Path]:
-    """A file that leads a browser to a URL and that only its user can read, until the block ends.
-
-    Every local user can read the arguments of a process, and so a URL there.
-    """
-    with TemporaryDirectory(prefix="copyrator-ui-") as folder:  # of mode 0700
-        file = Path(folder, "open.html")
-        shown = html.escape(url)
-        text = (
-            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
-            f'<meta http-equiv="refresh" content="0; url={shown}">'
-            f'<title>Copyrator</title><p><a href="{shown}">Continue</a></p>'
-        )
-        file.touch(0o600, exist_ok=False)
-        file.write_text(text, encoding="utf-8")
-        yield file
 
 
 def _interrupted() -> asyncio.Event:

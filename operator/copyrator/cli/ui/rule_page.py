@@ -24,7 +24,6 @@ from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Detail, printable
-from copyrator.cli.get.describe import describe_writes
 from copyrator.cli.ui.parts import (
     INDENT,
     SIGNS,
@@ -46,16 +45,15 @@ from copyrator.cli.view.rule import (
     CopyGroup,
     RuleView,
     certificate_rows,
-    describe_clusters,
+    describe_origin,
     describe_settings,
-    describe_unused,
     group_failures,
     number_of,
     remedy_of,
     rollout_progress,
     rule_kind,
 )
-from copyrator.cli.view.why_copy import CopyAnswer
+from copyrator.cli.view.why_copy import CopyAnswer, describe_writes
 
 SOURCES: Final = 5
 """Sources that the drawing shows one by one."""
@@ -285,13 +283,7 @@ class RulePage:
         if "deletionTimestamp" in metadata:
             since = rows.age(metadata["deletionTimestamp"], view.now)
             found.append(Detail("Deleted", f"{since} ago, not removed yet"))
-        found += describe_settings(view)
-        if view.composed_of:
-            found.append(Detail("Made from", view.composed_of))
-        found += describe_clusters(view.status)
-        synced = view.status.get("lastSyncTime")
-        last = f"{rows.age(synced, view.now)} ago" if synced else "never"
-        return [*found, Detail("Last sync", last), *describe_unused(view.status)]
+        return [*found, *describe_settings(view), *describe_origin(view)]
 
     @property
     def conditions(self) -> list[ConditionRow]:
@@ -355,7 +347,7 @@ class CopyPage:
     def details(self) -> list[Detail]:
         """When it was written, and by whom else."""
         metadata = self.answer.metadata
-        return list(describe_writes({"metadata": metadata}, self.now)) if metadata else []
+        return list(describe_writes(metadata, self.now)) if metadata else []
 
 
 def rule_path(shown: str) -> str:

@@ -114,8 +114,8 @@ class Server:
     _reader: BundleReader = field(init=False)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """In the URL that opens the session, once."""
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the token is spent."""
+    opened: bool = False
+    """Whether the token is spent."""
     _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: dict[str, str] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Server:
         if "token" in request.query and request.path == "/":
             answer = _html(_OPENED)
             if self._is_token_of(request):
-                self.opened.set()
+                self.opened = True
             answer.set_cookie(
                 self._cookie, self._session, httponly=True, samesite="Strict", path="/"
             )
@@ -202,7 +202,7 @@ class Server:
         known = _same(request.cookies.get(self._cookie, ""), self._session)
         if known or self._is_token_of(request):
             return ""
-        if self.opened.is_set():
+        if self.opened:
             return (
                 "The URL that copyrator ui printed opens one session, and has been opened. "
                 "For another, end copyrator ui with Ctrl-C and start it again; "
@@ -212,7 +212,7 @@ class Server:
 
     def _is_token_of(self, request: web.Request) -> bool:
         """Whether a request opens the session: it has the token, which isn't spent."""
-        if self.opened.is_set() or (request.method, request.path) != ("GET", "/"):
+        if self.opened or (request.method, request.path) != ("GET", "/"):
             return False
         return _same(request.query.get("token", ""), self.token)
 

@@ -65,7 +65,6 @@ from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
-"""Of a plan whose contents aren't bound."""
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
@@ -306,10 +305,10 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
     yield from _describe_pin(view)
     yield from describe_signatures(status)
     yield from _describe_attempt(view)
-    yield from _describe_waiting(view)
+    yield from describe_waiting(view)
     yield from describe_preview(view)
-    yield from _describe_drift(view)
-    yield from _describe_health(view)
+    yield from describe_drift(view)
+    yield from describe_health(view)
     yield from describe_soak(view)
     yield Detail("Next poll", describe_next_poll(view))
     if _raw(view).get("suspend"):
@@ -359,6 +358,7 @@ def describe_signatures(status: BundleStatus) -> Iterator[Detail]:
     verified = status.verification
     if verified.verdict:
         reason = "" if verified.verdict == Trust.TRUSTED else f" ({verified.reason})"
+        reason += ", stays deployed" if verified.verdict == Trust.NOT_TRUSTED else ""
         yield Detail("Signatures", f"{verified.verdict}{reason}: {verified.message}")
 
 
@@ -453,7 +453,7 @@ def plan_state(view: BundleView) -> str:
 
 def _state_of_made(view: BundleView, plan: PlanStatus, now: datetime) -> str:
     if plan.decision is not None:
-        return f"{decision(plan)}, {rows.age(plan.at, now)} ago"
+        return decision(plan) + (f", {rows.age(plan.at, now)} ago" if plan.at else "")
     if is_expired(plan, now):
         return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it again"
     if not view.is_decision_due:
@@ -551,14 +551,7 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
     plan = view.status.plan
     is_planned = plan.outcome == PlanOutcome.PLANNED
     yield Detail("Plan", said(plan.id))
-    if is_planned and (shown := enforcement(plan)):
-        yield Detail("Operations", shown)
-    if is_planned and (shown := contents(plan)):
-        yield Detail("Contents", shown)
-    if is_planned and (shown := describe_difference(plan)):
-        yield Detail("Could differ", shown)
-    if is_planned and (shown := rollback(plan)):
-        yield Detail("Rollback", shown)
+    yield from plan_facts(plan) if is_planned else ()
     yield Detail("State", plan_state(view))
     yield Detail("Version", describe_version(plan.version, plan.digest))
     if plan.newer:
@@ -568,6 +561,17 @@ def describe_plan(view: BundleView) -> Iterator[Detail]:
         yield Detail("Changes", operation_counts(plan))
     if permissions := permission_summary(view.status):
         yield Detail("Permissions", permissions)
+
+
+def plan_facts(plan: PlanStatus) -> Iterator[Detail]:
+    """What is known of a plan that was made, beside its operations."""
+    facts = {
+        "Operations": enforcement(plan),
+        "Contents": contents(plan),
+        "Could differ": describe_difference(plan),
+        "Rollback": rollback(plan),
+    }
+    yield from (Detail(label, shown) for label, shown in facts.items() if shown)
 
 
 def permission_summary(status: BundleStatus) -> str:
@@ -583,7 +587,8 @@ def permission_summary(status: BundleStatus) -> str:
     return f"none is missing{unreviewed}" if known else ""
 
 
-def _describe_waiting(view: BundleView) -> Iterator[Detail]:
+def describe_waiting(view: BundleView) -> Iterator[Detail]:
+    """The plan, and how to decide about it; nothing where there is none."""
     plan = view.status.plan
     if plan.outcome is None:
         return
@@ -624,24 +629,27 @@ def preview_failure(view: BundleView) -> str:
     return f"{said(plan.requested_version)} isn't planned: {reason}"
 
 
-def _describe_drift(view: BundleView) -> Iterator[Detail]:
+def describe_drift(view: BundleView) -> Iterator[Detail]:
+    """What the last check for drift found; nothing where none is made."""
     spec, drift = view.spec, view.status.drift
     if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
         return
     condition = view.status.condition(ConditionType.DRIFTED)
+    message = condition.get("message")
     text = said(condition.get("reason")) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:
         text += f", since {rows.age(drift.since, view.now)}"
     elif drift.checked_at:
         text += f", checked {rows.age(drift.checked_at, view.now)} ago"
-    below = [said(one) for one in drift.objects]
+    below = [said(one) for one in drift.objects] or ([said(message, 1000)] if message else [])
     if (more := (drift.count or 0) - len(drift.objects)) > 0:
         below.append(f"and {more} more")
     if drift.found_job:
         below.append(Detail("Differences", f"in the log of the Job {said(drift.found_job)}").line)
     if drift.corrections:
         below.append(Detail("Corrections", drift.corrections).line)
-    below.append(Detail("Next check", next_check(view, spec)).line)
+    at_once = f"; at once: {view.hint('plan', '--refresh')}"
+    below.append(Detail("Next check", f"{next_check(view, spec)}{at_once}").line)
     every = format_duration(spec.drift.interval)
     yield Detail("Drift", f"{text}; {spec.drift.mode}, every {every}", below)
 
@@ -660,7 +668,8 @@ def next_check(view: BundleView, spec: BundleSpec) -> str:
     return "now" if due <= view.now else rows.until(format_time(due), view.now)
 
 
-def _describe_health(view: BundleView) -> Iterator[Detail]:
+def describe_health(view: BundleView) -> Iterator[Detail]:
+    """Whether its release is healthy; nothing where that isn't watched."""
     if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
         return
     found = view.status.condition(ConditionType.HEALTHY)
@@ -723,11 +732,13 @@ def describe_next_poll(view: BundleView) -> str:
     if ANN_DISABLE_AUTOUPDATE in view.annotations:
         return f"none: annotation {ANN_DISABLE_AUTOUPDATE}"
     spec, announced = view.spec, parse_time(view.status.next_poll_at)
-    if announced is None or isinstance(spec, InvalidSpec):
+    if isinstance(spec, InvalidSpec):
         return "-"
     is_known = view.installation is not None and view.installation.is_read
     default = "" if _raw(view).get("interval") else " by default" if is_known else ASSUMED
     every = f"every {format_duration(spec.interval)}{default}"
+    if announced is None:
+        return every
     if is_retried(view.status) and announced < view.now:
         return f"soon, {every}"
     return f"in {format_duration(next_poll(announced, interval_of(spec), view.now))}, {every}"

@@ -320,12 +320,7 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
     if others := counts.satisfied:
         parts[0] += f" ({others} of them not created by the operator)"
     yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
-    if view.composed_of:
-        yield Detail("Made from", view.composed_of)
-    yield from describe_clusters(view.status)
-    synced = view.status.get("lastSyncTime")
-    yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
-    yield from describe_unused(view.status)
+    yield from describe_origin(view)
     for row in certificate_rows(view):
         yield Detail("Certificate", row.line)
     for line in rollout_lines(view):
@@ -336,8 +331,17 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
         yield Detail(f"Failures{of}", below=list(failure_lines(failures)))
 
 
-def describe_unused(status: Body) -> Iterator[Detail]:
-    """What isn't in the copies, of the sources and of the template."""
+def describe_origin(view: RuleView) -> Iterator[Detail]:
+    """What copies are made of, where from, when that was read, and what isn't in them."""
+    status = view.status
+    if view.composed_of:
+        yield Detail("Made from", view.composed_of)
+    for one in read_source_clusters(status):
+        since = one.unreachable_since
+        away = f", unreachable since {format_time(since)}" if since else ""
+        yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
+    synced = status.get("lastSyncTime")
+    yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
     for lost in _maps(status.get("overridden")):
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield Detail("Not used", f"{lost.get('source')}: {used}")
@@ -350,14 +354,6 @@ def describe_unused(status: Body) -> Iterator[Detail]:
 def _maps(found: object) -> Iterator[Body]:
     """The items of a list that are maps: a status may have any shape where its schema is absent."""
     yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
-
-
-def describe_clusters(status: Body) -> Iterator[Detail]:
-    """The other clusters that sources are in."""
-    for one in read_source_clusters(status):
-        since = one.unreachable_since
-        away = f", unreachable since {format_time(since)}" if since else ""
-        yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
 
 
 def describe_settings(view: RuleView) -> Iterator[Detail]:

@@ -19,45 +19,33 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
     Rejected,
-    Trust,
 )
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftMode, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, sentence
-from copyrator.api.health import HealthMode
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.plan_words import describe_difference
-from copyrator.api.text import count, times
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import times
+from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import is_open, next_opening
 from copyrator.bundles.gates.catalog import FREEZE, WINDOW, all_gates
 from copyrator.bundles.version.answer import kept_until
-from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.output import said
+from copyrator.cli.core.output import Detail, detail_lines, said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
-    ASSUMED,
     MESSAGE,
     BundleView,
-    changes,
     consent,
-    contents,
-    deployed_for,
+    describe_drift,
     describe_gates,
+    describe_health,
+    describe_next_poll,
     describe_pin,
-    enforcement,
-    hold_text,
-    how_to_decide,
-    is_retried,
+    describe_signatures,
+    describe_soak,
+    describe_waiting,
     next_attempt,
-    next_check,
-    next_poll,
-    operation_counts,
-    plan_state,
-    rollback,
     target_cluster,
 )
 
@@ -162,19 +150,18 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
         if view.unknown_freezes:
             yield f"  {FREEZE.name}: unknown: {view.unknown_freezes}."
     yield from explain_next(spec, status, now)
-    yield from _trust(status)
-    yield from _soak(view)
+    yield from detail_lines((*describe_signatures(status), *describe_soak(view)))
     yield from _attested(view, spec)
-    yield from _plan(view)
+    yield from detail_lines(describe_waiting(view))
     yield from explain_permissions(view, spec)
-    yield from _drift(view, spec)
-    yield from _health(view, spec)
+    yield from detail_lines((*describe_drift(view), *describe_health(view)))
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
     yield from _attempt(view, spec)
     if identity := view.identity:
         yield f"{spec.registry} gets tokens of {identity}."
-    yield from _poll(view, spec)
+    yield from _failed_polls(spec, status, now)
+    yield Detail("Next poll", describe_next_poll(view)).line
     yield from _polled(spec, polled)
 
 
@@ -336,65 +323,6 @@ def _age(stamp: str | None, view: BundleView) -> str:
     return rows.age(stamp, view.now)
 
 
-def _soak(view: BundleView) -> Iterator[str]:
-    """How long what is deployed has been; nothing where that isn't recorded."""
-    digest = view.status.deployed.digest
-    record = next((one for one in view.status.soak if one.digest == digest), None)
-    if record is not None:
-        shown = deployed_for(record, view.now)
-        yield f"For Bundles that are promoted from this one, it {shown}."
-    if names.ANN_HOLD in view.annotations:
-        yield f"It is held: {hold_text(view).rstrip('.')}. To end that: {view.hint('unhold')}"
-
-
-def _plan(view: BundleView) -> Iterator[str]:
-    plan = view.status.plan
-    if plan.outcome is None:
-        return
-    yield f"The plan of {said(plan.version)}: {plan_state(view)}."
-    if plan.outcome == PlanOutcome.PLANNED:
-        if shown := enforcement(plan):
-            yield f"  Operations: {shown}."
-        if shown := contents(plan):
-            yield f"  Contents: {shown}."
-        if shown := describe_difference(plan):
-            yield f"  What could still differ: {shown}."
-        if shown := rollback(plan):
-            yield f"  Rollback: {shown}."
-        yield f"  {said(plan.id)}: {operation_counts(plan)}."
-    if shown := changes(plan):
-        yield f"  Changed besides the chart: {shown}."
-    if plan.newer:
-        yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
-    yield from (f"  {line}" for line in how_to_decide(view))
-
-
-def _drift(view: BundleView, spec: BundleSpec) -> Iterator[str]:
-    if not spec.drift.is_enabled:
-        return
-    yield (
-        f"Drift is what a plan of the deployed version has beyond the one made right after the "
-        f"deploy. It is checked every {format_duration(spec.drift.interval)}; next check: "
-        f"{next_check(view, spec)}; to check now: {view.hint('plan', '--refresh')}"
-    )
-    if condition := view.status.condition(ConditionType.DRIFTED):
-        text = said(condition.get("message"), 1000).rstrip(".")
-        yield f"  {said(condition.get('reason'))}: {text}."
-    drift = view.status.drift
-    if drift.verdict == DriftVerdict.DRIFTED and spec.drift.mode is DriftMode.CORRECT:
-        corrections = count(drift.corrections or 0, "correction")
-        yield f"  {corrections} of it since a regular check found none."
-
-
-def _health(view: BundleView, spec: BundleSpec) -> Iterator[str]:
-    if spec.health is HealthMode.OFF:
-        return
-    found = view.status.condition(ConditionType.HEALTHY)
-    text = said(found.get("message"), MESSAGE).rstrip(".") if found else "nothing is known yet"
-    state = f"{said(found.get('status'))}, {said(found.get('reason'))}" if found else "unknown"
-    yield f"Whether its release is healthy: {state}: {text}."
-
-
 def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     """Whether what is deployed is attested; nothing where nothing is."""
     found = view.status.condition(ConditionType.ATTESTED)
@@ -403,23 +331,6 @@ def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     text = said(found.get("message"), MESSAGE).rstrip(".")
     name = said(spec.attest.environment)
     yield f"Attested as {name}: {said(found.get('status'))}, {said(found.get('reason'))}: {text}."
-
-
-def _trust(status: BundleStatus) -> Iterator[str]:
-    """The verdict on the signatures of what is deployed; nothing where none are required."""
-    found = status.verification
-    if found.verdict == Trust.TRUSTED:
-        yield f"The deployed version is trusted: {found.message}."
-    elif found.verdict == Trust.NOT_TRUSTED:
-        yield (
-            f"The deployed version isn't trusted ({found.reason}) and stays deployed: "
-            f"{found.message}."
-        )
-    elif found.verdict == Trust.UNKNOWN:
-        yield (
-            f"Whether the deployed version is trusted isn't known ({found.reason}): "
-            f"{found.message}."
-        )
 
 
 def _is_held_back(status: BundleStatus) -> bool:
@@ -512,24 +423,6 @@ def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
             f"change, or on request: {view.hint('reconcile')}"
         )
     yield f"werf's log: {view.hint('logs')}"
-
-
-def _poll(view: BundleView, spec: BundleSpec) -> Iterator[str]:
-    if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
-        return
-    status, now = view.status, view.now
-    yield from _failed_polls(spec, status, now)
-    is_known = view.installation is not None and view.installation.is_read
-    assumed = "" if is_known or view.body["spec"].get("interval") else ASSUMED
-    text = f"The registry is polled every {format_duration(spec.interval)}{assumed}"
-    announced = parse_time(status.next_poll_at)
-    if announced is None:
-        yield f"{text}."
-    elif is_retried(status) and announced < now:
-        yield f"{text}, and now again sooner."
-    else:
-        wait = format_duration(next_poll(announced, interval_of(spec), now))
-        yield f"{text}; next poll in {wait}."
 
 
 def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:

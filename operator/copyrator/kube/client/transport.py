@@ -237,7 +237,8 @@ class Transport:
     `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
     requests with a deadline of their own: the circuit breaker doesn't hold them back. With
     `on_dry_run` every write is a dry run, whatever method makes it. `most` is for servers that
-    aren't trusted: the limit of every answer in bytes, and no error has words of theirs.
+    aren't trusted: the limit in bytes of every answer whose call has
+    none, and no error has words of theirs.
     """
 
     def __init__(
@@ -319,7 +320,7 @@ class Transport:
                 try:
                     code = response.status
                     foreign = self._most is not None
-                    limit = self._limit_of(call)
+                    limit = call.most or self._most
                     answer = decode(await read_answer(response, limit, foreign=foreign))
                     if call.dropped is not None:
                         call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
@@ -365,12 +366,6 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
-
-    def _limit_of(self, call: Call) -> int | None:
-        """The limit of an answer in bytes."""
-        if self._most is None or call.most is None:
-            return self._most or call.most
-        return min(self._most, call.most)
 
     def _read_slot(self) -> AbstractAsyncContextManager[None]:
         reader = tenant()

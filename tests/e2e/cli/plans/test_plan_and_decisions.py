@@ -228,8 +228,7 @@ def test_other_commands_show_the_plan_and_who_approved(planned):
     assert "Succeeded ann" in said
     assert PLAN[::-1] in planned.types("history -o wide")
     said = planned.stage.types(f"why {planned.name} --kind bundle")
-    assert "The plan of 1.0.0: waits for a decision; expires in 23h.\n" in said
-    assert f"Job {planned.team.namespace}/{JOB}  plan, Complete\n" in planned.types("tree")
+    assert "  State:         waits for a decision; expires in 23h\n" in said
     log = planned.types("logs --plan")
     assert "copyrator-plan-end" in log
     assert "Error: changes planned" not in log

@@ -396,7 +396,7 @@ def test_hooks_of_rollback_and_uninstall_are_on_the_page():
         ("update", "Job/migrate", "", False),
         ("at rollback: create", "Job/migrate", "", False),
     ]
-    effect = "would update 1 object, and at rollback create 1, and at uninstall create 1;"
+    effect = "would update 1 object, and at rollback create 1, and at uninstall create 1:"
     assert effect in values["sentence"]
 
 
@@ -422,6 +422,6 @@ def test_why_autorollback_is_withheld_is_said(capsys):
     assert f"Rollback:      {told}\n" in capsys.readouterr().out
     assert told in str(decision_values(found)["facts"])
     whole = replace(found.view, installation=Installation(settings=Settings(), namespace="x"))
-    assert f"  Rollback: {told}." in list(explain_bundle(whole))
+    assert f"  Rollback:      {told}" in list(explain_bundle(whole))
     show(PlanView(view(plan=PLAN), STAGED))
     assert "autoRollback" not in capsys.readouterr().out

@@ -112,6 +112,7 @@ def test_the_log_of_the_newest_check_has_its_id():
         revision=3,
         operations=PLAN.operations,
         render=None,
+        objects=PLAN.objects,
     )
     assert agreed_drift(PLAN, drifted([], id=made, **known), "apps") == PLAN.operations
     assert agreed_drift(PLAN, drifted([], id="another", **known), "apps") is None

@@ -23,7 +23,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.records import Packed
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.requests import take_pin
-from copyrator.cli.bundles import rollback
 from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,
@@ -99,7 +98,6 @@ def test_the_chosen_deploy(found: BundleStatus, to: str | None, digest: str) -> 
         (status(), None, "no earlier successful deploy"),
         (status(("1", A)), None, "no earlier successful deploy"),
         (status(*THREE, where=OTHER), "1", f"which has: none; it has 1 from {OTHER}"),
-        (status(*THREE, where=None), None, "its history; it has 3 whose repository an older"),
         (
             status(("2", B), ("-1", A)),
             "1",
@@ -272,7 +270,9 @@ def test_a_deploy_that_goes_on_although_it_is_skipped_is_named(
     attempted: dict[str, Any], goes_on: bool
 ) -> None:
     text = describe_skip("bundles", body(READY, attempted=attempted), "3", A)
-    assert text.startswith(f"bundle team/shop skips {A}, which 3 names now; another digest")
+    assert text.startswith(
+        f"bundle team/shop skips {A}, the newest of 3 that the operator has seen; "
+    )
     assert text.endswith("To end that: copyrator unskip bundle team/shop 3")
     assert ("Its deploy continues; roll back when it has ended." in text) is goes_on
 
@@ -283,7 +283,7 @@ async def test_what_is_pinned_is_not_skipped() -> None:
     pin = {"operator.werf.dev/pin": f"1@{A}"}
     await server.patch(None, "", "", {"metadata": {"annotations": pin}})
     with pytest.raises(Fault, match=f"is pinned to {A} .* nothing was changed.*unpin bundle"):
-        await _skip(server, "shop", A, {})
+        await _skip(server, "shop", A)
     assert server.body["metadata"]["annotations"] == pin
 
 
@@ -305,25 +305,25 @@ def skipped(server: Server) -> list[str]:
 async def test_a_digest_is_added_to_those_that_are_skipped_also_after_conflicts() -> None:
     server: Any = skipping(B)
     server.rivals = 4
-    _, digest = await _skip(server, "shop", A, {})
+    _, digest = await _skip(server, "shop", A)
     assert (digest, skipped(server)) == (A, [B, A])
-    await _skip(server, "shop", A, {})
+    await _skip(server, "shop", A)
     assert skipped(server) == [B, A], "it is there once"
     server.rivals = 5
     with pytest.raises(Fault, match="is changed all the time by others"):
-        await _skip(server, "shop", C, {})
+        await _skip(server, "shop", C)
 
 
 async def test_what_runs_and_what_is_too_many_is_not_skipped() -> None:
     server: Any = skipping(deployed={"digest": A})
     with pytest.raises(Fault, match=f"{A} .* is what bundle team/shop runs.*rollback bundle"):
-        await _skip(server, "shop", A, {})
+        await _skip(server, "shop", A)
     assert skipped(server) == []
     many = [f"sha256:{number:064x}" for number in range(20)]
     server = skipping(*many)
     with pytest.raises(Fault, match="skips 20 digests already"):
-        await _skip(server, "shop", A, {})
-    await _skip(server, "shop", many[7], {})
+        await _skip(server, "shop", A)
+    await _skip(server, "shop", many[7])
     assert skipped(server) == many
 
 
@@ -342,26 +342,53 @@ async def test_a_digest_is_not_skipped_any_more_by_what_the_status_knows(
     word: str, found: dict[str, Any], left: list[str]
 ) -> None:
     server: Any = skipping(A, B, **found)
-    await _unskip(server, "shop", word, {})
+    await _unskip(server, "shop", word)
     assert skipped(server) == left
-    await _unskip(server, "shop", left[0], {})
+    await _unskip(server, "shop", left[0])
     assert SKIPPED not in server.body["metadata"]["annotations"]
 
 
-async def test_what_is_skipped_is_named_where_a_version_is_not_known_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def gone(*_: Any) -> str:
-        raise Fault("the registry has no tag 9")
-
-    monkeypatch.setattr(rollback, "_digest_of", gone)
+async def test_what_is_skipped_is_named_where_a_version_is_not_known_any_more() -> None:
     server: Any = skipping(A, B)
     with pytest.raises(Fault) as caught:
-        await _unskip(server, "shop", "9", {})
-    assert caught.value.message == f"the registry has no tag 9. bundle team/shop skips: {A}, {B}"
+        await _unskip(server, "shop", "9")
+    assert caught.value.message == f"bundle team/shop doesn't skip 9; it skips: {A}, {B}"
     with pytest.raises(Fault, match="doesn't skip 9; it skips: none"):
-        await _unskip(skipping(), "shop", "9", {})  # type: ignore[arg-type]
+        await _unskip(skipping(), "shop", "9")  # type: ignore[arg-type]
     assert skipped(server) == [A, B]
+
+
+@pytest.mark.parametrize(
+    ("found", "digest"),
+    [
+        ({"available": {"version": "2", "digest": A}}, A),
+        (
+            {
+                "available": {"version": "3", "digest": D},
+                "candidates": [
+                    {"version": "2", "digest": B, "firstSeen": "2026-01-01T00:00:00Z"},
+                    {"version": "2", "digest": C, "firstSeen": "2026-01-02T00:00:00Z"},
+                ],
+                "attempted": {"attempt": 1, "version": "2", "digest": A},
+            },
+            C,
+        ),
+        ({"history": [{"version": "2", "digest": B}, {"version": "2", "digest": A}]}, B),
+    ],
+)
+async def test_a_tag_has_the_newest_digest_that_the_operator_has_seen(
+    found: dict[str, Any], digest: str
+) -> None:
+    server: Any = skipping(**found)
+    await _skip(server, "shop", "2")
+    assert skipped(server) == [digest]
+
+
+async def test_a_version_that_the_operator_hasnt_seen_takes_its_digest() -> None:
+    server: Any = skipping(A)
+    with pytest.raises(Fault, match=r"hasn't seen a version 9.*: copyrator resolve "):
+        await _skip(server, "shop", "9")
+    assert skipped(server) == [A]
 
 
 # --- unpin ----------------------------------------------------------------------------------------

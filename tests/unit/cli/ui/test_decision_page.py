@@ -50,32 +50,32 @@ def updates(number: int, lines: int, kind: str = "ConfigMap") -> PlanLog:
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_the_deploy_would_do(plan, done):
-    sentence = f"Plan {'a' * 32} of 1.2.0 would {done}; it waits for your decision, and expires in"
+    sentence = f"Plan {'a' * 32} of 1.2.0 would {done}: waits for a decision; expires in"
     assert describe_plan_effect(view(plan)) == f"{sentence} 24h."
 
 
 @pytest.mark.parametrize(
     ("plan", "status", "state"),
     [
-        ({"expiresAt": None}, {}, "it waits for your decision"),
-        ({}, {"conditions": []}, "no deploy of it waits for a decision"),
-        ({"expiresAt": "2026-01-02T11:00:00Z"}, {}, "it expired 60m ago, and the operator"),
+        ({"expiresAt": None}, {}, "waits for a decision."),
+        ({}, {"conditions": []}, "made; no decision is required"),
+        ({"expiresAt": "2026-01-02T11:00:00Z"}, {}, "expired 60m ago; the operator"),
         ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"}, {},
-         "it was approved by ann 60s ago"),
-        ({"decision": "Rejected"}, {}, "it was rejected."),
+         "approved by ann, 60s ago"),
+        ({"decision": "Rejected"}, {}, "rejected."),
         ({"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"},
          {"attempted": {"plan": "a" * 32, "planJob": "shop-plan-1", "outcome": "Succeeded"}},
-         "it was approved by ann 60s ago, and its deploy has begun"),
+         "approved by ann, 60s ago; its deploy has begun"),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_the_plan_waits_for(plan, status, state):
-    assert f"; {state}" in describe_plan_effect(view(plan, **status))
+    assert f": {state}" in describe_plan_effect(view(plan, **status))
 
 
 def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again():
     one = view()
     one.body["metadata"]["annotations"] = {APPROVE.annotation: "a" * 32}
-    assert "; it was approved, which the operator hasn't seen yet." in describe_plan_effect(one)
+    assert ": approved, which the operator hasn't seen yet." in describe_plan_effect(one)
     assert [choice.verb for choice in choices(one)] == ["reject"]
 
 
