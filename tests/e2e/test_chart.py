@@ -145,7 +145,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "crds.keep": False,
     },
     "values that people look for": {
-        "replicas": 3,
+        "replicaCount": 3,
         "commonLabels": {"team": "platform"},
         "extraArgs": ["--log-level=debug"],
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
@@ -528,6 +528,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("podAnnotations", {"a": 1}),
     ("uninstall.hook", "yes"),
     ("topologySpreadConstraints", [{"maxSkew": 1}]),
+    ("replicaCount", -1),
     ("commonLabels", {"a": 1}),
     ("extraArgs", "--x"),
     ("extraVolumes", [{}]),
@@ -968,6 +969,12 @@ def test_common_labels_are_on_every_object_and_on_the_pods_and_select_nothing(cl
     for one in (*made.rights, made.deployment, made.deployment["spec"]["template"]):
         assert one["metadata"]["labels"]["team"] == "platform", one["kind"]
     assert "team" not in made.deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_replicas_are_counted_by_either_name_and_a_single_one_has_no_budget(cluster):
+    assert rendered_kind(cluster, "PodDisruptionBudget", {"replicaCount": 1}) == []
+    made = chart(cluster, {"replicaCount": 0, "replicas": 2})
+    assert made.deployment["spec"]["replicas"] == 0
 
 
 def test_on_openshift_no_id_is_fixed(cluster):
