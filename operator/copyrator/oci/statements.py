@@ -33,7 +33,6 @@ from copyrator.oci.push_route import (
     EMPTY_CONFIG,
     IMAGE_TYPE,
     INDEX_TYPE,
-    PREDICATE,
     Answer,
     EditedIndex,
     Layout,
@@ -51,7 +50,7 @@ from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
 from copyrator.settings.limits import ATTESTATION_BYTES
-from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement, TrustError
+from copyrator.signatures.model import DeployedStatement, TrustError
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -261,7 +260,7 @@ class _Push:
             return None
         try:
             stored = read_stored(body, self.digest, ATTESTATIONS_WANTED)
-            if stored is None or stored.annotations.get(PREDICATE) != DEPLOYED_PREDICATE:
+            if stored is None:
                 return None
             older = await self.client.blob(
                 self._repository,

@@ -633,7 +633,7 @@ async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_uninstalling(
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry=PATIENT)
     spec = (cluster.look("bundles", "shop") or {})["spec"]
-    spec |= {"kubeConfig": {"secretName": "theirs"}, "suspend": True}
+    spec = {**spec, "kubeConfig": {"secretName": "theirs"}, "suspend": True}
     metadata = {"name": "shop", "namespace": "mates"}
     cluster.write(path_of("bundles", "shop", "mates"), {"metadata": metadata, "spec": spec})
     cluster.ends = lambda job: (1, "Error: it failed")
