@@ -19,6 +19,7 @@ from copyrator.api.bundle_status import (
     Deployed,
     GateStatus,
     Outcome,
+    PassedOver,
     VersionRef,
 )
 from copyrator.bundles.deploy import ready_conditions, state
@@ -60,7 +61,10 @@ def gate(
     *occasions: Occasion,
     concerns: bool = True,
 ) -> Gate:
-    return Gate(name, lambda _: concerns, frozenset(occasions or Occasion), lambda *_: verdict)
+    def required(asked: object) -> bool:
+        return concerns and isinstance(asked, BundleSpec)
+
+    return Gate(name, required, frozenset(occasions or Occasion), lambda *_: verdict)
 
 
 def judged(*found: Gate, occasion: Occasion = Occasion.EDIT) -> tuple[gates.GateResult, ...]:
@@ -127,6 +131,20 @@ def test_a_force_passes_over_what_a_request_is_asked_for(
     (found,) = gates.record_verdicts([result])
     assert found.state == "Passed"
     assert (found.message is not None) is (over is not None)
+
+
+def test_what_a_force_passes_over_is_recorded_with_its_environments() -> None:
+    elsewhere = Waiting("NotPromoted", "no evidence", environments=("prod", "stage"))
+    asked = (
+        gate("a", PASSED, Occasion.REQUEST),
+        gate("b", elsewhere, Occasion.REQUEST),
+        gate("c", NEVER, Occasion.REQUEST),
+    )
+    results = judged(*asked, occasion=Occasion.FORCE)
+    assert gates.record_passed_over(results) == (
+        PassedOver(name="b", reason="NotPromoted", environments=("prod", "stage")),
+        PassedOver(name="c", reason="Unsigned", environments=()),
+    )
 
 
 def test_nothing_else_passes_over_a_gate() -> None:
@@ -216,6 +234,10 @@ def test_which_gates_a_bundle_has() -> None:
     assert not Gates(version=(other,), moment=(mine,)).judge_versions(spec())
     assert Gates(version=(other,), moment=(mine,)).any_of(spec())
     assert not Gates(version=(other,), moment=(other,)).any_of(spec())
+    both = Gates(version=(other,), moment=(mine,))
+    assert [both.has(name, spec()) for name in ("a", "b", "c")] == [True, False, False]
+    found = [GateStatus(name=name, state="Passed") for name in ("a", "b", "c")]
+    assert both.kept(spec(), found) == (found[0],)
 
 
 @pytest.mark.parametrize(

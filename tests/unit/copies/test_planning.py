@@ -60,7 +60,7 @@ class Request:
         return record.content == self.content
 
     def waits(self, record):
-        return self.waiting
+        return self.waiting and record.owner == self.owner
 
     def is_old(self, record):
         return record.content != "drifted"
