@@ -144,7 +144,6 @@ def count_source() -> Findings:
         listed = ruled if any(path in _ruled() for path in at) else elsewhere
         listed += [name] * (len(at) - 1)
     return {
-        "lines": [line for path in _paths("bundles") for line in _text(path).splitlines()],
         "lines_of_all": [line for path in _paths("") for line in _text(path).splitlines()],
         "requeuing_modules": list(_requeuing()),
         "modules_in_circles": list(_in_circles()),
