@@ -130,7 +130,7 @@ WITHOUT_A_COMMAND = {
     "The audit log: no request of the operator was forbidden",
 }
 QUICK_START = "docs/quick-start.md"
-USE, APPLY_BUNDLE = commands_in(QUICK_START, "Without a cluster")
+USE, _, APPLY_BUNDLE = commands_in(QUICK_START, "Without a cluster")
 READY = "kubectl wait copyrators,bndl --all -A --for=condition=Ready --timeout=100s"
 """All rules and Bundles are Ready, of the generation that is stored."""
 

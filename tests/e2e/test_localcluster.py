@@ -173,8 +173,8 @@ def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_
     looked = stop[1].replace(" down", " status")  # the others need the cluster still
     assert looked != stop[1]
     script = (
-        f"cd {tmp_path}\ncopyrator version --client\n"
-        "kubectl copyrator version --help\nkubectl get namespaces -o name\necho $COPYRATOR_REGISTRY"
+        f"cd {tmp_path}\ncopyrator --version\n"
+        "kubectl copyrator get --help\nkubectl get namespaces -o name\necho $COPYRATOR_REGISTRY"
     )
     clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
 
@@ -188,8 +188,8 @@ def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_
     )
 
     assert shell.returncode == 0, shell.stdout + shell.stderr
-    assert "client:" in shell.stdout
-    assert "Usage: kubectl copyrator version" in shell.stdout
+    assert "copyrator 0." in shell.stdout
+    assert "Usage: kubectl copyrator get" in shell.stdout
     assert "namespace/kube-system" in shell.stdout
     assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
 
