@@ -11,12 +11,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.leader import Elector
 from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.kube.leader import Elector
 
 log = logging.getLogger(__name__)
 

@@ -618,7 +618,7 @@ async def test_a_log_that_shows_another_plan_than_was_approved_is_not_deployed(
     found = await waits(cluster, enforced=True)
     operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
     log = f"{found['job']}-pod"
-    said = re.search(rf"{BEGIN} (\S+) 1 0 0 \S+ (\S+)\nrevision ([0-9]+)\n", cluster.logs[log])
+    said = re.search(rf"{BEGIN} (\S+) 1 0 0 \S+ (\S+) \S+\nrevision ([0-9]+)\n", cluster.logs[log])
     assert said is not None
     other = block(said[1], int(said[3]), ["create ::ConfigMap:ape"], said[2])
     assert len(other) < len(cluster.logs[log]), "a plan as it is printed"

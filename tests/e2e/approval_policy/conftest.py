@@ -18,6 +18,7 @@ from demo.chart import Rendered
 from localcluster import Api, Cluster
 
 PLAN = "0123456789abcdef"
+DECISION_ANNOTATIONS = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_BY)
 WRITES_STATUS = "writes-status"
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -127,7 +128,7 @@ class Guarded:
     def annotations(self, where: str) -> dict[str, str]:
         """The decision annotations of a Bundle."""
         found = self.get(where)["metadata"].get("annotations", {})
-        return {key: found[key] for key in names.DECISION_ANNOTATIONS if key in found}
+        return {key: found[key] for key in DECISION_ANNOTATIONS if key in found}
 
 
 def policies_of(rendered: Rendered) -> list[dict[str, Any]]:

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.e2e.approval_policy.conftest import policies_of
+from tests.e2e.approval_policy.conftest import DECISION_ANNOTATIONS, policies_of
 from tests.e2e.installation import rendered
 
-from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.settings.config import Settings
 from copyrator.settings.options import joined
@@ -34,7 +33,7 @@ def test_it_can_be_switched_off_and_is_left_out_where_it_isnt_served(cluster):
 def test_it_knows_the_operators_annotations_and_modes(cluster):
     (policy, _) = policies(cluster)
     expressions = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
-    assert all(repr(key) in expressions["decisions"] for key in names.DECISION_ANNOTATIONS)
+    assert all(repr(key) in expressions["decisions"] for key in DECISION_ANNOTATIONS)
     modes = ", ".join(f"'{mode}': {rank}" for rank, mode in enumerate(ApprovalMode))
     assert expressions["modes"] == f"{{{modes}}}"
 
