@@ -83,10 +83,11 @@ def _generic(metadata: Object, body: Object) -> Result | None:
     """Rules of all kinds (checkGenericProperties)."""
     if text_in(metadata, "deletionTimestamp"):
         return Result(Status.TERMINATING, "it is being deleted")
-    generation, observed = metadata.get("generation"), map_in(body, "status").get(_OBSERVED)
+    status = map_in(body, "status")
+    generation, observed = metadata.get("generation"), status.get(_OBSERVED)
     if _is_int(generation) and _is_int(observed) and generation != observed:
         return _progress("its controller hasn't seen its newest generation")
-    for one in maps_in(map_in(body, "status"), "conditions"):
+    for one in maps_in(status, "conditions"):
         if one.get("type") == "Reconciling" and _is_true(one):
             return _progress(text_in(one, "message"))
         if one.get("type") == "Stalled" and _is_true(one):
@@ -97,7 +98,7 @@ def _generic(metadata: Object, body: Object) -> Result | None:
 def _deployment(body: Object) -> Result:
     """Rules of a Deployment (deploymentConditions)."""
     spec, status = map_in(body, "spec"), map_in(body, "status")
-    found = {text_in(one, "type"): one for one in maps_in(map_in(body, "status"), "conditions")}
+    found = {text_in(one, "type"): one for one in maps_in(status, "conditions")}
     progressing, available = found.get("Progressing", {}), found.get("Available", {})
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return Result(Status.FAILED, "Progress deadline exceeded")
@@ -165,7 +166,7 @@ def _job(body: Object) -> Result:
     """Rules of a Job (jobConditions): one that runs is Current."""
     spec, status = map_in(body, "spec"), map_in(body, "status")
     completions = _int(spec, "completions", _int(spec, "parallelism", 1))
-    for one in maps_in(map_in(body, "status"), "conditions"):
+    for one in maps_in(status, "conditions"):
         if not _is_true(one):
             continue
         if one.get("type") == "Complete":

@@ -603,13 +603,8 @@ async def test_an_uninstall_waits_for_its_kubeconfig(
     assert len(cluster.jobs("uninstall")) == 1
 
 
-@pytest.mark.promise
-async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothing_is_stored_here(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    """The operator can't see there whether Helm has stored a release."""
-    put(cluster)
-    bundle(kubeConfig=KUBE_CONFIG, retry=PATIENT)
+async def delete_failed(cluster: BundleCluster, run: Run) -> None:
+    """Delete the Bundle after its deploy has failed; its uninstall succeeds."""
     cluster.ends = lambda job: (1, "Error: it failed")
     await run(timer_interval=SELDOM)
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
@@ -618,6 +613,18 @@ async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothin
     delete(cluster)
 
     await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
+
+
+@pytest.mark.promise
+async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothing_is_stored_here(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """The operator can't see there whether Helm has stored a release."""
+    put(cluster)
+    bundle(kubeConfig=KUBE_CONFIG, retry=PATIENT)
+
+    await delete_failed(cluster, run)
+
     (job,) = cluster.jobs("uninstall")
     assert job["metadata"]["annotations"]["operator.werf.dev/server"] == SERVER
 
@@ -636,14 +643,9 @@ async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_uninstalling(
     spec = {**spec, "kubeConfig": {"secretName": "theirs"}, "suspend": True}
     metadata = {"name": "shop", "namespace": "mates"}
     cluster.write(path_of("bundles", "shop", "mates"), {"metadata": metadata, "spec": spec})
-    cluster.ends = lambda job: (1, "Error: it failed")
-    await run(timer_interval=SELDOM)
-    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
-    cluster.ends = succeed
 
-    delete(cluster)
+    await delete_failed(cluster, run)
 
-    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
     assert len(cluster.jobs("uninstall")) == 1
 
 

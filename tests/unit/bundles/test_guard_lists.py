@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
@@ -14,7 +15,7 @@ from copyrator.bundles.guard.listing import GuardedUninstall
 from copyrator.bundles.guard.lists import GuardLists, StoredLists, read_page
 from copyrator.bundles.plan.rights import ServiceAccount
 
-KEPT = 0.2
+KEPT = 60.0
 
 
 class Client:
@@ -44,8 +45,13 @@ class Ended:
         return True
 
 
-async def test_a_list_that_is_written_anew_as_its_removal_begins_stays() -> None:
+async def test_a_list_that_is_written_anew_as_its_removal_begins_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else the Job would be created without a list."""
+    loop = asyncio.get_running_loop()
+    clock = [loop.time()]
+    monkeypatch.setattr(loop, "time", lambda: clock[0])
     client: Any = Client(**{"team.job": "of a Job that ended"})
     body = {"metadata": {"labels": {names.LABEL_GUARD: ""}}, "data": client.lists}
     store: dict[ObjectName, StoredLists | None] = {ObjectName("home", "guard.1"): read_page(body)}
@@ -55,9 +61,9 @@ async def test_a_list_that_is_written_anew_as_its_removal_begins_stays() -> None
     jobs, again = Ended(), asyncio.Event()
     lists = GuardLists(client, settings, informers, jobs, kept=KEPT)
     lists.start()
-    asyncio.get_running_loop().call_later(KEPT / 2, again.set)
+    loop.call_later(KEPT / 2, again.set)
     jobs.job_changed(None)
-    time.sleep(KEPT)  # so that both are due at once
+    clock[0] += KEPT  # both are due at once
     await again.wait()
 
     account = ServiceAccount("team", "werf")

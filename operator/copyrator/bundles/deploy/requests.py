@@ -153,8 +153,7 @@ def describe_ignored(deploys: Iterable[HistoryEntry], reference: str) -> str:
     found: dict[str, str] = {}
     for one in deploys:
         if one.outcome == Outcome.SUCCEEDED and one.reference != reference:
-            where = f"from {one.reference}"
-            found.setdefault(where, f"; it has {one.version} {where}")
+            found.setdefault(one.reference or "", f"; it has {one.version} from {one.reference}")
     return "".join(found.values())
 
 

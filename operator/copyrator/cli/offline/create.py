@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -29,9 +29,6 @@ from copyrator.cli.view import rows
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
-
-if TYPE_CHECKING:
-    pass
 
 RESPONSE: Final = 10.0
 """Seconds in which an operator whose settings aren't known responds to a rule."""

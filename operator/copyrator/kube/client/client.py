@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -30,9 +30,6 @@ from copyrator.kube.client.transport import (
 )
 from copyrator.kube.errors import AnswerTooLarge, BrokenAnswer
 from copyrator.kube.resources import Resource
-
-if TYPE_CHECKING:
-    pass
 
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one page of a list: a larger one is requested again, with fewer objects."""

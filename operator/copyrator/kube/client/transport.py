@@ -237,8 +237,7 @@ class Transport:
     `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
     requests with a deadline of their own: the circuit breaker doesn't hold them back. With
     `on_dry_run` every write is a dry run, whatever method makes it. `most` is for servers that
-    aren't trusted: the limit in bytes of every answer whose call has
-    none, and no error has words of theirs.
+    aren't trusted: the limit of every answer in bytes, and no error has words of theirs.
     """
 
     def __init__(
@@ -320,7 +319,7 @@ class Transport:
                 try:
                     code = response.status
                     foreign = self._most is not None
-                    limit = call.most or self._most
+                    limit = min(filter(None, (call.most, self._most)), default=None)
                     answer = decode(await read_answer(response, limit, foreign=foreign))
                     if call.dropped is not None:
                         call.dropped.update(dropped_fields(response.headers.getall("Warning", ())))
