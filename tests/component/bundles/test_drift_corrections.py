@@ -242,17 +242,24 @@ async def test_a_correction_waits_for_a_window(
     assert history(cluster)[0] == ("Succeeded", True)
 
 
+@pytest.mark.parametrize("is_skipped", [False, True], ids=["", "of a skipped digest"])
 async def test_a_correction_waits_for_the_end_of_a_freeze(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, *, is_skipped: bool
 ) -> None:
+    """What skip-digests names is deployed, so no update is pending, and no gate is recorded."""
     bundle(drift=CORRECT)
     operator = await run()
     await release.in_sync()
+    if is_skipped:
+        annotate(cluster, **{"skip-digests": cluster.status()["deployed"]["digest"]})
+        await idle(operator)
     freeze_all(cluster, reason="incident")
-    await drift(release, *EDITED)
+    release.changed += EDITED
+    await check_now(cluster, release)
     await release.judged("True", "Drifted")
     there = lambda: gates_of(cluster, "reason")  # noqa: E731
-    await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it")
+    said = {} if is_skipped else {"freeze": "Frozen"}
+    await eventually(lambda: there() == said, "the gate says it")
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
     assert len(cluster.jobs()) == 1
