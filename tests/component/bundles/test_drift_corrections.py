@@ -115,6 +115,30 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     assert history(cluster)[0] == ("Succeeded", False)
 
 
+async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=CORRECT, approval=ALWAYS, retry=SOON)
+    operator = await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await release.in_sync()
+    annotate(cluster, requestedAt="now")
+    waiting = await waits(cluster, outcome="Planned")
+    release.changed += EDITED
+    await check_now(cluster, release)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
+    await release.in_sync()
+    await idle(operator)
+    assert "lastHandledRequest" not in cluster.status()
+    assert (pending(cluster), plan(cluster)["id"]) == ("AwaitingApproval", waiting["id"])
+
+    approve(cluster, waiting)
+
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", False))
+
+
 async def check_now(cluster: BundleCluster, release: Release) -> None:
     """As if its time had come: no user's plan of what is deployed is made while another waits."""
     checks = release.checks
