@@ -136,18 +136,27 @@ async def test_what_was_recorded_under_another_name_is_not_signed_with_the_opera
     )
 
 
-async def test_a_withdrawal_that_was_decided_is_pushed_while_its_bundle_is_uninstalled(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+@pytest.mark.parametrize("is_withdrawal", [True, False], ids=["a withdrawal", "an attestation"])
+async def test_of_what_was_decided_only_a_withdrawal_is_pushed_while_its_bundle_is_uninstalled(
+    cluster: BundleCluster,
+    registry: AttestedRegistry,
+    run: Run,
+    bundle: Make,
+    *,
+    is_withdrawal: bool,
 ) -> None:
     """As long as something else keeps the Bundle; its deletion doesn't wait for a registry."""
     attest_key(cluster)
     digest = registry.put("app", "1.0.0", "one")
+    if not is_withdrawal:
+        registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
     bundle("staging", attest=ATTEST)
     timing = replace(TIMING, uninstall_recheck=0.1)
     operator = await run(timer_interval=90000.0, timing=timing)
-    await said(cluster, "Attested")
-    registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
-    annotate(cluster, "staging", hold="no")
+    if is_withdrawal:
+        await said(cluster, "Attested")
+        registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
+        annotate(cluster, "staging", hold="no")
     await told(cluster, "RegistryUnreachable")
     cluster.drop(path_of("serviceaccounts", "werf"))
     cluster.drop(path_of("bundles", "staging"))
@@ -156,9 +165,10 @@ async def test_a_withdrawal_that_was_decided_is_pushed_while_its_bundle_is_unins
     registry.fault = None
     operator.let_pass(timedelta(minutes=1))
 
-    await eventually(lambda: [one.withdrawn for one in registry.statements(digest)] == [True])
+    pushed = [True] if is_withdrawal else []
+    await eventually(lambda: [one.withdrawn for one in registry.statements(digest)] == pushed)
     reconciled = len(operator.reconciled)
     await eventually(lambda: len(operator.reconciled) > reconciled + 3)
-    assert len(registry.pushes) == 2
+    assert len(registry.pushes) == 2 * is_withdrawal
     cluster.put_object("serviceaccounts", "werf")
     await eventually(lambda: cluster.look("bundles", "staging") is None)

@@ -11,6 +11,7 @@ from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.test_health import health_watches, healthy, said
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
@@ -264,6 +265,27 @@ async def test_a_faked_outcome_keeps_no_namespace_from_its_own_release(
     cluster.drop(EVIL)
     await eventually(lambda: EVIL not in cluster.objects)
     assert not [name for name in cluster.runs if "uninstall" in name]
+
+
+async def test_a_bundle_that_is_being_deleted_contests_no_release_that_was_there_before_the_rule(
+    cluster: BundleCluster, run: Run, bundle: Make, evil: Any
+) -> None:
+    """Its deletion waits for its Job; the other Bundle deployed the release before both."""
+    cluster.ends = None
+    bundle()
+    operator = await run()
+    await eventually(lambda: cluster.runs, "it deploys")
+    delete(cluster)
+    await eventually(lambda: "A deploy is running" in cluster.message())
+    await operator.stop()
+    evil(FAKED)
+
+    await run()
+
+    await eventually(lambda: evils(cluster) not in ("None", "Planning"))
+    consents = cluster.objects[EVIL]["status"]["consent"]
+    assert (consents["state"], evils(cluster)) == ("Assumed", "ReleaseConflict")
+    cluster.end_job(cluster.runs[0], 1, "Error: no")
 
 
 async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing_is_polled(

@@ -115,6 +115,30 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     assert history(cluster)[0] == ("Succeeded", False)
 
 
+async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=CORRECT, approval=ALWAYS, retry=SOON)
+    operator = await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await release.in_sync()
+    annotate(cluster, requestedAt="now")
+    waiting = await waits(cluster, outcome="Planned")
+    release.changed += EDITED
+    await check_now(cluster, release)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
+    await release.in_sync()
+    await idle(operator)
+    assert "lastHandledRequest" not in cluster.status()
+    assert (pending(cluster), plan(cluster)["id"]) == ("AwaitingApproval", waiting["id"])
+
+    approve(cluster, waiting)
+
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", False))
+
+
 async def check_now(cluster: BundleCluster, release: Release) -> None:
     """As if its time had come: no user's plan of what is deployed is made while another waits."""
     checks = release.checks
@@ -242,17 +266,24 @@ async def test_a_correction_waits_for_a_window(
     assert history(cluster)[0] == ("Succeeded", True)
 
 
+@pytest.mark.parametrize("is_skipped", [False, True], ids=["", "of a skipped digest"])
 async def test_a_correction_waits_for_the_end_of_a_freeze(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, *, is_skipped: bool
 ) -> None:
+    """What skip-digests names is deployed, so no update is pending, and no gate is recorded."""
     bundle(drift=CORRECT)
     operator = await run()
     await release.in_sync()
+    if is_skipped:
+        annotate(cluster, **{"skip-digests": cluster.status()["deployed"]["digest"]})
+        await idle(operator)
     freeze_all(cluster, reason="incident")
-    await drift(release, *EDITED)
+    release.changed += EDITED
+    await check_now(cluster, release)
     await release.judged("True", "Drifted")
     there = lambda: gates_of(cluster, "reason")  # noqa: E731
-    await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it")
+    said = {} if is_skipped else {"freeze": "Frozen"}
+    await eventually(lambda: there() == said, "the gate says it")
     await idle(operator)
     assert condition(cluster, "Ready") == ("True", "Deployed")
     assert len(cluster.jobs()) == 1

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.approvals import idle
+from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
 from tests.component.bundles.fixture_types import Run
+from tests.component.bundles.test_deletion import install
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -119,3 +121,29 @@ async def test_who_does_not_own_the_release_uninstalls_nothing(
 
     await eventually(lambda: ASIDE not in cluster.objects)
     assert not [name for name in cluster.runs if "uninstall" in name]
+
+
+@pytest.mark.promise
+async def test_a_new_owner_waits_for_an_uninstall_that_runs_and_that_is_seen_to_its_end(
+    cluster: BundleCluster, run: Run, bundle: Callable[..., Any], squat: AsideMake
+) -> None:
+    """Its Job goes on whatever becomes of the Bundle, and would delete what is deployed anew."""
+    cluster.ends = lambda _: (1, "Error: no")
+    squat()
+    operator = await run()
+    await eventually(lambda: squatter(cluster).get("reason") == "Quarantined")
+    install(cluster)
+    cluster.ends = None
+    cluster.drop(ASIDE)
+    await eventually(lambda: "uninstall" in cluster.runs[-1], "it is uninstalled")
+
+    bundle()
+
+    await eventually(lambda: "is uninstalling release team/shop" in cluster.message())
+    await idle(operator)
+    assert ASIDE in cluster.objects
+    assert (cluster.reason(), len(cluster.runs)) == ("ReleaseConflict", 2)
+    cluster.ends = succeed
+    cluster.end_job(cluster.runs[1], namespace="aside")
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert ASIDE not in cluster.objects

@@ -25,6 +25,7 @@ from tests.component.bundles.drifting import DETECT, Release, checked_long_ago
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.freezing import freeze_all
 from tests.component.bundles.test_drift_queue import running, skipped
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.test_previews import ask
@@ -176,16 +177,24 @@ async def test_a_job_that_vanishes_while_no_operator_runs_is_made_again_under_it
     assert (await shop.ended("Planned"))["job"] == job
 
 
-@pytest.mark.parametrize("purpose", PURPOSES)
-async def test_values_that_are_edited_before_the_job_are_not_planned(
-    cluster: BundleCluster, run: Run, shop: Shop, purpose: str
+EDITS = [*((purpose, "values") for purpose in PURPOSES), (DEPLOY, "spec"), (CHECK, "spec")]
+"""A preview is of the spec as it is."""
+
+
+@pytest.mark.parametrize(("purpose", "edited"), EDITS)
+async def test_what_is_edited_before_the_job_is_not_planned(
+    cluster: BundleCluster, run: Run, shop: Shop, purpose: str, edited: str
 ) -> None:
     """The process died before it created the Job."""
     operator = await shop.plan(purpose, run)
     job, number = shop.record["job"], shop.record["number"]
     await operator.stop()
     lose(cluster, "jobs", job)
-    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
+    if edited == "values":
+        cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
+    else:
+        freeze_all(cluster)  # else the edit is deployed, which ends the check
+        cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
     operator = await run()
     if purpose == DEPLOY:
         await eventually(lambda: shop.is_running and shop.record["number"] == number + 1)
@@ -195,6 +204,7 @@ async def test_values_that_are_edited_before_the_job_are_not_planned(
         found = await shop.ended("Failed")
         assert (found["reason"], found["number"]) == ("PlanChanged", number)
     await idle(operator)
+    assert cluster.runs.count(job) == 1
     assert cluster.look("jobs", job) is None
 
 

@@ -350,7 +350,7 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
         if (one.digest, one.environment, one.reference) != place or not one.is_pending:
             continue
         record = replace(one, manifest=pushed.manifest or one.manifest, left=pushed.left or None)
-        if (one.issued_at, one.state) == (said.issued_at, said.state):
+        if one.issued_at == said.issued_at:  # else a later one replaced it
             done = AttestState.ATTESTED if one.is_positive else AttestState.WITHDRAWN
             record = replace(record, state=done if pushed.manifest else AttestState.GONE)
         records[at] = record

@@ -430,9 +430,6 @@ class PlanMachine:
     async def _observe(self, task: _Task) -> tuple[BundleStatus, datetime | None]:
         """The status with the progress of a recorded plan, and when to look again."""
         entry, status, record = task.entry, task.status, task.record
-        attempt = status.attempted.attempt
-        if task.purpose is PlanPurpose.CHECK and status.drift.check.attempt != attempt:
-            return break_off_check(status), None
         if task.purpose is PlanPurpose.DEPLOY and not is_made_of(status.plan, entry, task.spec):
             return status, None  # another plan replaces it
         job = await self._plan_jobs.find(entry, record)
