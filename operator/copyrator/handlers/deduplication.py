@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,9 +22,6 @@ from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
-
-NOTED_FAULTS: Final = 10_000
-"""Objects that couldn't be delivered whose fault is remembered, so that it is logged once."""
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +57,8 @@ class EventDeduplicator:
         self._listed: set[str | None] = set()
         self._versions: dict[ObjectName, int] = {}
         self._missed: set[ObjectName] = set()
-        self._faults: OrderedDict[ObjectName | None, str] = OrderedDict()
-        """Faults of the objects that couldn't be delivered, as logged."""
+        self._faults: dict[ObjectName | None, str] = {}
+        """Faults of the existing objects that couldn't be delivered, as logged."""
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -117,8 +113,6 @@ class EventDeduplicator:
                 fault,
             )
         self._faults[name] = fault
-        if len(self._faults) > NOTED_FAULTS:
-            self._faults.popitem(last=False)
 
     async def resync(self, reader: KubeClient) -> None:
         """List every namespace that may be listed; deliver what has changed and what is gone.

@@ -39,7 +39,6 @@ their objects any more: with the longest names 1,500 do, with 50 characters of n
 
 CONFIG_MAP: Final = "copyrator-notification-marks"
 KEY: Final = "marks.json"
-_MAX_BYTES: Final = 1024 * 1024
 _TIME: Final = re.compile(r"[0-9TZ:.+-]{1,40}")
 _UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_RESULT: Final = 200
@@ -106,7 +105,7 @@ class ToldMarks:
             ValueError: it isn't what this module writes.
         """
         written = data.get(KEY) if isinstance(data, Mapping) else None
-        if not isinstance(written, str) or len(written) > _MAX_BYTES:
+        if not isinstance(written, str):
             raise ValueError("it has no marks")
         try:
             return cls(msgspec.json.decode(written, type=_Stored).entries)

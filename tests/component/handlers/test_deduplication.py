@@ -234,6 +234,14 @@ def test_one_object_that_cant_be_taken_in_keeps_nothing_from_the_others(
     assert "9999" not in said
 
 
+def test_a_fault_is_forgotten_with_its_object(caplog: pytest.LogCaptureFixture) -> None:
+    told = Failing()
+    for version in (1, 3):
+        told.events.event("ADDED", body("bad", version))
+        told.events.event("DELETED", body("bad", version + 1))
+    assert len(caplog.records) == 2
+
+
 def test_what_couldnt_be_taken_in_is_tried_again_by_the_next_resync() -> None:
     told = Failing()
     resync(told, Cluster(body("bad", 2)))

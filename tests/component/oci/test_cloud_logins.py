@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -39,6 +39,7 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
+from copyrator.oci.exchange import Request, Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
 
@@ -432,6 +433,20 @@ def app(registry: FakeRegistry, name: str = "team/app") -> Repository:
 
 
 OURS = Credential(cloud=SHOP)
+
+
+async def test_what_reads_after_a_push_has_a_login_that_only_reads(registry: FakeRegistry) -> None:
+    registry.auth, registry.users, cloud = "bearer", {}, Cloud()
+    client = client_of(cloud)
+
+    async def via(request: Request, _: object) -> Response:
+        url = f"{request.url}manifests/1.0.0"
+        return await client._transport.send(replace(request, url=url, via=None))
+
+    await client.write(app(registry), OURS, "push", via)
+    await client.digest(app(registry), "1.0.0", OURS)
+    assert [writes for _, writes in cloud.asked] == [True, False]
+    await client.close()
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])

@@ -133,6 +133,78 @@ async def test_a_rejected_plan_that_is_made_anew_has_another_id_and_no_approval(
     assert cluster.jobs() == []
 
 
+class InFront:
+    """The API server of a command; something happens right before one of its patches."""
+
+    def __init__(
+        self, cluster: BundleCluster, happens: Callable[[], None] = lambda: None, at: int = 1
+    ) -> None:
+        self.url, self.patches = "", 0
+        self._cluster, self._happens, self._at = cluster, happens, at
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/selfsubjectreviews"):
+            return web.json_response({"status": {"userInfo": {"username": "ann"}}}, status=201)
+        if request.method == "PATCH":
+            self.patches += 1
+            if self.patches == self._at:
+                self._happens()
+        return await self._cluster.handle(request)
+
+    async def typed(self, folder: Path, *words: str) -> tuple[int, str]:
+        """The exit code of a command, and what it prints."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        async with TestServer(app) as server:
+            self.url = str(server.make_url("")).rstrip("/")
+            return await typed(self, folder, *words)
+
+
+APPROVES = ("approve", "bundle", "shop", "-n", "team", "--yes", "--timeout")
+
+
+async def test_the_command_approves_a_rejected_plan_once_the_old_approval_was_seen_gone(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, tmp_path: Path
+) -> None:
+    await approved_then_rejected(cluster, run, bundle)
+
+    code, said = await InFront(cluster).typed(tmp_path, *APPROVES, "30")
+
+    assert code == 0, said
+    await deployed(cluster)
+    assert len(cluster.jobs()) == 1
+
+
+async def test_the_command_approves_nothing_that_is_rejected_meanwhile(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, tmp_path: Path
+) -> None:
+    operator, found = await approved_then_rejected(cluster, run, bundle)
+    front = InFront(cluster, lambda: reject(cluster, found, by="zoe"), at=2)
+
+    code, said = await front.typed(tmp_path, *APPROVES, "30")
+
+    assert code != 0, said
+    assert "was rejected in the meantime" in said
+    await idle(operator)
+    assert plan(cluster)["decision"] == "Rejected"
+    assert cluster.jobs() == []
+
+
+async def test_the_command_approves_no_rejected_plan_that_no_operator_has_seen_without_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, tmp_path: Path
+) -> None:
+    operator, _ = await approved_then_rejected(cluster, run, bundle)
+    await operator.stop()
+
+    code, said = await InFront(cluster).typed(tmp_path, *APPROVES, "0.5")
+
+    assert code != 0, said
+    assert "hasn't seen that within 0.5 s" in said
+    await idle(await run())
+    assert plan(cluster)["decision"] == "Rejected"
+    assert cluster.jobs() == []
+
+
 # --- a rollback -----------------------------------------------------------------------------------
 
 
@@ -142,21 +214,6 @@ async def deploy(cluster: BundleCluster, registry: FakeRegistry, *versions: str)
         digests.append(registry.put("app", version, version))
         await deployed(cluster, digest=digests[-1])
     return digests
-
-
-class InFront:
-    """The API server of a command; something happens right before its first patch."""
-
-    def __init__(self, cluster: BundleCluster, happens: Callable[[], None]) -> None:
-        self.url, self.patches = "", 0
-        self._cluster, self._happens = cluster, happens
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.method == "PATCH":
-            self.patches += 1
-            if self.patches == 1:
-                self._happens()
-        return await self._cluster.handle(request)
 
 
 HAPPENS = ("it is deployed", "it is rolled back", "only its status is written")
@@ -196,12 +253,8 @@ async def test_a_rollbacks_patch_carries_the_resource_version_that_it_was_decide
         cluster.write(path, {**cluster.objects[path], "status": status})
 
     front = InFront(cluster, happens)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", front.handle)
-    async with TestServer(app) as server:
-        front.url = str(server.make_url("")).rstrip("/")
-        words = ("rollback", "bundle", "shop", "-n", "team", "--timeout", "0")
-        code, said = await typed(front, tmp_path, *words)
+    words = ("rollback", "bundle", "shop", "-n", "team", "--timeout", "0")
+    code, said = await front.typed(tmp_path, *words)
 
     annotations = (cluster.look("bundles", "shop") or {})["metadata"].get("annotations", {})
     if what == "only its status is written":
