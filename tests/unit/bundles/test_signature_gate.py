@@ -44,6 +44,9 @@ def test_without_a_signature_it_is_unsigned_and_asked_again() -> None:
         "not read: a; not read: b; not read: c",
         is_retried=True,
     )
+    one = signature.verdict(ASKED, DIGEST, Judgement(failed=FAILED))
+    assert isinstance(one, Refused)
+    assert one.message.endswith("and spec.verify requires one; sign this digest")
 
 
 @pytest.mark.parametrize(
@@ -144,4 +147,5 @@ def test_without_a_verdict_there_is_no_condition(verdict: str | None) -> None:
 
 def test_equal_trust_is_equal_whatever_its_objects() -> None:
     assert Asked("key") == ASKED
+    assert ASKED
     assert not signature.NOTHING_ASKED

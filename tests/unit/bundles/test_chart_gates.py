@@ -1,0 +1,118 @@
+"""The gates of charts, which of all gates concern a Bundle, and their order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
+from copyrator.bundles.gates.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Passed,
+    Refused,
+    Verdict,
+    Waiting,
+)
+
+SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
+APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
+DIGEST = "sha256:" + "1" * 64
+
+
+def judge(gate: Gate, chart: ChartFacts | Waiting | None) -> Verdict:
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, chart=chart)
+    return gate.judge(SPEC, Candidate("1.0.0", DIGEST), facts, datetime(2026, 11, 24, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("gate", [VENDORED, PLAIN], ids=["vendored", "plain"])
+def test_a_chart_that_is_not_read_yet_waits(gate: Gate) -> None:
+    unread = f"the chart of {DIGEST} hasn't been read yet"
+    assert judge(gate, None) == Waiting("RegistryUnreachable", unread)
+    failed = Waiting("RateLimited", "429")
+    assert judge(gate, failed) is failed
+
+
+@pytest.mark.parametrize("gate", [VENDORED, PLAIN], ids=["vendored", "plain"])
+def test_a_chart_that_has_nothing_of_its_kind_passes(gate: Gate) -> None:
+    found = ChartFacts(unbound=("a",), unplain=("a",), unvendored=("a",))
+    others = replace(found, unvendored=()) if gate is VENDORED else replace(found, unplain=())
+    assert judge(gate, others) is PASSED
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("a", "a in"),
+        ("abcde", "a, b, c, d, e in"),
+        ("abcdef", "a, b, c, d, e and 1 more in"),
+        ("abcdefg", "a, b, c, d, e and 2 more in"),
+    ],
+)
+def test_a_chart_that_lacks_dependencies_is_refused_for_good(missing: str, said: str) -> None:
+    found = judge(VENDORED, ChartFacts(unvendored=tuple(missing)))
+    assert isinstance(found, Refused)
+    assert (found.reason, found.is_retried) == ("DependenciesNotVendored", False)
+    assert found.message.startswith(f"the chart of {DIGEST} lacks {said} charts/: ")
+
+
+def test_a_chart_that_may_be_read_in_several_ways_is_refused_for_good() -> None:
+    found = judge(PLAIN, ChartFacts(unplain=tuple("abcdef")))
+    assert isinstance(found, Refused)
+    assert (found.reason, found.is_retried) == ("ChartNotPlain", False)
+    assert found.message.startswith(f"the chart of {DIGEST} may be read in several ways")
+    assert ": a; b; c; d; e; and 1 more; then publish it again" in found.message
+
+
+def test_a_chart_that_cannot_be_judged_passes_to_its_job_but_nobody_can_approve_it() -> None:
+    unreadable = ChartFacts(unreadable="it has more than 4 MiB")
+    assert judge(VENDORED, unreadable) == Passed(
+        f"the chart of {DIGEST} can't be judged: it has more than 4 MiB; its Job checks it instead"
+    )
+    found = judge(PLAIN, unreadable)
+    assert isinstance(found, Refused)
+    assert (found.reason, found.is_retried) == ("ChartNotPlain", False)
+    assert f"the chart of {DIGEST} can't be judged, so nobody can approve it" in found.message
+    assert ": it has more than 4 MiB; publish it with" in found.message
+
+
+ORDER = [
+    *("skip-digests", "signature", "vendored", "plain", "age", "promotion"),
+    *("dependsOn", "freeze", "window", "approval"),
+]
+
+
+def test_versions_are_judged_before_the_moment() -> None:
+    gates = all_gates()
+    assert [gate.name for gate in gates] == ORDER
+    assert [gate.name for gate in gates.version] == ORDER[:6]
+
+
+@pytest.mark.parametrize(
+    ("spec", "signed", "frozen", "names"),
+    [
+        (SPEC, None, None, {"freeze"}),
+        (SPEC, False, False, set()),
+        (SPEC, False, True, {"freeze"}),
+        (SPEC, True, False, {"signature", "vendored"}),
+        (replace(SPEC, is_gated=True), False, False, {"vendored"}),
+        (APPROVED, None, False, {"vendored", "plain", "approval"}),
+    ],
+)
+def test_which_gates_concern_a_bundle(
+    spec: BundleSpec, signed: bool | None, frozen: bool | None, names: set[str]
+) -> None:
+    chosen = {
+        name: lambda _, is_so=is_so: is_so
+        for name, is_so in (("signed", signed), ("frozen", frozen))
+        if is_so is not None
+    }
+    assert {gate.name for gate in all_gates(**chosen) if gate.concerns(spec)} == names
