@@ -25,7 +25,7 @@ ROLLOUT_PAUSE: Final = 7 * 24 * 3600
 DEFAULT_PAUSE: Final = 600.0
 """Seconds."""
 LAST_STEP: Final = "100%"
-_STEP: Final = re.compile("([1-9][0-9]{0,6})(%?)", re.ASCII)
+
 _CONTENT: Final = re.compile("[0-9a-f]{32}", re.ASCII)
 _TEXT: Final = 400
 """Characters of a name of a consumer: namespace, kind and name."""
@@ -102,7 +102,7 @@ def _read_steps(fields: Fields) -> tuple[str, ...]:
     raw = fields.items("steps")
     if len(raw) > ROLLOUT_STEPS:
         fields.fail("steps", f"must not have more than {ROLLOUT_STEPS} steps")
-    steps = fields.texts("steps", _step)
+    steps = fields.texts("steps", _STEP)
     if len(steps) != len(raw) or any(map(_is_less, steps[1:], steps)):
         fields.fail("steps", "must increase")
     if not steps or steps[-1] != LAST_STEP:
@@ -110,14 +110,10 @@ def _read_steps(fields: Fields) -> tuple[str, ...]:
     return steps
 
 
-def _step(value: str) -> str | None:
-    found = _STEP.fullmatch(value)
-    if found and (not found[2] or int(found[1]) <= 100):
-        return None
-    return (
-        f"{syntax.shown(value)} is neither a number of namespaces, such as 1, nor a percentage "
-        "between 1% and 100%"
-    )
+_STEP: Final = syntax.matching(
+    r"[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
+    "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
+)
 
 
 def _is_less(step: str, before: str) -> bool:
