@@ -152,6 +152,18 @@ def text_in(found: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def texts_in(found: Mapping[str, Any], name: str, most: int) -> list[str]:
+    """The texts among so many items of the list in such a field."""
+    value = found.get(name)
+    return [one for one in value[:most] if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def number_in(found: Mapping[str, Any], name: str) -> int | None:
+    """The whole number in such a field; None where there is another value."""
+    value = found.get(name)
+    return value if type(value) is int else None
+
+
 class Fields:
     """One map of a manifest. ``null`` counts as absent, as in the API server."""
 
