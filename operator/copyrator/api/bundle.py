@@ -101,8 +101,9 @@ the Job."""
 BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024
 """Bytes of ``spec.job.podAnnotations``: the API server's limit for one object."""
 
-_LISTS: Final = {("valuesFrom",): BUNDLE_LIST, ("job", "tolerations"): BUNDLE_LIST}
-_MAPS: Final = {
+_COUNTS: Final = {
+    ("valuesFrom",): BUNDLE_LIST,
+    ("job", "tolerations"): BUNDLE_LIST,
     ("env",): BUNDLE_ENV_NAMES,
     ("job", "nodeSelector"): BUNDLE_LIST,
     ("job", "podLabels"): BUNDLE_LIST,
@@ -118,15 +119,14 @@ _NAME: Final = 64
 
 def check_sizes(metadata: Fields, spec: Fields) -> None:
     """Raise SpecError where a part of a Bundle is too large to be parsed."""
-    for path, most in (_LISTS | _MAPS).items():
+    for path, most in _COUNTS.items():
         owner = spec if len(path) == 1 else spec.sub(path[0])
         found = owner.get(path[-1])
         if isinstance(found, (list, Mapping)) and len(found) > most:
             owner.fail(path[-1], f"has {len(found)} entries; at most {most} are allowed")
     _check_texts(spec, "env", BUNDLE_ENV_BYTES, BUNDLE_ENV_VALUE)
     job = spec.sub("job")
-    most = BUNDLE_POD_ANNOTATIONS
-    _check_texts(job, "podAnnotations", most, most)
+    _check_texts(job, "podAnnotations", BUNDLE_POD_ANNOTATIONS, BUNDLE_POD_ANNOTATIONS)
     for name in _RAW:
         if job.has(name) and len(msgspec.json.encode(job.get(name))) > BUNDLE_JOB_FIELD:
             job.fail(name, f"must have at most {BUNDLE_JOB_FIELD:,} bytes")
@@ -139,8 +139,7 @@ def check_sizes(metadata: Fields, spec: Fields) -> None:
             metadata.fail(
                 name,
                 f"{count} of them are copied to the release's objects; at most "
-                f"{BUNDLE_METADATA:,} "
-                "may begin with " + ", ".join(RELEASE_METADATA_PREFIXES),
+                f"{BUNDLE_METADATA:,} may begin with {', '.join(RELEASE_METADATA_PREFIXES)}",
             )
 
 
@@ -215,8 +214,11 @@ class _Cut:
         return self._values >= 0
 
 
-_IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:/@]*")
-_TAG = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}")
+_IMAGE: Final = syntax.matching(
+    r"(?!.*://)[A-Za-z0-9][-A-Za-z0-9._:/@]*",
+    "isn't a valid image; for example registry.werf.io/werf/werf",
+)
+_TAG: Final = syntax.matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
 _MAX_TTL: Final = 7 * 24 * 3600
 
 
@@ -255,23 +257,13 @@ def _env_value(value: Any, path: str) -> str:
 
 def read_werf_image(werf: Fields, defaults: BundleDefaults) -> str:
     """The image of ``spec.werf``, with a tag or digest."""
-    image = werf.text("image", _image)
-    version = werf.text("version", _tag)
+    image = werf.text("image", _IMAGE)
+    version = werf.text("version", _TAG)
     if image is not None and ("@" in image or ":" in image.rpartition("/")[2]):
         if version is not None:
             werf.fail("version", "must be removed: spec.werf.image already names a tag or digest")
         return image
     return sys.intern(f"{image or defaults.werf_image}:{version or defaults.werf_version}")
-
-
-def _image(value: str) -> str | None:
-    if len(value) <= 512 and _IMAGE.fullmatch(value) and "://" not in value:
-        return None
-    return f"{syntax.shown(value)} isn't a valid image; for example registry.werf.io/werf/werf"
-
-
-def _tag(value: str) -> str | None:
-    return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} isn't a valid image tag"
 
 
 @lru_cache(maxsize=4)
@@ -284,17 +276,13 @@ def read_job(job: Fields, defaults: BundleDefaults) -> JobSpec:
     """``spec.job``; one record is shared by all Bundles without it."""
     if not job.raw:
         return _plain_job(defaults.jobs_ttl)
-    tolerations = tuple(
-        Fields(item, f"{job.at('tolerations')}[{i}]").raw
-        for i, item in enumerate(job.items("tolerations"))
-    )
     return JobSpec(
         ttl_seconds_after_finished=job.number(
             "ttlSecondsAfterFinished", defaults.jobs_ttl, least=0, most=_MAX_TTL
         ),
         resources=job.sub("resources").raw,
         node_selector=job.text_map("nodeSelector", syntax.label_key, syntax.label_value),
-        tolerations=tolerations,
+        tolerations=tuple(one.raw for one in job.maps("tolerations", BUNDLE_LIST)),
         pod_labels=_pod_metadata(job, "podLabels", values_are_labels=True),
         pod_annotations=_pod_metadata(job, "podAnnotations", values_are_labels=False),
         security_context=job.sub("securityContext").raw,
@@ -336,12 +324,17 @@ def read_skip_digests(metadata: Fields) -> tuple[str, ...]:
     return tuple(sorted(set(parts)))
 
 
-_REGISTRY = re.compile(
+_HOST: Final = syntax.matching(
     r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
-    r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+    r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?",
+    "isn't a valid host[:port]; for example registry.example.com:5000",
+    255,
 )
-_REPO = re.compile(
-    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+_PATH: Final = syntax.matching(
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*",
+    "isn't a valid repository path; use lower-case words separated by '/', without a leading or "
+    "trailing '/', for example team/app",
+    255,
 )
 
 
@@ -369,6 +362,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
     own = BundleKey(namespace, name)
     tag_filter = spec.text("tagFilter", _tag_filter)
     target = spec.text("project_namespace", syntax.namespace) or namespace
+    retry = spec.sub("retry")
     return BundleSpec(
         namespace=namespace,
         name=name,
@@ -401,7 +395,10 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         ca_secret=spec.text("caSecret", syntax.object_name),
         werf_image=read_werf_image(spec.sub("werf"), defaults),
         job=read_job(spec.sub("job"), defaults),
-        retry=_read_retry(spec.sub("retry"), defaults),
+        retry=Retry(
+            limit=retry.number("limit", defaults.retry_limit, least=0, most=1000),
+            backoff=retry.duration("backoff", defaults.retry_backoff),
+        ),
         deletion_policy=spec.choice(
             "deletionPolicy", BundleDeletionPolicy, BundleDeletionPolicy.UNINSTALL
         ),
@@ -461,9 +458,7 @@ def _registry(value: str) -> str | None:
         return f"must be host[:port] without a scheme: remove {value.partition('://')[0]}://{hint}"
     if "/" in value:
         return "must be host[:port] without a path: put the path into spec.repo"
-    if len(value) <= 255 and _REGISTRY.fullmatch(value):
-        return None
-    return f"{syntax.shown(value)} isn't a valid host[:port]; for example registry.example.com:5000"
+    return _HOST(value)
 
 
 def _repo(value: str) -> str | None:
@@ -471,13 +466,7 @@ def _repo(value: str) -> str | None:
         return "must not contain a digest: put a tag, wildcard or range into spec.version"
     if ":" in value:
         return "must not contain a tag or scheme: put the tag into spec.version"
-    if len(value) <= 255 and _REPO.fullmatch(value):
-        return None
-    return (
-        f"{syntax.shown(value)} isn't a valid repository path; use lower-case words separated by "
-        "'/', "
-        "without a leading or trailing '/', for example team/app"
-    )
+    return _PATH(value)
 
 
 def _version(value: str) -> str | None:
@@ -502,8 +491,7 @@ def _read_values(spec: Fields) -> tuple[ValuesSource, ...]:
     found: list[ValuesSource] = []
     if (name := spec.text("values", syntax.object_name)) is not None:
         found.append(ValuesSource(ValuesKind.CONFIG_MAP, name))
-    for i, item in enumerate(spec.items("valuesFrom")):
-        entry = Fields(item, f"{spec.at('valuesFrom')}[{i}]")
+    for entry in spec.maps("valuesFrom", BUNDLE_LIST):
         if not entry.has("kind"):
             entry.fail("kind", "is required: ConfigMap or Secret")
         found.append(
@@ -525,13 +513,6 @@ def _read_secret_key(spec: Fields, env: Mapping[str, str]) -> SecretKey | None:
     return SecretKey(
         ref.required_text("secretName", syntax.object_name),
         ref.required_text("key", syntax.data_key),
-    )
-
-
-def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:
-    return Retry(
-        limit=retry.number("limit", defaults.retry_limit, least=0, most=1000),
-        backoff=retry.duration("backoff", defaults.retry_backoff),
     )
 
 

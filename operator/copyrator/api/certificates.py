@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.fields import maps_in
 from copyrator.api.times import format_time, parse_time
 
 MAX_CERTIFICATES: Final = 5
@@ -76,24 +77,16 @@ def soonest(certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
 
 def read_certificates(status: Mapping[str, Any]) -> tuple[Certificate, ...]:
     """The certificates of a stored status; malformed ones are left out."""
-    found = status.get("certificates")
-    items = found[:MAX_CERTIFICATES] if isinstance(found, list) else ()
-    return soonest(one for item in items if (one := _read(item)) is not None)
-
-
-def _read(item: object) -> Certificate | None:
-    if not isinstance(item, Mapping):
-        return None
-    ends = parse_time(item.get("notAfter"))
-    if ends is None:
-        return None
-    source, key, name = (item.get(part, "") for part in ("source", "key", "commonName"))
-    if not (isinstance(source, str) and isinstance(key, str) and isinstance(name, str)):
-        return None
-    begins = whole_seconds(parse_time(item.get("notBefore")) or EARLIEST)
-    return Certificate(
-        whole_seconds(ends), source[:MAX_SOURCE], key[:MAX_SOURCE], name[:MAX_COMMON_NAME], begins
-    )
+    found: list[Certificate] = []
+    for item in maps_in(status, "certificates")[:MAX_CERTIFICATES]:
+        ends = parse_time(item.get("notAfter"))
+        begins = parse_time(item.get("notBefore")) or EARLIEST
+        texts = [item.get(part, "") for part in ("source", "key", "commonName")]
+        if ends is not None and all(isinstance(text, str) for text in texts):
+            source, key, name = texts[0][:MAX_SOURCE], texts[1][:MAX_SOURCE], texts[2]
+            dates = whole_seconds(ends), whole_seconds(begins)
+            found.append(Certificate(dates[0], source, key, name[:MAX_COMMON_NAME], dates[1]))
+    return soonest(found)
 
 
 def whole_seconds(moment: datetime) -> datetime:

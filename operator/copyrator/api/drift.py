@@ -13,11 +13,12 @@ from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
 from copyrator.api.records import Record
+from copyrator.api.syntax import at_most
 
 DEFAULT_DRIFT_INTERVAL: Final = 3600.0
 MIN_DRIFT_INTERVAL: Final = 900.0
 _MAX_IGNORED: Final = 50
-_MAX_TEXT: Final = 253
+_SHORT: Final = at_most(253)
 
 
 class DriftMode(StrEnum):
@@ -69,21 +70,11 @@ def read_drift(drift: Fields) -> Drift:
     if not drift.raw:
         return NO_DRIFT
     interval = drift.duration("interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
-    items = drift.items("ignore")
-    if len(items) > _MAX_IGNORED:
-        drift.fail("ignore", f"has {len(items)} items; at most {_MAX_IGNORED} are allowed")
-    path = drift.at("ignore")
-    ignored = tuple(_ignored(Fields(item, f"{path}[{i}]")) for i, item in enumerate(items))
+    ignored = tuple(
+        Ignored(item.required_text("kind", _SHORT), Globs((item.text("name", _SHORT) or "*",)))
+        for item in drift.maps("ignore", _MAX_IGNORED)
+    )
     return Drift(drift.choice("mode", DriftMode, DriftMode.OFF), interval, ignored)
-
-
-def _ignored(item: Fields) -> Ignored:
-    kind = item.required_text("kind", _short)
-    return Ignored(kind, Globs((item.text("name", _short) or "*",)))
-
-
-def _short(value: str) -> str | None:
-    return None if len(value) <= _MAX_TEXT else f"must have at most {_MAX_TEXT} characters"
 
 
 MAX_DRIFTED: Final = 20

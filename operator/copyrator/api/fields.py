@@ -7,14 +7,14 @@ object may have been stored under an older CRD, and because CEL can't read untyp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import msgspec
 
-from copyrator.api.syntax import shown
+from copyrator.api.syntax import Check, shown
 from copyrator.api.text import truncate
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.settings.limits import OBJECT_CONTAINERS
@@ -53,8 +53,6 @@ PROBLEM_PATH: Final = 512
 """Characters of the path of an invalid field: its keys are the author's and may be long."""
 
 E = TypeVar("E", bound=StrEnum)
-Check = Callable[[str], str | None]
-"""Takes a value, returns its fault and the remedy, or None."""
 
 NOT_WHOLE: Final = "notReadWhole"
 """In the metadata of an object that was truncated when read (kube.client.answers): why."""
@@ -152,6 +150,18 @@ def text_in(found: Mapping[str, Any], name: str) -> str:
     """The text in such a field; empty where there is another value."""
     value = found.get(name)
     return value if isinstance(value, str) else ""
+
+
+def texts_in(found: Mapping[str, Any], name: str, most: int) -> list[str]:
+    """The texts among so many items of the list in such a field."""
+    value = found.get(name)
+    return [one for one in value[:most] if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def number_in(found: Mapping[str, Any], name: str) -> int | None:
+    """The whole number in such a field; None where there is another value."""
+    value = found.get(name)
+    return value if type(value) is int else None
 
 
 class Fields:
@@ -253,6 +263,13 @@ class Fields:
         if not isinstance(value, list):
             self.fail(name, f"must be a list, not {json_type(value)}")
         return value
+
+    def maps(self, name: str, most: int, noun: str = "items") -> list[Fields]:
+        """A list of so many maps; empty when absent."""
+        items = self.items(name)
+        if len(items) > most:
+            self.fail(name, f"has {len(items)} {noun}; at most {most} are allowed")
+        return [Fields(item, f"{self.at(name)}[{i}]") for i, item in enumerate(items)]
 
     def texts(self, name: str, check: Check | None = None) -> tuple[str, ...]:
         """A list of non-empty strings, each once, in order; empty when absent."""

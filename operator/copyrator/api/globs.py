@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from copyrator.api.fields import Check, Fields
+from copyrator.api.fields import Fields
+from copyrator.api.syntax import Check
 from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
 _START: Final = ord("\n")

@@ -41,21 +41,15 @@ class PlanWord:
         return f"{self.subject} aren't {self.name}"
 
 
-def _enforced(plan: PlanSummary) -> bool | None:
-    return plan.enforced if isinstance(plan, PlanStatus) else None
-
-
-def _unenforced(plan: PlanSummary) -> tuple[str, ...]:
-    return (plan.unenforced,) if isinstance(plan, PlanStatus) and plan.unenforced else ()
-
-
 ENFORCED: Final = PlanWord(
     name="enforced",
     subject="operations",
     meaning="the API server refuses what isn't approved",
     otherwise="the deploy may write what isn't approved",
-    judge=_enforced,
-    reasons=_unenforced,
+    judge=lambda plan: plan.enforced if isinstance(plan, PlanStatus) else None,
+    reasons=lambda plan: (
+        (plan.unenforced,) if isinstance(plan, PlanStatus) and plan.unenforced else ()
+    ),
 )
 BOUND: Final = PlanWord(
     name="bound",

@@ -33,12 +33,8 @@ def read_bundles(fields: Fields, name: str, own: BundleKey, *, most: int) -> tup
     Raises:
         SpecError: it isn't valid, or names ``own``.
     """
-    items = fields.items(name)
-    if len(items) > most:
-        fields.fail(name, f"has {len(items)} items; at most {most} are allowed")
     found: dict[BundleKey, None] = {}
-    for i, item in enumerate(items):
-        one = Fields(item, f"{fields.at(name)}[{i}]")
+    for one in fields.maps(name, most):
         namespace = one.text("namespace", syntax.namespace) or own.namespace
         key = BundleKey(namespace, one.required_text("name", syntax.object_name))
         if key == own:
@@ -51,7 +47,7 @@ MAX_SOURCES: Final = 20
 """Bundles that ``spec.promoteFrom.bundles`` may name."""
 MAX_ENVIRONMENTS: Final = 10
 """Environments that ``spec.promoteFrom.attestations`` may name."""
-_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,63}")
+
 MAX_HOLD_TEXT: Final = 200
 """Characters of the annotation hold that are shown."""
 _MAX_WILD: Final = 64
@@ -74,15 +70,9 @@ def read_promote_from(fields: Fields, own: BundleKey) -> PromoteFrom:
 
 
 def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
-    items, path = fields.items("attestations"), fields.at("attestations")
-    if len(items) > MAX_ENVIRONMENTS:
-        fields.fail(
-            "attestations", f"has {len(items)} items; at most {MAX_ENVIRONMENTS} are allowed"
-        )
     found: dict[str, AttestationsFrom] = {}
     named: dict[LocalObjectRef, str] = {}
-    for i, item in enumerate(items):
-        one = Fields(item, f"{path}[{i}]")
+    for one in fields.maps("attestations", MAX_ENVIRONMENTS):
         environment = one.required_text("environment", _environment)
         if environment in found:
             one.fail("environment", f"{environment} is named twice; remove one of the items")
@@ -101,7 +91,7 @@ def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
             keys,
             one.duration("soak", 0.0),
             one.duration("maxAge", DEFAULT_EVIDENCE_AGE),
-            one.text("cluster", _cluster),
+            one.text("cluster", _CLUSTER),
             one.text("release", _release),
         )
     return tuple(found.values())
@@ -114,11 +104,11 @@ def _environment(value: str) -> str | None:
     return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
 
 
-def _cluster(value: str) -> str | None:
-    if _UID.fullmatch(value):
-        return None
-    command = "kubectl get namespace kube-system -o jsonpath={.metadata.uid}"
-    return f"{syntax.shown(value)} isn't the uid of a cluster: `{command}` prints it there"
+_CLUSTER: Final = syntax.matching(
+    r"[A-Za-z0-9][-A-Za-z0-9]{0,63}",
+    "isn't the uid of a cluster: `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` "
+    "prints it there",
+)
 
 
 def _release(value: str) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
 from copyrator.api import syntax
-from copyrator.api.fields import Fields
+from copyrator.api.fields import Fields, map_in, text_in, texts_in
 from copyrator.api.selectors import LabelSelector, parse_selector
 from copyrator.api.times import format_time, parse_duration, parse_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
@@ -25,7 +25,7 @@ ROLLOUT_PAUSE: Final = 7 * 24 * 3600
 DEFAULT_PAUSE: Final = 600.0
 """Seconds."""
 LAST_STEP: Final = "100%"
-_STEP: Final = re.compile("([1-9][0-9]{0,6})(%?)", re.ASCII)
+
 _CONTENT: Final = re.compile("[0-9a-f]{32}", re.ASCII)
 _TEXT: Final = 400
 """Characters of a name of a consumer: namespace, kind and name."""
@@ -89,7 +89,7 @@ def read_rollout(spec: Fields) -> Rollout | None:
             fields.fail("first", "must select some namespaces; set matchLabels, or remove it")
     return Rollout(
         steps=_read_steps(fields),
-        pause=_read_pause(fields),
+        pause=parse_duration(fields.text("pause", _pause) or "") or DEFAULT_PAUSE,
         first=first,
         health=fields.flag("health"),
         restart=fields.choice("restart", Restart, Restart.NEVER),
@@ -102,7 +102,7 @@ def _read_steps(fields: Fields) -> tuple[str, ...]:
     raw = fields.items("steps")
     if len(raw) > ROLLOUT_STEPS:
         fields.fail("steps", f"must not have more than {ROLLOUT_STEPS} steps")
-    steps = fields.texts("steps", _step)
+    steps = fields.texts("steps", _STEP)
     if len(steps) != len(raw) or any(map(_is_less, steps[1:], steps)):
         fields.fail("steps", "must increase")
     if not steps or steps[-1] != LAST_STEP:
@@ -110,25 +110,16 @@ def _read_steps(fields: Fields) -> tuple[str, ...]:
     return steps
 
 
-def _step(value: str) -> str | None:
-    found = _STEP.fullmatch(value)
-    if found and (not found[2] or int(found[1]) <= 100):
-        return None
-    return (
-        f"{syntax.shown(value)} is neither a number of namespaces, such as 1, nor a percentage "
-        "between 1% and 100%"
-    )
+_STEP: Final = syntax.matching(
+    r"[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
+    "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
+)
 
 
 def _is_less(step: str, before: str) -> bool:
     """Whether a step is less than the one before; numbers and percentages aren't compared."""
     same = step.endswith("%") == before.endswith("%")
     return same and int(step.rstrip("%")) <= int(before.rstrip("%"))
-
-
-def _read_pause(fields: Fields) -> float:
-    text = fields.text("pause", _pause)
-    return DEFAULT_PAUSE if text is None else parse_duration(text) or DEFAULT_PAUSE
 
 
 def _pause(value: str) -> str | None:
@@ -164,12 +155,7 @@ class Stopped:
 
     def to_dict(self) -> dict[str, str]:
         """As in the status."""
-        return {
-            "namespace": self.consumer.namespace,
-            "kind": self.consumer.kind,
-            "name": self.consumer.name,
-            "message": self.message[:_MESSAGE],
-        }
+        return asdict(self.consumer) | {"message": self.message[:_MESSAGE]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,21 +209,20 @@ class RolloutState:
 
 def read_rollout_state(status: Mapping[str, Any]) -> RolloutState | None:
     """The state of a stored status; None where there is none, or it isn't ours."""
-    found = status.get("rollout")
-    if not isinstance(found, Mapping):
-        return None
+    found = map_in(status, "rollout")
     content, step = found.get("content"), found.get("step", 0)
     if not _is_content(content) or type(step) is not int or not 0 <= step <= ROLLOUT_STEPS:
         return None
-    previous = found.get("previous")
+    previous, stopped = found.get("previous"), found.get("stopped")
+    unhealthy = texts_in(found, "unhealthyBefore", UNHEALTHY_BEFORE)
     return RolloutState(
         content=content,
         step=step,
         previous=previous if _is_content(previous) else "",
         started_at=parse_time(found.get("startedAt")),
         next_at=parse_time(found.get("nextAt")),
-        stopped=_read_stopped(found.get("stopped")),
-        unhealthy_before=_read_texts(found.get("unhealthyBefore")),
+        stopped=_read_stopped(stopped) if isinstance(stopped, Mapping) else None,
+        unhealthy_before=tuple(one for one in unhealthy if len(one) <= _TEXT),
     )
 
 
@@ -245,16 +230,7 @@ def _is_content(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and bool(_CONTENT.fullmatch(value))
 
 
-def _read_stopped(found: Any) -> Stopped | None:
-    if not isinstance(found, Mapping):
-        return None
-    texts = [found.get(name) for name in ("namespace", "kind", "name", "message")]
-    namespace, kind, name, message = (one[:_TEXT] if isinstance(one, str) else "" for one in texts)
-    return Stopped(Consumer(namespace, kind, name), message)
-
-
-def _read_texts(found: Any) -> tuple[str, ...]:
-    listed: Sequence[Any] = found if isinstance(found, list) else ()
-    return tuple(
-        one for one in listed[:UNHEALTHY_BEFORE] if isinstance(one, str) and len(one) <= _TEXT
-    )
+def _read_stopped(found: Mapping[str, Any]) -> Stopped:
+    names = ("namespace", "kind", "name", "message")
+    *consumer, message = (text_in(found, name)[:_TEXT] for name in names)
+    return Stopped(Consumer(*consumer), message)

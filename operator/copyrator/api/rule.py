@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -45,7 +44,11 @@ SELECTOR_TEXT: Final = 16_384
 COMPOSED_SOURCES: Final = 32
 """Entries of spec.sources, as in the CRD."""
 
-_ALIAS: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
+_ALIAS: Final = syntax.matching(
+    "[A-Za-z][A-Za-z0-9_]{0,62}",
+    "can't be a name in a template; use at most 63 letters, digits and '_', beginning with a "
+    "letter",
+)
 
 
 def read_source(source: Fields, home: str) -> Source:
@@ -100,37 +103,28 @@ def read_sources(spec: Fields, home: str) -> tuple[ComposedSource, ...]:
         spec.fail("sources", f"has more than {COMPOSED_SOURCES} entries; use a selector")
     found: dict[str, ComposedSource] = {}
     for number, entry in enumerate(entries):
-        read = _read_entry(Fields(entry, f"{spec.at('sources')}[{number}]"), home)
-        if read.alias in found:
-            raise SpecError(
-                f"{spec.at('sources')}[{number}].as",
-                f"{read.alias} is the name of an earlier entry; choose another one",
-            )
-        found[read.alias] = read
+        fields = Fields(entry, f"{spec.at('sources')}[{number}]")
+        alias = fields.required_text("as", _ALIAS)
+        source = _source_in(fields, _namespace(fields, home))
+        if alias in found:
+            fields.fail("as", f"{alias} is the name of an earlier entry; choose another one")
+        found[alias] = ComposedSource(alias, source, fields.flag("optional"))
     return tuple(found.values())
-
-
-def _read_entry(entry: Fields, home: str) -> ComposedSource:
-    alias = entry.required_text("as", _alias)
-    source = _source_in(entry, _namespace(entry, home))
-    return ComposedSource(alias=alias, source=source, optional=entry.flag("optional"))
-
-
-def _alias(value: Any) -> str | None:
-    if _ALIAS.fullmatch(value):
-        return None
-    return (
-        f"{syntax.shown(value)} can't be a name in a template; use at most 63 letters, digits and "
-        "'_', beginning with a letter"
-    )
 
 
 OLD_FIELDS: Final = ("ruleType", "selector", "namespace", "namespaces")
 MAX_KIND: Final = 63
 """Characters of a kind."""
 _NESTING: Final = (dict, list)
-_GLOB: Final = re.compile(r"[-a-z0-9*?]*")
-_PERCENTAGE: Final = re.compile("(100|[1-9]?[0-9])%", re.ASCII)
+_PERCENTAGE: Final = syntax.matching(
+    "(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"'
+)
+_NAMESPACE_GLOB: Final = syntax.matching(
+    r"[-a-z0-9*?]*",
+    "isn't a valid pattern for namespaces; use lower-case letters, digits, '-', and the wildcards "
+    "'*' and '?'",
+    63,
+)
 RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 
 
@@ -307,6 +301,7 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
         template = read_template(spec.sub("template"))
     else:
         source = read_source(spec.sub("source"), home)
+    share = f"{DEFAULT_MAX_DELETE}%"
     return RuleSpec(
         source=source,
         template=template,
@@ -317,22 +312,11 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
         on_immutable=spec.choice("onImmutable", ImmutablePolicy, ImmutablePolicy.FAIL),
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.DELETE),
         limit=spec.number("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT),
-        max_delete=_read_max_delete(spec),
+        max_delete=int((spec.text("maxDelete", _PERCENTAGE) or share).removesuffix("%")),
         rollout=read_rollout(spec),
         mode=spec.choice("mode", Mode, Mode.APPLY),
         suspend=spec.flag("suspend"),
     )
-
-
-def _read_max_delete(spec: Fields) -> int:
-    text = spec.text("maxDelete", _percentage)
-    return DEFAULT_MAX_DELETE if text is None else int(text.removesuffix("%"))
-
-
-def _percentage(value: str) -> str | None:
-    if _PERCENTAGE.fullmatch(value):
-        return None
-    return f'{syntax.shown(value)} isn\'t a percentage between "0%" and "100%"'
 
 
 def _read_targets(spec: Fields) -> Targets:
@@ -343,8 +327,8 @@ def _read_targets(spec: Fields) -> Targets:
     """
     targets = spec.sub("targets")
     found = Targets(
-        namespaces=read_globs(targets, "namespaces", _namespace_glob),
-        exclude=read_globs(targets, "exclude", _namespace_glob),
+        namespaces=read_globs(targets, "namespaces", _NAMESPACE_GLOB),
+        exclude=read_globs(targets, "exclude", _NAMESPACE_GLOB),
         selector=parse_selector(targets.get("selector"), targets.at("selector")),
     )
     if not found.namespaces and found.selector.empty:
@@ -364,15 +348,6 @@ EMPTY_SELECTOR: Final = (
 )
 
 
-def _namespace_glob(value: str) -> str | None:
-    if len(value) <= 63 and _GLOB.fullmatch(value):
-        return None
-    return (
-        f"{syntax.shown(value)} isn't a valid pattern for "
-        "namespaces; use lower-case letters, digits, '-', and the wildcards '*' and '?'"
-    )
-
-
 TEMPLATE_TEXT: Final = 65_536
 """Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
 some two seconds in the child process."""
@@ -382,8 +357,11 @@ TEMPLATE_TEXTS: Final = 262_144
 rendered for each target."""
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
-_TYPE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?", re.ASCII)
-_TYPE_LENGTH: Final = 253
+_TYPE: Final = syntax.matching(
+    r"[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?",
+    "isn't a valid type of a Secret, such as Opaque",
+    253,
+)
 _SERVERS_TYPES: Final = frozenset(
     {
         "kubernetes.io/service-account-token",
@@ -404,17 +382,15 @@ def read_transform(transform: Fields, kind: str) -> Transform:
         name=transform.text("name", _length),
         type=transform.text("type", _secret_type),
         keys=_read_keys(transform.sub("keys")) if transform.has("keys") else KeyTransform(),
-        labels=_read_labels(transform.sub("labels")),
-        annotations=_read_annotations(transform.sub("annotations")),
+        labels=_read_metadata(transform.sub("labels"), syntax.label_value),
+        annotations=_read_metadata(transform.sub("annotations"), None),
     )
 
 
 def _secret_type(value: str) -> str | None:
-    if len(value) > _TYPE_LENGTH or not _TYPE.fullmatch(value):
-        return f"{syntax.shown(value)} isn't a valid type of a Secret, such as Opaque"
     if value in _SERVERS_TYPES:
         return f"must not be {value}: controllers act on Secrets of this type; use Opaque"
-    return None
+    return _TYPE(value)
 
 
 def _read_keys(keys: Fields) -> KeyTransform:
@@ -443,16 +419,8 @@ def _read_keys(keys: Fields) -> KeyTransform:
     return KeyTransform(include=include, exclude=exclude, rename=rename)
 
 
-def _read_labels(labels: Fields) -> MetadataTransform:
-    add = labels.text_map("add", syntax.label_key, syntax.label_value)
-    return _metadata(labels, add)
-
-
-def _read_annotations(annotations: Fields) -> MetadataTransform:
-    return _metadata(annotations, annotations.text_map("add", syntax.label_key))
-
-
-def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
+def _read_metadata(fields: Fields, value: syntax.Check | None) -> MetadataTransform:
+    add = fields.text_map("add", syntax.label_key, value)
     remove = read_globs(fields, "remove", _metadata_glob)
     for key in add:
         path = f"{fields.at('add')}[{key}]"
@@ -467,8 +435,7 @@ def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
 def _key_glob(value: str) -> str | None:
     return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
         f"{syntax.shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
-        "'.', "
-        "and the wildcards '*' and '?'"
+        "'.', and the wildcards '*' and '?'"
     )
 
 

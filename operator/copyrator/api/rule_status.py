@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,7 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
+from copyrator.api.fields import map_in, maps_in, number_in, texts_in
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -135,35 +136,24 @@ class CopyCounts:
 
     desired: int = 0
     ready: int = 0
-    satisfied: int = 0
-    """Of the ready ones: objects of other clients with the wanted content."""
     failed: int = 0
     conflicts: int = 0
     pending: int = 0
+    satisfied: int = 0
+    """Of the ready ones: objects of other clients with the wanted content."""
 
     def to_dict(self) -> dict[str, int]:
         """As in the status; ``satisfied`` only where there are any."""
-        found = {
-            "desired": self.desired,
-            "ready": self.ready,
-            "failed": self.failed,
-            "conflicts": self.conflicts,
-            "pending": self.pending,
-        }
-        return found | ({"satisfied": self.satisfied} if self.satisfied else {})
+        found: dict[str, int] = asdict(self)
+        if not self.satisfied:
+            del found["satisfied"]
+        return found
 
 
 def read_copy_counts(status: Mapping[str, Any]) -> CopyCounts:
     """The counts of a stored status; what isn't a number counts as 0."""
-    found = status.get("copies")
-    kept = found if isinstance(found, Mapping) else {}
-    return CopyCounts(
-        **{
-            one.name: number
-            for one in fields(CopyCounts)
-            if isinstance(number := kept.get(one.name), int) and number >= 0
-        }
-    )
+    kept = map_in(status, "copies")
+    return CopyCounts(*(max(number_in(kept, one.name) or 0, 0) for one in fields(CopyCounts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +163,6 @@ class PlanCounts:
     create: int = 0
     update: int = 0
     delete: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """As in the status."""
-        return {"create": self.create, "update": self.update, "delete": self.delete}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +187,15 @@ def read_unconfirmed(status: Mapping[str, Any]) -> UnconfirmedEdit | None:
     found = status.get("unconfirmed")
     if not isinstance(found, Mapping):
         return None
-    numbers = (found.get(name) for name in ("confirmedGeneration", "copies", "of"))
-    return UnconfirmedEdit(*(one if isinstance(one, int) and one > 0 else 0 for one in numbers))
+    numbers = (number_in(found, name) or 0 for name in ("confirmedGeneration", "copies", "of"))
+    return UnconfirmedEdit(*(max(one, 0) for one in numbers))
 
 
 def confirmed_generation(status: Mapping[str, Any]) -> int:
     """The last generation whose deletions were allowed, by a stored status; 0: none."""
     if edit := read_unconfirmed(status):
         return edit.confirmed_generation
-    observed = status.get("observedGeneration")
-    return observed if isinstance(observed, int) else 0
+    return number_in(status, "observedGeneration") or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,19 +231,14 @@ class SourceCluster:
 
 def read_source_clusters(status: Mapping[str, Any]) -> tuple[SourceCluster, ...]:
     """The other clusters of a stored status; malformed ones are left out."""
-    found = status.get("sourceClusters")
-    items = found[:MAX_SOURCE_CLUSTERS] if isinstance(found, list) else ()
-    return tuple(one for item in items if (one := _read_cluster(item)) is not None)
-
-
-def _read_cluster(item: object) -> SourceCluster | None:
-    if not isinstance(item, Mapping):
-        return None
-    texts = [item.get(part, "") for part in ("secretName", "key", "uid", "ca")]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    secret, key, uid, ca = texts
-    return SourceCluster(secret, key, uid, ca, parse_time(item.get("unreachableSince")))
+    found: list[SourceCluster] = []
+    for item in maps_in(status, "sourceClusters")[:MAX_SOURCE_CLUSTERS]:
+        texts = [item.get(part, "") for part in ("secretName", "key", "uid", "ca")]
+        if all(isinstance(text, str) for text in texts):
+            secret, key, uid, ca = texts
+            since = parse_time(item.get("unreachableSince"))
+            found.append(SourceCluster(secret, key, uid, ca, since))
+    return tuple(found)
 
 
 class FieldsReason(StrEnum):
@@ -312,9 +292,7 @@ def build_rule_status(
     than before: a heartbeat would cost a write without information.
     """
     before = previous if isinstance(previous, Mapping) else {}
-    certificates = facts.certificates
-    if certificates is None:
-        certificates = read_certificates(before)
+    certificates = read_certificates(before) if facts.certificates is None else facts.certificates
     ends = expiring(certificates, now, facts.warning)
     dropped = read_dropped(before) if facts.dropped is None else sorted(facts.dropped)
     status: dict[str, Any] = {
@@ -334,9 +312,12 @@ def build_rule_status(
         "copies": facts.copies.to_dict(),
         "failures": [failure.to_dict() for failure in sorted(facts.failures)[:MAX_FAILURES]],
     }
-    for name in ("plan", "unconfirmed", "suspension"):
-        if (part := getattr(facts, name)) is not None:
-            status[name] = part.to_dict()
+    if facts.plan is not None:
+        status["plan"] = asdict(facts.plan)
+    if facts.unconfirmed is not None:
+        status["unconfirmed"] = facts.unconfirmed.to_dict()
+    if facts.suspension is not None:
+        status["suspension"] = facts.suspension.to_dict()
     status |= _composed(before, facts)
     if dropped or before.get("droppedFields"):
         status["droppedFields"] = dropped[:DROPPED_FIELDS]
@@ -344,7 +325,7 @@ def build_rule_status(
         status["composedOf"] = facts.composed_of
     if certificates or before.get("certificates"):
         status["certificates"] = [one.to_dict() for one in certificates]
-    status |= _clusters(before, facts) | _rollout(before, facts)
+    status |= _continued(before, facts)
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -358,9 +339,7 @@ def build_rule_status(
 
 def read_dropped(status: Mapping[str, Any]) -> list[str]:
     """The fields that a status lists as dropped by the API server."""
-    found = status.get("droppedFields")
-    kept = found[:DROPPED_FIELDS] if isinstance(found, list) else []
-    return [one for one in kept if isinstance(one, str)]
+    return texts_in(status, "droppedFields", DROPPED_FIELDS)
 
 
 def _fields_dropped(fields: Sequence[str]) -> FurtherCondition | None:
@@ -391,37 +370,24 @@ def _composed(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
     return {name: found for name, found in unused.items() if found or before.get(name)}
 
 
-def _clusters(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
-    """The part about other clusters; an empty list where there were some only before."""
-    found = read_source_clusters(before) if facts.clusters is None else facts.clusters
-    if found or before.get("sourceClusters"):
-        return {"sourceClusters": [one.to_dict() for one in found]}
-    return {}
-
-
-def _rollout(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
-    """The part about the rollout, if there is one."""
+def _continued(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
+    """Other clusters, and the rollout: as before where they aren't known."""
+    found: dict[str, Any] = {}
+    clusters = read_source_clusters(before) if facts.clusters is None else facts.clusters
+    if clusters or before.get("sourceClusters"):
+        found["sourceClusters"] = [one.to_dict() for one in clusters]
     if facts.rollout is not None and facts.steps:
-        return {"rollout": facts.rollout.to_dict(facts.steps)}
-    keeps = facts.steps != 0 and "rollout" in before
-    return {"rollout": before["rollout"]} if keeps else {}
+        found["rollout"] = facts.rollout.to_dict(facts.steps)
+    elif facts.steps != 0 and "rollout" in before:
+        found["rollout"] = before["rollout"]
+    return found
 
 
-_PARTS: Final = (
-    *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *(
-        "unconfirmed",
-        "overridden",
-        "passedOver",
-        "droppedFields",
-        "composedOf",
-        "certificates",
-        "sourceClusters",
-        "rollout",
-        "suspension",
-    ),
-    *("lastHandledRequest", "lastSyncTime"),
-)
+_PARTS: Final = """
+    observedGeneration sources targets copies failures plan unconfirmed overridden passedOver
+    droppedFields composedOf certificates sourceClusters rollout suspension lastHandledRequest
+    lastSyncTime
+    """.split()  # noqa: SIM905 - shorter than a line for each
 """What build_rule_status writes beside the conditions."""
 
 _MAX_PART: Final = 65_536

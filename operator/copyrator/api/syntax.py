@@ -7,15 +7,47 @@ Python's ``$`` accepts a trailing newline.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
+from typing import Final
 
 from copyrator.api.text import truncate
+
+Check = Callable[[str], str | None]
+"""Takes a value, returns its fault and the remedy, or None."""
+
+
+def shown(value: str, most: int = 80) -> str:
+    """Quote a user's value for a message, shortened."""
+    return repr(truncate(value, most))
+
+
+def matching(pattern: str | re.Pattern[str], fault: str, most: int = 512) -> Check:
+    """A check of a whole value of so many characters; the fault follows the quoted value."""
+    usable = re.compile(pattern)
+
+    def check(value: str) -> str | None:
+        if len(value) <= most and usable.fullmatch(value):
+            return None
+        return f"{shown(value)} {fault}"
+
+    return check
+
+
+def among(words: Collection[str], fault: str) -> Check:
+    """A check that a value is one of some words; the fault follows the quoted value."""
+    return lambda value: None if value in words else f"{shown(value)} {fault}"
+
+
+def at_most(most: int) -> Check:
+    """A check of a value's length."""
+    fault = f"must have at most {most} characters"
+    return lambda value: None if len(value) <= most else fault
+
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
-_API_VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
@@ -31,14 +63,12 @@ def namespace(value: str) -> str | None:
     )
 
 
-def object_name(value: str) -> str | None:
-    """An object's name: an RFC 1123 subdomain."""
-    if len(value) <= 253 and _SUBDOMAIN.fullmatch(value):
-        return None
-    return (
-        f"{shown(value)} isn't a valid object name; "
-        "use at most 253 lower-case letters, digits, '-' and '.'"
-    )
+object_name: Final = matching(
+    _SUBDOMAIN,
+    "isn't a valid object name; use at most 253 lower-case letters, digits, '-' and '.'",
+    253,
+)
+"""An object's name: an RFC 1123 subdomain."""
 
 
 def label_key(value: str) -> str | None:
@@ -76,18 +106,16 @@ def data_key(value: str) -> str | None:
     )
 
 
-def kind(value: str) -> str | None:
-    """A kind, such as ``Secret``."""
-    if len(value) <= 63 and _KIND.fullmatch(value):
-        return None
-    return f"{shown(value)} isn't a valid kind; write it as in a manifest, for example Secret"
-
-
-def api_version(value: str) -> str | None:
-    """``v1`` or ``group/version``."""
-    if len(value) <= 253 and _API_VERSION.fullmatch(value):
-        return None
-    return f"{shown(value)} isn't a valid apiVersion; write it as v1 or group/v1"
+kind: Final = matching(
+    r"[A-Z][A-Za-z0-9]*",
+    "isn't a valid kind; write it as in a manifest, for example Secret",
+    63,
+)
+api_version: Final = matching(
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+",
+    "isn't a valid apiVersion; write it as v1 or group/v1",
+    253,
+)
 
 
 def env_name(value: str) -> str | None:
@@ -102,8 +130,3 @@ def env_name(value: str) -> str | None:
         f"{shown(value)} isn't a valid name for an environment variable; "
         "use letters, digits, '_', '-' and '.', not beginning with a digit or '..'"
     )
-
-
-def shown(value: str, most: int = 80) -> str:
-    """Quote a user's value for a message, shortened."""
-    return repr(truncate(value, most))

@@ -20,7 +20,10 @@ from copyrator.settings.limits import SIGNATURE_ENTRIES
 SIGNATURE_SUBJECTS: Final = 20
 """Subjects of one entry."""
 
-_MAX_TEXT: Final = 512
+_SUBJECT: Final = syntax.at_most(512)
+_ISSUER: Final = syntax.matching(
+    r"(?s)https?://.*", "isn't the URL of an issuer; for example https://accounts.google.com", 512
+)
 
 
 def read_entries(parent: Fields) -> tuple[VerifyEntry, ...]:
@@ -29,13 +32,10 @@ def read_entries(parent: Fields) -> tuple[VerifyEntry, ...]:
     Raises:
         SpecError: it isn't valid.
     """
-    items = parent.items("anyOf")
+    items = parent.maps("anyOf", SIGNATURE_ENTRIES, "entries")
     if not items:
         parent.fail("anyOf", "is required: name who may sign, or remove the field above it")
-    if len(items) > SIGNATURE_ENTRIES:
-        parent.fail("anyOf", f"has {len(items)} entries; at most {SIGNATURE_ENTRIES} are allowed")
-    path = parent.at("anyOf")
-    return tuple(_entry(Fields(item, f"{path}[{i}]")) for i, item in enumerate(items))
+    return tuple(map(_entry, items))
 
 
 def _entry(entry: Fields) -> VerifyEntry:
@@ -47,7 +47,7 @@ def _entry(entry: Fields) -> VerifyEntry:
     notation = entry.sub("notation")
     if len(notation.items("subjects")) > SIGNATURE_SUBJECTS:
         notation.fail("subjects", f"must have at most {SIGNATURE_SUBJECTS} items")
-    if not (subjects := notation.texts("subjects", _subject)):
+    if not (subjects := notation.texts("subjects", _SUBJECT)):
         notation.fail("subjects", 'is required; ["*"] accepts every certificate of the CA')
     if not (notation.has("caFrom") or notation.has("signingAuthorityFrom")):
         notation.fail("caFrom", "is required, or signingAuthorityFrom")
@@ -69,7 +69,7 @@ def _cosign(cosign: Fields) -> VerifyEntry:
     if not any(map(cosign.has, identity)):
         cosign.fail("keysFrom", f"is required, or {', '.join(identity[:2])} and {identity[2]}")
     return CosignIdentitySpec(
-        issuer=cosign.required_text("issuer", _issuer),
+        issuer=cosign.required_text("issuer", _ISSUER),
         subject_pattern=cosign.required_text("subjectPattern", _pattern),
         trusted_root_from=read_object(cosign, "trustedRootFrom"),
     )
@@ -92,18 +92,6 @@ def read_object(parent: Fields, name: str) -> LocalObjectRef:
         kind=ref.choice("kind", ValuesKind, ValuesKind.CONFIG_MAP),
         name=ref.required_text("name", syntax.object_name),
     )
-
-
-def _issuer(value: str) -> str | None:
-    if len(value) <= _MAX_TEXT and value.startswith(("https://", "http://")):
-        return None
-    return (
-        f"{syntax.shown(value)} isn't the URL of an issuer; for example https://accounts.google.com"
-    )
-
-
-def _subject(value: str) -> str | None:
-    return None if len(value) <= _MAX_TEXT else f"must have at most {_MAX_TEXT} characters"
 
 
 def _pattern(value: str) -> str | None:

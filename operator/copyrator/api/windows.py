@@ -6,7 +6,6 @@ autumn open twice.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,7 +20,10 @@ from copyrator.api.fields import Fields
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MAX_WINDOWS: Final = 20
 DAY_MINUTES: Final = 24 * 60
-_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
+_DAY: Final = syntax.among(DAYS, f"isn't a day; use {', '.join(DAYS)}")
+_TIME: Final = syntax.matching(
+    r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00", "isn't a time; write it as 09:00, up to 24:00"
+)
 _HORIZON: Final = 15
 """Days that are searched: a window that summer time skips opens a week later."""
 _STEP: Final = timedelta(hours=6)
@@ -49,19 +51,16 @@ def read_windows(spec: Fields) -> tuple[Window, ...]:
     Raises:
         SpecError: it isn't valid.
     """
-    items = spec.items("windows")
+    items = spec.maps("windows", MAX_WINDOWS)
     if not items:
         spec.fail("windows", "must have a window; remove it to deploy at any time")
-    if len(items) > MAX_WINDOWS:
-        spec.fail("windows", f"has {len(items)} items; at most {MAX_WINDOWS} are allowed")
-    path = spec.at("windows")
-    return tuple(_window(Fields(item, f"{path}[{i}]")) for i, item in enumerate(items))
+    return tuple(map(_window, items))
 
 
 def _window(window: Fields) -> Window:
-    days = frozenset(DAYS.index(day) for day in window.texts("days", _day)) or Window().days
-    start = _minutes(window.text("from", _time) or "00:00")
-    end = _minutes(window.text("to", _time) or "24:00")
+    days = frozenset(DAYS.index(day) for day in window.texts("days", _DAY)) or Window().days
+    start = _minutes(window.text("from", _TIME) or "00:00")
+    end = _minutes(window.text("to", _TIME) or "24:00")
     if start == DAY_MINUTES:
         window.fail("from", "must be before 24:00; 00:00 is the beginning of a day")
     if start == end:
@@ -70,18 +69,6 @@ def _window(window: Fields) -> Window:
     if not any(map(window.get, ("days", "from", "to"))):
         window.fail("days", "is required, or from or to: without them it would always be open")
     return Window(days, start, end, zone)
-
-
-def _day(value: str) -> str | None:
-    if value in DAYS:
-        return None
-    return f"{syntax.shown(value)} isn't a day; use {', '.join(DAYS)}"
-
-
-def _time(value: str) -> str | None:
-    if _TIME.fullmatch(value):
-        return None
-    return f"{syntax.shown(value)} isn't a time; write it as 09:00, up to 24:00"
 
 
 def _zone(value: str) -> str | None:

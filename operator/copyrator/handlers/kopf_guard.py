@@ -44,7 +44,6 @@ from copyrator.kube.errors import (
     BrokenAnswer,
     Forbidden,
     Gone,
-    Refusal,
     Unauthorized,
     Unreachable,
 )
@@ -145,10 +144,6 @@ OnListed = Callable[[WatchSpec, set[ObjectName]], None]
 """Called with what was listed and the names of all its objects."""
 
 
-def _ignore(_refusal: Refusal) -> None:
-    """No-op `on_refused`."""
-
-
 class KopfPath:
     """The state of one path: its present fault, and the pause before the next request.
 
@@ -156,25 +151,18 @@ class KopfPath:
         spec: what is listed and watched here; None for discovery.
         last_contact: `clock` at the server's last answer.
         page_size: limit of objects in the list's next page.
-        on_refused: called for every RBAC 403.
-        on_listed: called with the names in a complete list.
-        on_silent: called when a healthy watch of kopf's is found silent.
     """
 
-    def __init__(
-        self, path: str, spec: WatchSpec | None, timing: Timing, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, guard: KopfGuard, path: str, spec: WatchSpec | None) -> None:
         self.spec = spec
-        self.timing = timing
-        self.clock = clock
-        self.last_contact = clock()
+        self.timing = guard.timing
+        self.clock = guard.clock
+        self.last_contact = guard.clock()
         self.page_size = LONGEST_PAGE
-        self.on_refused: OnRefused = _ignore
-        self.on_listed: OnListed = lambda _spec, _names: None
-        self.on_silent: Callable[[], None] = lambda: None
-        self.health = WatchHealth(timing)
+        self.health = WatchHealth(guard.timing)
         what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's read of {path}"
-        self._faults = Faults(what, timing, clock)
+        self._guard = guard
+        self._faults = Faults(what, guard.timing, guard.clock)
         self._pause = 0.0
         self._shown: set[ObjectName] = set()
 
@@ -199,7 +187,7 @@ class KopfPath:
     ) -> None:
         """Record a fault that occurred now or at the time `since`."""
         if isinstance(error, Forbidden) and error.refusal:
-            self.on_refused(error.refusal)
+            self._guard.on_refused(error.refusal)
         self._faults.note(error, since=since, everywhere=everywhere)
         self._pause = max(self._faults.next_delay(), min(error.retry_after or 0.0, 60.0))
 
@@ -211,7 +199,7 @@ class KopfPath:
             silent = report.reason == "WatchSilent"
             self.note(report, since=self.last_contact if silent else None, everywhere=everywhere)
             if silent and not doubted:
-                self.on_silent()
+                self._guard.on_silent()
         return bool(restart)
 
     def answered(self) -> None:
@@ -226,7 +214,7 @@ class KopfPath:
             self._shown = set()
         self._shown |= page.names
         if page.last:
-            self.on_listed(spec, self._shown)
+            self._guard.on_listed(spec, self._shown)
             self._shown = set()
 
     def recover(self) -> None:
@@ -343,9 +331,9 @@ class KopfGuard:
     ) -> None:
         self.connection = connection
         self._resources = resources
-        self._timing = timing
-        self._clock = clock
-        self.on_refused: OnRefused | None = None
+        self.timing = timing
+        self.clock = clock
+        self.on_refused: OnRefused = lambda _refusal: None
         """Called for every RBAC 403 that kopf gets."""
         self.on_listed: OnListed = lambda _spec, _names: None
         """Called with the names in each complete list of kopf's; kopf has no callback for it."""
@@ -385,11 +373,7 @@ class KopfGuard:
 
     def _path(self, path: str) -> KopfPath:
         if path not in self._paths:
-            self._paths[path] = KopfPath(path, self._spec(path), self._timing, self._clock)
-            if self.on_refused:
-                self._paths[path].on_refused = self.on_refused
-            self._paths[path].on_listed = self.on_listed
-            self._paths[path].on_silent = self.on_silent
+            self._paths[path] = KopfPath(self, path, self._spec(path))
         return self._paths[path]
 
     def _spec(self, path: str) -> WatchSpec | None:
@@ -480,7 +464,8 @@ class _Exchange:
             RuntimeError: the session is closed; kopf then requests a new one.
         """
         await self.path.rest()
-        if _differ(self.endpoint, self.connection.endpoint):
+        mine, now = self.endpoint, self.connection.endpoint  # tokens are set per request
+        if (mine.host, mine.ssl, mine.proxy) != (now.host, now.ssl, now.proxy):
             await self.session.close()
         generation = self.connection.generation
         self.request.headers.update(await self.connection.headers())
@@ -527,8 +512,3 @@ class _Exchange:
     def _most(self) -> int | None:
         """Limit of an answer in bytes, for a page of more than one object."""
         return KOPF_PAGE_BYTES if self.path.spec and self.path.page_size > 1 else None
-
-
-def _differ(one: Endpoint, other: Endpoint) -> bool:
-    """Whether a session for one can't be used for the other; tokens are set per request."""
-    return (one.host, one.ssl, one.proxy) != (other.host, other.ssl, other.proxy)

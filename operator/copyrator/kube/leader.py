@@ -102,7 +102,8 @@ class Lease:
             self._changed_at = now
         self._metadata, self._spec = metadata, spec
         self.holder = str(spec.get("holderIdentity") or "")
-        self.seen_time = self._read_seen_time()
+        seen = (metadata.get("annotations") or {}).get(names.ANN_SEEN_TIME)
+        self.seen_time = parse_seen(seen, parse_time(spec.get("renewTime")))
 
     def doubt(self, now: float) -> None:
         """Restart the count of seconds without a renewal."""
@@ -138,12 +139,6 @@ class Lease:
         seen = self.seen_time.renewed_at(before, now) if self.seen_time else None
         return self._object(
             {**self._spec, "holderIdentity": "", "renewTime": format_micro_time(now)}, None, seen
-        )
-
-    def _read_seen_time(self) -> SeenTime | None:
-        annotations = self._metadata.get("annotations") or {}
-        return parse_seen(
-            annotations.get(names.ANN_SEEN_TIME), parse_time(self._spec.get("renewTime"))
         )
 
     def _object(

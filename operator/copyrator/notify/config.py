@@ -27,7 +27,7 @@ import yaml
 
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import NO_GLOBS, Globs, read_globs
-from copyrator.api.syntax import shown
+from copyrator.api.syntax import among, at_most
 from copyrator.api.text import truncate
 
 NOTIFICATIONS_BYTES: Final = 64 * 1024
@@ -43,6 +43,7 @@ tenant that forges its status, is at most six messages a minute."""
 CONFIG_MAP: Final = "copyrator-notifications"
 KEY: Final = "notifications.yaml"
 _MAX_NAME: Final = 63
+_GLOB: Final = at_most(_MAX_NAME)
 _MAX_LINK: Final = 1024
 _MAX_FAULT: Final = 400
 _PLACES: Final = ("kind", "namespace", "name")
@@ -222,13 +223,13 @@ def _read_entry(fields: Fields) -> Entry:
             truncate(unknown[0], 64), f"is unknown; an entry has {', '.join(sorted(_ENTRY))}"
         )
     name = fields.required_text("name", _check_entry_name)
-    about = fields.texts("about", _word_of(About)) or tuple(About)
-    kinds = fields.texts("kinds", _word_of(SubjectKind)) or tuple(SubjectKind)
+    about = fields.texts("about", _ABOUT) or tuple(About)
+    kinds = fields.texts("kinds", _KIND) or tuple(SubjectKind)
     return Entry(
         name=name,
         url_from=_read_ref(fields, "urlFrom"),
         about=frozenset(map(About, about)),
-        namespaces=read_globs(fields, "namespaces", _check_glob),
+        namespaces=read_globs(fields, "namespaces", _GLOB),
         kinds=frozenset(map(SubjectKind, kinds)),
         min_interval=fields.duration("minInterval", NOTIFICATION_INTERVAL),
         sign_with=_read_ref(fields, "signWith") if fields.has("signWith") else None,
@@ -254,10 +255,6 @@ def _check_name(value: str) -> str | None:
     return None
 
 
-def _check_glob(value: str) -> str | None:
-    return None if len(value) <= _MAX_NAME else f"must have at most {_MAX_NAME} characters"
-
-
 def _check_link(value: str) -> str | None:
     plain = value
     for place in _PLACES:
@@ -271,13 +268,8 @@ def _check_link(value: str) -> str | None:
     return None
 
 
-def _word_of(kind: type[StrEnum]) -> Any:
-    words = [one.value for one in kind]
-
-    def check(value: str) -> str | None:
-        return None if value in words else f"{shown(value)} isn't one of {', '.join(words)}"
-
-    return check
+_ABOUT: Final = among(list(About), f"isn't one of {', '.join(About)}")
+_KIND: Final = among(list(SubjectKind), f"isn't one of {', '.join(SubjectKind)}")
 
 
 def _fault(error: SpecError) -> str:

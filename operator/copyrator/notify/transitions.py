@@ -24,6 +24,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.drift import DriftVerdict
+from copyrator.api.fields import map_in, text_in
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.text import count, truncate
@@ -401,8 +402,7 @@ def _of_rule(
     reason, since, why = ready.get("reason"), _since(ready), _message(ready)
     if ready.get("status") != ConditionStatus.FALSE:
         return
-    rollout = status.get("rollout")
-    step = rollout.get("step") if isinstance(rollout, Mapping) else ""
+    step = map_in(status, "rollout").get("step", "")
     if reason == RuleReason.ROLLOUT_STOPPED:
         what = f"stopped its rollout at step {step}"
         resume = f"copyrator rollout resume rule {subject.namespace}/{subject.name}"
@@ -427,10 +427,8 @@ def _not_ready(subject: ObjectIdentity, ready: Mapping[str, Any], command: str) 
 
 
 def _since(condition: Mapping[str, Any]) -> str:
-    found = condition.get("lastTransitionTime")
-    return found if isinstance(found, str) else ""
+    return text_in(condition, "lastTransitionTime")
 
 
 def _message(condition: Mapping[str, Any]) -> str:
-    found = condition.get("message")
-    return found if isinstance(found, str) else ""
+    return text_in(condition, "message")

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from copyrator.api.clouds import ECR_HOST
-from copyrator.api.fields import read_json
+from copyrator.api.fields import map_in, maps_in, read_json, text_in
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
 WEBHOOK_PUSHES: Final = 1000
@@ -178,36 +178,36 @@ def _distribution(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """
     if not isinstance(found.get("events"), list):
         return None
-    pushed = (one for one in _maps(found["events"]) if one.get("action") == "push")
-    targets = (_map(one.get("target")) for one in pushed)
+    pushed = (one for one in maps_in(found, "events") if one.get("action") == "push")
+    targets = (map_in(one, "target") for one in pushed)
     return (
         push
         for target in targets
-        if _text(target.get("tag"))
+        if text_in(target, "tag")
         for push in _push(target.get("repository"), tag=target.get("tag"))
     )
 
 
 def _harbor(found: Mapping[str, Any]) -> Iterator[Push] | None:
-    kind = _text(found.get("type"))
+    kind = text_in(found, "type")
     if not (isinstance(found.get("event_data"), dict) or kind.startswith("harbor.")):
         return None
     if kind not in ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed"):
         return iter(())
-    data = _map(found.get("event_data") or found.get("data"))
-    repository = _map(data.get("repository")).get("repo_full_name")
+    data = map_in(found, "event_data") or map_in(found, "data")
+    repository = map_in(data, "repository").get("repo_full_name")
     return (
         push
-        for one in _maps(data.get("resources"))
+        for one in maps_in(data, "resources")
         for push in _push(
-            repository, _text(one.get("resource_url")).partition("/")[0], one.get("tag")
+            repository, text_in(one, "resource_url").partition("/")[0], one.get("tag")
         )
     )
 
 
 def _zot(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """CloudEvents, whose types have a prefix that can be configured. They don't name the host."""
-    kind, data = _text(found.get("type")), _map(found.get("data"))
+    kind, data = text_in(found, "type"), map_in(found, "data")
     if not kind.endswith(_ZOT_EVENTS) or "name" not in data:
         return None
     pushed = kind.endswith(".image.updated")
@@ -218,22 +218,22 @@ def _github(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """Container packages are on ghcr.io, whatever the rest of the payload."""
     package = found.get("package") or found.get("registry_package")
     if not isinstance(package, dict):
-        is_other = "node_id" in _map(found.get("repository")) or "zen" in found
+        is_other = "node_id" in map_in(found, "repository") or "zen" in found
         return iter(()) if is_other else None
     if "package_type" not in package:
         return None
     if (
-        _text(package["package_type"]).lower() not in ("container", "docker")
+        text_in(package, "package_type").lower() not in ("container", "docker")
         or found.get("action") not in ("published", "updated")
     ):  # fmt: skip
         return iter(())
-    version = _map(package.get("package_version"))
-    tag = _map(_map(version.get("container_metadata")).get("tag")).get("name")
-    url = _text(version.get("package_url"))
+    version = map_in(package, "package_version")
+    tag = map_in(map_in(version, "container_metadata"), "tag").get("name")
+    url = text_in(version, "package_url")
     if url.lower().startswith("ghcr.io/"):
         return _push_reference(url, tag)
-    owner = _text(package.get("namespace")) or _text(_map(package.get("owner")).get("login"))
-    name = _text(package.get("name"))
+    owner = text_in(package, "namespace") or text_in(map_in(package, "owner"), "login")
+    name = text_in(package, "name")
     return _push(f"{owner}/{name}", "ghcr.io", tag) if owner and name else iter(())
 
 
@@ -241,15 +241,15 @@ def _gitea(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """Match by the path alone: Bundles may use another name of the host than ``html_url`` has."""
     package = found.get("package")
     if not isinstance(package, dict):  # events of Git, also the test delivery
-        return iter(()) if "full_name" in _map(found.get("repository")) else None
+        return iter(()) if "full_name" in map_in(found, "repository") else None
     if package.get("type") != "container" or found.get("action") != "created":
         return iter(())
-    owner, name = _text(_map(package.get("owner")).get("login")), _text(package.get("name"))
+    owner, name = text_in(map_in(package, "owner"), "login"), text_in(package, "name")
     return _push(f"{owner}/{name}", tag=package.get("version")) if owner and name else iter(())
 
 
 def _docker_hub(found: Mapping[str, Any]) -> Iterator[Push] | None:
-    repository, pushed = _map(found.get("repository")), found.get("push_data")
+    repository, pushed = map_in(found, "repository"), found.get("push_data")
     if not isinstance(pushed, dict) or "repo_name" not in repository:
         return None
     return _push(repository["repo_name"], DOCKER_HUB_HOST, pushed.get("tag"))
@@ -257,7 +257,7 @@ def _docker_hub(found: Mapping[str, Any]) -> Iterator[Push] | None:
 
 def _alibaba(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """The host has the name of the instance, which isn't in the payload."""
-    repository, pushed = _map(found.get("repository")), found.get("push_data")
+    repository, pushed = map_in(found, "repository"), found.get("push_data")
     if not isinstance(pushed, dict) or "repo_full_name" not in repository:
         return None
     return _push(repository["repo_full_name"], tag=pushed.get("tag"))
@@ -274,11 +274,10 @@ def _quay(found: Mapping[str, Any]) -> Iterator[Push] | None:
 
 def _acr(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """One event in the form of distribution, without its envelope."""
-    action, target = found.get("action"), found.get("target")
-    if not isinstance(target, dict) and action != "ping":
+    action, target = found.get("action"), map_in(found, "target")
+    if not isinstance(found.get("target"), dict) and action != "ping":
         return None
-    target, host = _map(target), _map(found.get("request")).get("host")
-    is_push = action == "push"
+    host, is_push = map_in(found, "request").get("host"), action == "push"
     return _push(target.get("repository"), host, target.get("tag")) if is_push else iter(())
 
 
@@ -289,7 +288,7 @@ def _ecr(found: Mapping[str, Any]) -> Iterator[Push] | None:
         return None
     is_cached = detail.get("sync-status") == "SUCCESS"
     is_pushed = detail.get("action-type") in ("PUSH", "REPLICATE")
-    account, region = _text(found.get("account")), _text(found.get("region"))
+    account, region = text_in(found, "account"), text_in(found, "region")
     host = f"{account}.dkr.ecr.{region}.amazonaws.com"
     is_new = is_cached or (is_pushed and detail.get("result") == "SUCCESS")
     if not is_new or not ECR_HOST.fullmatch(host):
@@ -302,14 +301,14 @@ def _google(found: Mapping[str, Any]) -> Iterator[Push] | None:
     message = found.get("message")
     if isinstance(message, dict) and "subscription" in found:
         try:
-            event = _json(b64decode(_text(message.get("data")) or "e30=", validate=True))
+            event = _json(b64decode(text_in(message, "data") or "e30=", validate=True))
         except ValueError:
             raise UnreadableNotificationError("message.data isn't JSON in base64") from None
     elif found.get("action") in ("INSERT", "DELETE"):
         event = found
     else:
         return None
-    inserted = _map(event).get("action") == "INSERT"
+    inserted = isinstance(event, dict) and event.get("action") == "INSERT"
     return _push_reference(event.get("tag") or event.get("digest")) if inserted else iter(())
 
 
@@ -321,13 +320,13 @@ def _artifactory(found: Mapping[str, Any]) -> Iterator[Push] | None:
     domain, kind, data = found.get("domain"), found.get("event_type"), found.get("data")
     if not (isinstance(domain, str) and isinstance(kind, str) and isinstance(data, dict)):
         return None
-    image, tag = _text(data.get("image_name")), data.get("tag")
-    folder, _, file = _text(data.get("path")).rpartition("/")
+    image, tag = text_in(data, "image_name"), data.get("tag")
+    folder, _, file = text_in(data, "path").rpartition("/")
     if file in _ARTIFACTORY_MANIFESTS:
         image, _, tag = folder.strip("/").rpartition("/")
     if not image or (domain, kind) not in _ARTIFACTORY_PUSHES:
         return iter(())
-    paths = (f"{_text(data.get('repo_key'))}/{image}", image)
+    paths = (f"{text_in(data, 'repo_key')}/{image}", image)
     return (push for path in paths for push in _push(path, tag=tag))
 
 
@@ -338,47 +337,31 @@ def _nexus(found: Mapping[str, Any]) -> Iterator[Push] | None:
     """
     if "nodeId" not in found:
         return None
-    component, asset = _map(found.get("component")), _map(found.get("asset"))
-    manifest = _NEXUS_MANIFEST.fullmatch(_text(asset.get("name")))
+    component, asset = map_in(found, "component"), map_in(found, "asset")
+    manifest = _NEXUS_MANIFEST.fullmatch(text_in(asset, "name"))
     image, tag = (
         manifest.groups() if manifest else (component.get("name"), component.get("version"))
     )
     is_docker = (component or asset).get("format") == "docker"
     if not (is_docker and _text(image) and found.get("action") in ("CREATED", "UPDATED")):
         return iter(())
-    paths = (f"{_text(found.get('repositoryName'))}/{image}", image)
+    paths = (f"{text_in(found, 'repositoryName')}/{image}", image)
     return (push for path in paths for push in _push(path, tag=tag))
 
 
-def _gitlab(found: Mapping[str, Any]) -> Iterator[Push] | None:
+def _generic(found: Mapping[str, Any]) -> Iterator[Push] | None:
     if isinstance(found.get("object_kind") or found.get("event_name"), str):
         raise UnreadableNotificationError(
             "GitLab's webhooks of projects and groups don't tell of its container registry: "
             "use the registry's own notifications, or a job that calls this webhook"
         )
-    return None
-
-
-def _sns(found: Mapping[str, Any]) -> Iterator[Push] | None:
     if "TopicArn" in found:
         raise UnreadableNotificationError(
             "subscriptions of SNS aren't supported: use an API destination of EventBridge"
         )
-    return None
-
-
-def _generic(found: Mapping[str, Any]) -> Iterator[Push] | None:
     if not isinstance(found.get("repository"), str):
         return None
     return _push(found["repository"], found.get("registry"), found.get("tag"))
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _maps(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:
@@ -399,8 +382,6 @@ _SENDERS: Final[tuple[tuple[Sender, Callable[[Mapping[str, Any]], Iterator[Push]
     (Sender.QUAY, _quay),
     (Sender.GITHUB, _github),
     (Sender.GITEA, _gitea),
-    (Sender.GENERIC, _gitlab),
-    (Sender.GENERIC, _sns),
     (Sender.GENERIC, _generic),
 )
 """Parsers in order; the first that recognizes a payload is used."""

@@ -223,8 +223,12 @@ class _Push:
             f"see whether the repository has room and accepts {manifest.listed['artifactType']}",
         )
         replaced = None if replaces == pushed else await self._find_replaced(replaces, bundle)
-        subject = answer.headers.get("OCI-Subject")
-        if subject != self.digest and not await self._has_referrers():
+        has_referrers = answer.headers.get("OCI-Subject") == self.digest
+        if not has_referrers:  # some have lists of referrers, and don't send OCI-Subject
+            url = self._repository.referrers_url(self.digest)
+            found = await self.client.referrers(self._repository, url, self._credential)
+            has_referrers = found is not None
+        if not has_referrers:
             await self._edit_index(manifest.listed, replaced)
             if replaced is not None:
                 await self._delete(replaced)
@@ -236,11 +240,6 @@ class _Push:
         except RegistryError:
             return Pushed(pushed, deleted=False)
         return Pushed(pushed, deleted=await self._delete(replaced))
-
-    async def _has_referrers(self) -> bool:
-        """Whether the registry has lists of referrers: some don't send OCI-Subject."""
-        url = self._repository.referrers_url(self.digest)
-        return await self.client.referrers(self._repository, url, self._credential) is not None
 
     async def _find_replaced(self, replaces: str | None, bundle: bytes) -> str | None:
         """The manifest to delete: an older statement of this source, or one that isn't there.

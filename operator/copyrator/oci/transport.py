@@ -435,7 +435,8 @@ class RegistryTransport:
         """The body; empty if the sink takes it."""
         if not request.max_body:
             return b""
-        _refuse_encoding(response, where)
+        if _is_encoded(response):
+            raise InvalidResponse(f"{where} sent a compressed response, which wasn't requested")
         sink = request.sink if response.status == 200 else None
         body, left = bytearray(), self._seconds
         async with AsyncExitStack() as stack:
@@ -448,7 +449,8 @@ class RegistryTransport:
                 if not piece:
                     break
                 if len(body) + len(piece) > request.max_body:
-                    raise _too_long(where, request.max_body)
+                    text = f"{where}: a response is longer than {request.max_body} bytes"
+                    raise InvalidResponse(text)
                 if not is_large and len(body) + len(piece) > REGISTRY_SMALL_ANSWER:
                     is_large = True
                     slot = self._page_slot(where) if sink else self._large.slot(where)
@@ -483,15 +485,6 @@ def _password(pair: str) -> str:
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:
     return response.headers.get("Content-Encoding", "identity").strip().lower() != "identity"
-
-
-def _refuse_encoding(response: aiohttp.ClientResponse, where: str) -> None:
-    if _is_encoded(response):
-        raise InvalidResponse(f"{where} sent a compressed response, which wasn't requested")
-
-
-def _too_long(where: str, limit: int) -> InvalidResponse:
-    return InvalidResponse(f"{where}: a response is longer than {limit} bytes")
 
 
 def _parsed(url: str) -> URL:

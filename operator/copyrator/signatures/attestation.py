@@ -15,7 +15,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -186,7 +186,9 @@ def parse_statement(payload: bytes) -> DeployedStatement:
         raise InvalidSignatureError(f"the statement's type is not {STATEMENT_TYPE}")
     if len(statement.subject) != 1:
         raise InvalidSignatureError("the statement doesn't have exactly one subject")
-    ((algorithm, value),) = _only_digest(statement.subject[0])
+    digest = statement.subject[0].digest
+    if list(digest) != ["sha256"]:
+        raise InvalidSignatureError("the statement's subject doesn't have only a sha256 digest")
     try:
         said = msgspec.convert(statement.predicate, _Predicate)
     except msgspec.ValidationError as error:
@@ -196,7 +198,7 @@ def parse_statement(payload: bytes) -> DeployedStatement:
     if until < since:
         raise InvalidSignatureError("the predicate's until is before its since")
     return DeployedStatement(
-        digest=f"{algorithm}:{value}",
+        digest=f"sha256:{digest['sha256']}",
         environment=said.environment,
         cluster=said.cluster,
         namespace=said.release.namespace,
@@ -211,15 +213,9 @@ def parse_statement(payload: bytes) -> DeployedStatement:
     )
 
 
-def _only_digest(subject: _InTotoSubject) -> list[tuple[str, str]]:
-    found = list(subject.digest.items())
-    if len(found) != 1 or found[0][0] != "sha256":
-        raise InvalidSignatureError("the statement's subject doesn't have only a sha256 digest")
-    return found
-
-
 def _check(said: _Predicate) -> None:
     release = said.release
+    is_line = len(said.reason) <= REASON_LENGTH and said.reason.isprintable()
     faults = {
         "environment": syntax.namespace(said.environment),  # a DNS label too
         "cluster": None if _CLUSTER.fullmatch(said.cluster) else "isn't a uid",
@@ -227,15 +223,11 @@ def _check(said: _Predicate) -> None:
         "release.name": syntax.object_name(release.name),
         "release.revision": None if release.revision >= 1 else "must be at least 1",
         "seconds": None if 0 <= said.seconds <= _MOST_SECONDS else "isn't a number of seconds",
-        "reason": None if _is_line(said.reason) else f"isn't a line of {REASON_LENGTH} characters",
+        "reason": None if is_line else f"isn't a line of {REASON_LENGTH} characters",
     }
     for name, fault in faults.items():
         if fault:
             raise InvalidSignatureError(f"the predicate's {name} {fault}")
-
-
-def _is_line(text: str) -> bool:
-    return len(text) <= REASON_LENGTH and text.isprintable()
 
 
 def _time(name: str, text: str) -> datetime:
@@ -249,28 +241,24 @@ def _time(name: str, text: str) -> datetime:
 
 def encode_statement(statement: DeployedStatement) -> bytes:
     """The statement's JSON; equal statements give equal bytes, with times in whole seconds."""
-    predicate: Mapping[str, Any] = {
-        "environment": statement.environment,
-        "cluster": statement.cluster,
-        "release": {
-            "namespace": statement.namespace,
-            "name": statement.release,
-            "revision": statement.revision,
-        },
-        "seconds": statement.seconds,
-        "since": format_time(statement.since),
-        "until": format_time(statement.until),
-        "issuedAt": format_time(statement.issued_at),
-        "withdrawn": statement.withdrawn,
-        "reason": statement.reason,
-    }
+    predicate = _Predicate(
+        environment=statement.environment,
+        cluster=statement.cluster,
+        release=_Release(statement.namespace, statement.release, statement.revision),
+        seconds=statement.seconds,
+        since=format_time(statement.since),
+        until=format_time(statement.until),
+        issued_at=format_time(statement.issued_at),
+        withdrawn=statement.withdrawn,
+        reason=statement.reason,
+    )
     algorithm, _, value = statement.digest.partition(":")
     return _json(
         {
             "_type": STATEMENT_TYPE,
             "subject": [{"digest": {algorithm: value}}],
             "predicateType": DEPLOYED_PREDICATE,
-            "predicate": predicate,
+            "predicate": msgspec.to_builtins(predicate),
         }
     )
 

@@ -102,7 +102,10 @@ def signer(keys: Mapping[str, bytes], signature: bytes, message: bytes) -> str:
 
 
 def _verifies(key: PublicKey, signature: bytes, message: bytes) -> bool:
-    for digest in _digests(key):
+    digests: list[hashes.HashAlgorithm] = [hashes.SHA256()]
+    if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1):
+        digests.append(hashes.SHA384())
+    for digest in digests:
         try:
             if isinstance(key, ed25519.Ed25519PublicKey):
                 key.verify(signature, message)
@@ -114,11 +117,6 @@ def _verifies(key: PublicKey, signature: bytes, message: bytes) -> bool:
             continue
         return True
     return False
-
-
-def _digests(key: PublicKey) -> tuple[hashes.HashAlgorithm, ...]:
-    is_p384 = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)
-    return (hashes.SHA256(), hashes.SHA384()) if is_p384 else (hashes.SHA256(),)
 
 
 def _blocks(name: str, content: bytes) -> list[bytes]:

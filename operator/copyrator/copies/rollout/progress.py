@@ -209,7 +209,7 @@ async def compare(
             request = CopyRequest(binding, binding.at(namespace), namespace)
             if _is_old(context, compiled, request):
                 old.add(name)
-                if not _has_failed(context, compiled, request):
+                if CopyKey(compiled.resource, name, request.desired.name) not in context.problems:
                     unwritten.add(name)
     ordered = in_order(rollout, targets.values(), began)
     return RolloutTargets(ordered, frozenset(old), frozenset(unwritten))
@@ -224,11 +224,6 @@ def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) 
     if record is None or record.owner != compiled.rule.owner or record.deleting:
         return False
     return request.is_old(record)
-
-
-def _has_failed(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
-    key = CopyKey(compiled.resource, request.namespace.name, request.desired.name)
-    return key in context.problems
 
 
 @dataclass(frozen=True, slots=True)

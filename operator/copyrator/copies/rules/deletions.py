@@ -57,14 +57,19 @@ class DeletionGuard:
             rule.generation
         ):
             return
-        deleted, had = await self._find_deletions(rule)
+        deleted: set[CopyKey] = set()
+        had = 0
+        async for key, required in owned_copies(self._context, rule, TimeSlice()):
+            had += 1
+            if not required and self._would_delete(key):
+                deleted.add(key)
         had = state.deletions.count_before(had)
         if state.phase is not RulePhase.SERVING:
             return
         found = None
         if spec.deletion_policy is DeletionPolicy.DELETE:
-            args = (set(deleted), had, spec.max_delete, state.deletions.unconfirmed)
-            found = judge_edit(rule.generation, *args)
+            unconfirmed = state.deletions.unconfirmed
+            found = judge_edit(rule.generation, deleted, had, spec.max_delete, unconfirmed)
         if found is None:
             state.deletions.confirm(rule.generation)
         else:
@@ -82,15 +87,6 @@ class DeletionGuard:
         elif confirmed_generation(rule.status) == rule.generation:
             confirmed = rule.generation
         state.deletions.recall(confirmed, unconfirmed)
-
-    async def _find_deletions(self, rule: Rule) -> tuple[list[CopyKey], int]:
-        """The copies that no rule requires, and how many the rule has."""
-        deleted, had = [], 0
-        async for key, required in owned_copies(self._context, rule, TimeSlice()):
-            had += 1
-            if not required and self._would_delete(key):
-                deleted.append(key)
-        return deleted, had
 
     def _would_delete(self, key: CopyKey) -> bool:
         """Whether no other rule takes over a copy that isn't required."""

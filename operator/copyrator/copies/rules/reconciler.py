@@ -67,17 +67,6 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
 
-def queue_unsealed(
-    context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary
-) -> None:
-    """Queue the objects with the rule's marks and no valid seal to be read, at low priority."""
-    keys = list(summary.unsealed)
-    if state.take_reseal(rule.reseal):
-        keys += summary.refused
-    for key in keys:
-        context.queue.add(key, Priority.RESYNC, respect_backoff=True)
-
-
 async def end_request(
     context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary
 ) -> None:
@@ -148,7 +137,9 @@ class RulePreparation:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
         spec = await self._accepted_spec(rule)
-        clusters = self._connect(state, rule, spec)
+        refs = spec.kubeconfigs
+        self._context.remotes.release(rule.key, but=refs)
+        clusters = {ref: self._connect(state, rule, ref) for ref in refs}
         if clusters:
             await self._record_clusters(state, rule)
         await self._serve(state, rule, spec, clusters)
@@ -170,19 +161,12 @@ class RulePreparation:
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    def _connect(
-        self, state: RuleState, rule: Rule, spec: RuleSpec
-    ) -> Mapping[KubeconfigRef, RemoteCluster]:
-        """The other clusters that the rule's sources are in, each as it is known to be.
+    def _connect(self, state: RuleState, rule: Rule, ref: KubeconfigRef) -> RemoteCluster:
+        """Another cluster that the rule's sources are in, as it is known to be.
 
         Raises:
-            StoppedError: one can't be used (now); the copies stay as they are.
+            StoppedError: it can't be used (now); the copies stay as they are.
         """
-        remotes, refs = self._context.remotes, spec.kubeconfigs
-        remotes.release(rule.key, but=refs)
-        return {ref: self._connect_one(state, rule, ref) for ref in refs}
-
-    def _connect_one(self, state: RuleState, rule: Rule, ref: KubeconfigRef) -> RemoteCluster:
         context = self._context
         use = context.remotes.use(rule.key, ref)
         try:
@@ -433,16 +417,10 @@ class RuleReconciler:
         if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
-        return self._until_certificate(rule, await self._serve(rule))
-
-    def _until_certificate(self, rule: Rule, outcome: Outcome) -> Outcome:
-        """The outcome, due at the latest when a certificate's warning begins or it ends."""
-        wait = seconds_until_transition(
-            read_certificates(rule.status),
-            self._context.clock(),
-            self._context.settings.certificate_warning,
-        )
-        return sooner(outcome, wait)
+        outcome = await self._serve(rule)
+        warning = self._context.settings.certificate_warning
+        ends = read_certificates(rule.status)
+        return sooner(outcome, seconds_until_transition(ends, self._context.clock(), warning))
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
@@ -499,7 +477,10 @@ class RuleReconciler:
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
         notify_owners(context, state, rule, summary)
-        queue_unsealed(context, state, rule, summary)
+        # Objects with the rule's marks and no valid seal are read, at low priority.
+        resealed = summary.refused if state.take_reseal(rule.reseal) else []
+        for key in (*summary.unsealed, *resealed):
+            context.queue.add(key, Priority.RESYNC, respect_backoff=True)
         await end_request(context, state, rule, summary)
         queued = any(not context.queue.is_delayed(key) for key in summary.due)
         fresh = state.summarized != rule.generation

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import InvalidSpec, map_in, text_in
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
@@ -39,17 +40,12 @@ class Rule:
     orphans: bool
     """``spec.deletionPolicy: Orphan`` where it can be read, even of an invalid rule."""
     requested: str | None = None
-    """Value of the requestedAt annotation."""
+    """Values of the annotations in _REQUESTS; likewise the next five."""
     reseal: str | None = None
-    """Value of the resealAt annotation."""
     confirmed: str | None = None
-    """Value of the confirm-delete annotation."""
     source_cluster: str | None = None
-    """Value of the source-cluster annotation."""
     resume: str | None = None
-    """Value of the rollout-resume annotation."""
     finish: str | None = None
-    """Value of the rollout-finish annotation."""
     status: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -69,18 +65,7 @@ class Rule:
 
     def is_equivalent_to(self, other: Rule) -> bool:
         """Whether a later state of the rule has no relevant change, such as of its status only."""
-        return (
-            self.uid == other.uid
-            and self.generation == other.generation
-            and self.deleting == other.deleting
-            and self.finalizers == other.finalizers
-            and self.requested == other.requested
-            and self.reseal == other.reseal
-            and self.confirmed == other.confirmed
-            and self.source_cluster == other.source_cluster
-            and (self.resume, self.finish) == (other.resume, other.finish)
-            and self.status == other.status
-        )
+        return _RELEVANT(self) == _RELEVANT(other)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any], *, served: bool = True) -> Rule:
@@ -92,37 +77,43 @@ class Rule:
             KeyError: it has no name or no namespace.
         """
         metadata = body["metadata"]
-        spec = body.get("spec")
-        policy = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
         parsed = parse_rule(body) if served else NOT_READ
         if isinstance(parsed, RuleSpec):
             kind: tuple[str, str | None] | None = (parsed.kind, parsed.api_version)
         else:
             kind = None if served else copies_kind(body)
         finalizers = metadata.get("finalizers")
-        annotations = metadata.get("annotations")
-        noted = annotations or {}
-        requested = _text(noted.get(names.ANN_RULE_REQUESTED_AT))
+        noted = metadata.get("annotations") or {}
         generation = metadata.get("generation")
         return cls(
             key=RuleKey(metadata["namespace"], metadata["name"]),
-            uid=_text(metadata.get("uid")),
-            resource_version=_text(metadata.get("resourceVersion")),
+            uid=text_in(metadata, "uid"),
+            resource_version=text_in(metadata, "resourceVersion"),
             generation=generation if isinstance(generation, int) else 1,
-            created=_text(metadata.get("creationTimestamp")),
+            created=text_in(metadata, "creationTimestamp"),
             deleting=bool(metadata.get("deletionTimestamp")),
             finalizers=tuple(one for one in finalizers or () if isinstance(one, str)),
             spec=parsed,
             kind=kind,
-            orphans=policy == "Orphan",
-            requested=requested[:REQUEST_TEXT] or None,
-            reseal=_text(noted.get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
-            confirmed=_text(noted.get(names.ANN_CONFIRM_DELETE))[:REQUEST_TEXT] or None,
-            source_cluster=_text(noted.get(names.ANN_SOURCE_CLUSTER))[:REQUEST_TEXT] or None,
-            resume=_text(noted.get(names.ANN_ROLLOUT_RESUME))[:REQUEST_TEXT] or None,
-            finish=_text(noted.get(names.ANN_ROLLOUT_FINISH))[:REQUEST_TEXT] or None,
+            orphans=map_in(body, "spec").get("deletionPolicy") == "Orphan",
             status=read_rule_status(body.get("status")),
+            **{
+                name: text_in(noted, annotation)[:REQUEST_TEXT] or None
+                for name, annotation in _REQUESTS.items()
+            },
         )
+
+
+_REQUESTS: Final = {
+    "requested": names.ANN_RULE_REQUESTED_AT,
+    "reseal": names.ANN_RULE_RESEAL_AT,
+    "confirmed": names.ANN_CONFIRM_DELETE,
+    "source_cluster": names.ANN_SOURCE_CLUSTER,
+    "resume": names.ANN_ROLLOUT_RESUME,
+    "finish": names.ANN_ROLLOUT_FINISH,
+}
+"""Fields of a Rule with the value of an annotation."""
+_RELEVANT: Final = attrgetter("uid", "generation", "deleting", "finalizers", "status", *_REQUESTS)
 
 
 class RuleCache:
@@ -244,7 +235,3 @@ def _source_refusal(source: Source, home: str, field: str) -> str | None:
 def _is_older(one: Rule, other: Rule) -> bool:
     first, second = one.resource_version, other.resource_version
     return first.isdigit() and second.isdigit() and int(first) < int(second)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

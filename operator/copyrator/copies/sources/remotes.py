@@ -290,15 +290,12 @@ class Remotes:
         """What a rule uses."""
         return self._uses.get(rule, {})
 
-    def _is_used(self, name: ObjectName) -> bool:
-        return any(use.name == name for uses in self._uses.values() for use in uses.values())
-
     def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
         """Watch the Secret of a rule's kubeconfig; it is opened by `connect`."""
         uses = self._uses.setdefault(rule, {})
         if ref not in uses:
             name = ObjectName(rule.namespace, ref.secret)
-            is_new = not self._is_used(name)
+            is_new = all(one.name != name for all_ in self._uses.values() for one in all_.values())
             uses[ref] = RemoteUse(rule, ref, self._watch(name, rule))
             if is_new:
                 self._on_credential(name)
@@ -393,7 +390,8 @@ class Remotes:
     def _leave(self, use: RemoteUse) -> None:
         cluster, use.cluster = use.cluster, None
         use.accepted = False
-        if cluster is None or any(one.cluster is cluster for one in self._uses_of(use.rule, use)):
+        others = self.of_rule(use.rule).values()  # it may name one credential by two Secrets
+        if cluster is None or any(one.cluster is cluster for one in others if one is not use):
             return
         cluster.users.discard(use.rule)
         if cluster.users:
@@ -403,10 +401,6 @@ class Remotes:
         task = asyncio.create_task(cluster.close(), name="close another cluster")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    def _uses_of(self, rule: RuleKey, but: RemoteUse) -> Iterator[RemoteUse]:
-        """A rule may name one credential by two Secrets."""
-        return (one for one in self._uses.get(rule, {}).values() if one is not but)
 
     def publish(self, metrics: Metrics) -> None:
         """Set the gauges; to be called before a scrape."""

@@ -110,7 +110,8 @@ class SourceShare:
         if old is not None:
             self._add(-old.held)
         if new.refused is None and not self.has_room(new.size):
-            new = _without_content(new)
+            named = {key: new.body["metadata"][key] for key in ("name", "namespace")}
+            new = replace(new, body={"metadata": named}, refused=TOO_MUCH, whole=False)
         self._add(new.held)
         return new
 
@@ -216,8 +217,3 @@ class SourceShares:
         is_idle = not share.watches and not share.waiting and not share.bytes
         if is_idle and self._shares.get(share.tenant) is share:
             del self._shares[share.tenant]
-
-
-def _without_content(record: SourceRecord) -> SourceRecord:
-    named = {key: record.body["metadata"][key] for key in ("name", "namespace")}
-    return replace(record, body={"metadata": named}, refused=TOO_MUCH, whole=False)

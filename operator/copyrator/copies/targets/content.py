@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
+from copyrator.api.fields import NOT_WHOLE, map_in
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.ownership import (
@@ -350,18 +350,17 @@ def _without_empty(payload: _Payload) -> _Payload:
 
 def _dropped(payload: Mapping[str, Any]) -> _Payload:
     """Without null, empty strings and empty lists, which mean the same as an absent field."""
-    inside = ((key, _bare(value)) for key, value in payload.items())
-    return {key: value for key, value in inside if not _is_nothing(key, value)}
+    return {
+        key: value
+        for key, value in ((key, _bare(value)) for key, value in payload.items())
+        if value not in (None, "", []) and not (key in _EMPTIED and value == {})
+    }
 
 
 def _bare(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _dropped(value)
     return [_bare(item) for item in value] if isinstance(value, list) else value
-
-
-def _is_nothing(key: str, value: Any) -> bool:
-    return value is None or value in ("", []) or (key in _EMPTIED and value == {})
 
 
 def _binding(payload: _Payload) -> _Payload:
@@ -400,16 +399,16 @@ def _with_protocols(rule: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _resource_quota(payload: _Payload) -> _Payload:
     bare = _dropped(payload)
-    spec = bare.get("spec")
-    if isinstance(spec, Mapping) and "hard" in spec:
+    spec = map_in(bare, "spec")
+    if "hard" in spec:
         bare["spec"] = {**spec, "hard": _quantities(spec["hard"])}
     return bare
 
 
 def _limit_range(payload: _Payload) -> _Payload:
     bare = _dropped(payload)
-    spec = bare.get("spec")
-    if isinstance(spec, Mapping) and (limits := _maps(spec.get("limits"))):
+    spec = map_in(bare, "spec")
+    if limits := _maps(spec.get("limits")):
         bare["spec"] = {**spec, "limits": [_limit(one) for one in limits]}
     return bare
 
@@ -421,9 +420,8 @@ def _limit(limit: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in limit.items()
     }
     if found.get("type") == "Container":
-        most, least = found.get("max"), found.get("min")
-        default = {**_map(most), **_map(found.get("default"))}
-        request = {**_map(least), **default, **_map(found.get("defaultRequest"))}
+        default = {**map_in(found, "max"), **map_in(found, "default")}
+        request = {**map_in(found, "min"), **default, **map_in(found, "defaultRequest")}
         found |= {"default": default, "defaultRequest": request}
     return found
 
@@ -450,10 +448,6 @@ def _maps(value: Any) -> list[Mapping[str, Any]]:
     """A list of maps; empty where it is anything else."""
     are_maps = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
     return value if are_maps else []
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 _FORMS: Final[Mapping[tuple[str, str], _Form]] = {

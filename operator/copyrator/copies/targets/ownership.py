@@ -153,7 +153,7 @@ def is_ours_enough(wanted: Mapping[str, Any], shape: Shape) -> bool:
         steps = path.split(SEP)
         if steps[0] in wanted and not any(step.startswith(("k:", "v:")) for step in steps):
             return False
-    ancestors = _ancestors(shape.ours)
+    ancestors = {above for path in shape.ours for above in _above(path)}
     return all(_is_present(path, shape.ours, ancestors) for path in _leaves(wanted, ""))
 
 
@@ -163,13 +163,6 @@ def _leaves(value: Mapping[str, Any], prefix: str) -> Iterable[str]:
             yield from _leaves(below, f"{prefix}{key}{SEP}")
         elif below not in (None, [], {}, ""):
             yield prefix + key
-
-
-def _ancestors(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        found.update(_above(path))
-    return found
 
 
 def _is_present(path: str, ours: frozenset[str], ancestors: set[str]) -> bool:

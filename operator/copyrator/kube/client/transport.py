@@ -309,7 +309,7 @@ class Transport:
         if on_dry_run:
             call = _as_dry_run(call)
         await self._limit.pause()
-        slot = self._limit.slot() if call.writes else self._read_slot()
+        slot = self._limit.slot() if call.writes else self._reads.slot(tenant())
         attempt = nullcontext() if self._alone else self.connection.requests.attempt()
         async with slot, attempt, self._request_slots:
             started = time.perf_counter()
@@ -365,10 +365,6 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
-
-    def _read_slot(self) -> AbstractAsyncContextManager[None]:
-        reader = tenant()
-        return nullcontext() if reader is None else self._reads.slot(reader)
 
     @asynccontextmanager
     async def _watch_slot(self) -> AsyncIterator[None]:
