@@ -37,7 +37,7 @@ def _goals() -> dict[str, Goal]:
     goals = {}
     for name, command in COMMANDS.items():
         goals[f"{name}_seconds"] = Goal(f"`{command}` takes", "s", GOALS.get(name))
-        goals[f"{name}_cpu_seconds"] = Goal("of it processor time", "s")
+        goals[f"{name}_cpu_seconds"] = Goal("of it processor time", "s", detail=True)
         if name != "help":
             goals[f"{name}_requests"] = Goal("its requests")
     return goals

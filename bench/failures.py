@@ -145,7 +145,7 @@ def outage(rig: Rig, size: int) -> Iterator[Run]:
     runs=1,
     goals={
         "worst_seconds": Goal("all copies in sync after the end of a fault, at worst", "s", 30.0),
-        **{name: Goal(f"… {name}", "s") for name in FAULTS},
+        **{name: Goal(f"… {name}", "s", detail=True) for name in FAULTS},
     },
     warm_up=False,
 )

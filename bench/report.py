@@ -73,19 +73,20 @@ def _figure(body: dict[str, Any]) -> Figure:
     return Figure(body["name"], Goal(**body["goal"]), body["values"])
 
 
-def table(results: Sequence[Result], *, requests: bool = True) -> str:
+def table(results: Sequence[Result], *, details: bool = True) -> str:
     """A Markdown table: what, goal, median, spread, whether the goal is met.
 
-    With `requests` it has those of each scenario by verb, which are in the file of results too.
+    With `details` it has all figures, and the requests of each scenario by verb; both are in the
+    file of results, too.
     """
     two = len({result.tree for result in results}) > 1
     rows = ["| scenario | figure | goal | median | spread | |", "|---|---|---|---|---|---|"]
     for result in results:
         title = f"{result.title} ({result.tree})" if two else result.title
         for figure in result.figures.values():
-            if _STEP.fullmatch(figure.name):
-                continue
             goal = figure.goal
+            if _STEP.fullmatch(figure.name) or (goal.detail and not details):
+                continue
             most = "" if goal.most is None else f"≤ {_shown(goal.most, goal.unit)}"
             low, high = min(figure.values), max(figure.values)
             spread = "" if len(figure.values) < 2 else f"{_number(low)} to {_number(high)}"
@@ -93,7 +94,7 @@ def table(results: Sequence[Result], *, requests: bool = True) -> str:
             median = _shown(figure.median, goal.unit)
             rows.append(f"| {title} | {goal.text} | {most} | {median} | {spread} | {met} |")
             title = ""
-        if requests and result.requests:
+        if details and result.requests:
             rows.append(f"|  | requests of a run |  | {_by_verb(result.requests)} |  |  |")
     return "\n".join(rows)
 
@@ -124,7 +125,7 @@ def write_document(path: Path) -> None:
     lines = [
         f"{where}; Python {machine['python']}{measured}.",
         "",
-        table(results, requests=False),
+        table(results, details=False),
     ]
     for name in plot(results):
         title, sizes, unit = CURVES[name]

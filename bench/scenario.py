@@ -16,11 +16,15 @@ SetUp = Callable[[Rig, int], Iterator[Run]]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure, its unit, and the most that it may be; None: told, but held to nothing."""
+    """A figure, its unit, and the most that it may be; None: told, but held to nothing.
+
+    A `detail` is printed by a run, and isn't in the docs.
+    """
 
     text: str
     unit: str = ""
     most: float | None = None
+    detail: bool = False
 
 
 @dataclass(frozen=True, slots=True)

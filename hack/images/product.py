@@ -7,6 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import yaml
+
 import copyrator
 from images.bases import building_base, running_base
 from images.layout import Layout
@@ -80,7 +82,12 @@ def werf(store: Store) -> Layout:
     tools = Programs.default().find(("helm", "kubectl"))
     real = [Path(chosen)] if chosen else []
     key = key_of(
-        _WERF, _STANDIN, *real, *(path.parent.name for path in tools.values()), base.digest
+        _WERF,
+        _STANDIN,
+        *real,
+        *(path.parent.name for path in tools.values()),
+        base.digest,
+        yaml.__version__,
     )
 
     def build(layout: Path) -> None:
@@ -94,6 +101,8 @@ def werf(store: Store) -> Layout:
             else:
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(_STANDIN, home / "standin", ignore=ignored)
+                library = shutil.ignore_patterns("__pycache__", "*.so")  # it is for this Python
+                shutil.copytree(Path(yaml.__file__).parent, home / "yaml", ignore=library)
             for name, path in tools.items():
                 shutil.copy(path, home / name)
             arguments = _as_options({"BASE_IMAGE": store.image(base)})

@@ -4,18 +4,17 @@ It is not the operator's client: a test that used the code under test to look at
 would be blind to its faults.
 """
 
-import http.client
 import json
-import select
-import socket
 import ssl
-import weakref
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
+
+import urllib3
 
 _TIMEOUT_SECONDS = 30.0
+_KEPT = 32
+"""Connections that wait for the next request."""
 _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
@@ -33,45 +32,6 @@ class ApiStatusError(Exception):
         self.reason = reason
 
 
-class _Connections:
-    """Connections that are kept: a handshake costs both sides more than a request. For threads."""
-
-    def __init__(self, server: str, context: ssl.SSLContext) -> None:
-        self._address = urlsplit(server)
-        self._context = context
-        self._idle: deque[http.client.HTTPSConnection] = deque()
-        # Not `__del__`: in a cycle the sockets might be collected first, still open.
-        weakref.finalize(self, _close_all, self._idle)
-
-    def take(self) -> http.client.HTTPSConnection:
-        """One that nobody else uses."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.sock is not None and not _has_ended(connection.sock):
-                return connection
-            connection.close()
-        host, port = self._address.hostname or "", self._address.port
-        return http.client.HTTPSConnection(
-            host, port, timeout=_TIMEOUT_SECONDS, context=self._context
-        )
-
-    def give_back(self, connection: http.client.HTTPSConnection) -> None:
-        """It may serve another request."""
-        self._idle.append(connection)
-
-
-def _close_all(connections: deque[http.client.HTTPSConnection]) -> None:
-    while connections:
-        connections.pop().close()
-
-
-def _has_ended(sock: socket.socket) -> bool:
-    """Whether the server has hung up: between two requests it sends nothing else."""
-    poll = select.poll()  # unlike select, takes any descriptor
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
-
-
 @dataclass(frozen=True, slots=True)
 class Api:
     """Requests to an API server as one user.
@@ -87,10 +47,12 @@ class Api:
     context: ssl.SSLContext
     user: str = ""
     token: str = field(default="", repr=False)
-    _connections: _Connections = field(init=False, repr=False, compare=False)
+    _pool: urllib3.PoolManager = field(init=False, repr=False, compare=False)
+    """Keeps connections, for threads: a handshake costs both sides more than a request."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_connections", _Connections(self.server, self.context))
+        pool = urllib3.PoolManager(maxsize=_KEPT, ssl_context=self.context, retries=False)
+        object.__setattr__(self, "_pool", pool)
 
     def as_user(self, user: str) -> "Api":
         """A client that impersonates a user, as `kubectl --as` does."""
@@ -145,7 +107,6 @@ class Api:
             ApiStatusError: the answer is an error.
             OSError: there was no answer.
         """
-        connection = self._connections.take()
         query = f"?{urlencode(parameters)}" if parameters else ""
         payload = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type, "Accept": accept}
@@ -154,18 +115,17 @@ class Api:
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
-            connection.request(method, path + query, payload, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-        except http.client.HTTPException as error:
-            connection.close()
+            answer = self._pool.request(
+                method,
+                f"{self.server}{path}{query}",
+                body=payload,
+                headers=headers,
+                timeout=_TIMEOUT_SECONDS,
+            )
+        except urllib3.exceptions.HTTPError as error:
             raise ConnectionError(f"{method} {path}: {error!r}") from error
-        except BaseException:
-            connection.close()
-            raise
-        self._connections.give_back(connection)
         is_json = "json" in answer.headers.get("Content-Type", "")
-        decoded = json.loads(content) if is_json else content.decode(errors="replace")
+        decoded = answer.json() if is_json else answer.data.decode(errors="replace")
         if answer.status >= 400:
             details = decoded if isinstance(decoded, dict) else {"message": decoded}
             raise ApiStatusError(

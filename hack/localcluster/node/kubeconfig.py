@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from localcluster.credentials import Server, with_token
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -52,19 +54,7 @@ def for_container(connection: Connection, *, token: str, token_file: Path, names
     The token is there twice: clients that know `tokenFile` follow its renewals, the others take
     `token`.
     """
-    authority = base64.b64encode(connection.ca.encode()).decode()
-    cluster = {"server": connection.server, "certificate-authority-data": authority}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "local", "cluster": cluster}],
-        "users": [{"name": "pod", "user": {"token": token, "tokenFile": str(token_file)}}],
-        "contexts": [
-            {
-                "name": "pod",
-                "context": {"cluster": "local", "user": "pod", "namespace": namespace},
-            }
-        ],
-        "current-context": "pod",
-    }
+    server = Server(connection.server, connection.ca.encode())
+    config = with_token(server, "pod", token, namespace)
+    config["users"][0]["user"]["tokenFile"] = str(token_file)
     return json.dumps(config, indent=1)

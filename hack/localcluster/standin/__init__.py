@@ -1,4 +1,4 @@
-"""A stand-in for werf, for machines that have none: nothing but Python's library, helm and kubectl.
+"""A stand-in for werf, for machines that have none: Python with PyYAML, helm and kubectl.
 
 It has werf's command line as far as the operator's Jobs use it, and its outside: variables and
 flags, the printed `ref:` and `digest:` lines, the report file, messages and exit codes, as measured
@@ -10,10 +10,9 @@ what docs/facts/guard.md lists.
 
 Other than with werf, a render with WERF_VALIDATE ends where the account may not read an object that
 is to be created, and after nothing but failed deploys `.Release.IsUpgrade` is true.
-Annotations that are no texts are refused by each version, and not left out by 2; a fault in YAML is
-told without the lines around it. What werf does side by side is done in turn, by kind and name, so
-that of operations in one stage those before a refused one are always done. The lock of a process
-that was killed is free at once, not after 10 s.
+A fault in YAML is told without the lines around it. What werf does side by side is done in turn, by
+kind and name, so that of operations in one stage those before a refused one are always done. The
+lock of a process that was killed is free at once, not after 10 s.
 
 Where the real one waits before it tries again (the lock 4 s, a webhook that can't be called 2 s, an
 unknown kind 1 s) the stand-in waits a tenth of that, or COPYRATOR_WERF_PACE times that.

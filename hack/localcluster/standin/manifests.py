@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
-from . import tools
-from .served import SERVER
+import yaml
+
+from .errors import WerfError
+
+try:
+    from yaml import CSafeLoader as _Base
+except ImportError:  # the image of tests/node has the library without its C extension
+    from yaml import SafeLoader as _Base  # type: ignore[assignment]
 
 Object = dict[str, Any]
 Key = tuple[str, str, str]
@@ -45,61 +47,37 @@ def find_annotation(annotations: Mapping[str, str], name: str) -> str | None:
     return random.choice(found).strip() if found else None  # noqa: S311 - no secret
 
 
-def parse(manifest: str) -> list[Object]:
-    """Read YAML with one or many objects. kubectl does it: Python's library has no YAML."""
-    if not any(line.strip("-# \t") for line in manifest.splitlines() if not line.startswith("#")):
-        return []
-    read = tools.run(
-        "kubectl",
-        *("patch", "--local", "--type", "merge", "--patch", "{}", "-o", "json", "-f", "-"),
-        stdin=manifest,
-    )
-    return list(tools.json_stream(read.checked("parse manifests")))
+class _Loader(_Base):
+    """YAML as Go's library reads it: no dates, no numbers of base 60; `1e3` is a number."""
+
+
+_TAG = "tag:yaml.org,2002:"
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, form) for tag, form in forms if tag in (f"{_TAG}bool", f"{_TAG}null", f"{_TAG}merge")
+    ]
+    for first, forms in _Base.yaml_implicit_resolvers.items()
+}
+_INT = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)$")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$")
+_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+.0123456789"))
 
 
 def parse_each(texts: Iterable[str]) -> list[list[Object]]:
-    """Read several texts in one go: before each of them stands a mark.
+    """Read several texts, each YAML with any number of objects.
 
-    What was read before is kept beside the server's socket: a version is planned, checked and
-    deployed by half a dozen commands, and to start kubectl for each takes longer than all the rest.
+    Raises:
+        WerfError: one can't be read.
     """
-    given = list(texts)
-    kept = {text: _kept(text) for text in given}
-    found = {text: json.loads(path.read_text()) for text, path in kept.items() if path.is_file()}
-    missing = [text for text in kept if text not in found]
-    for text, bodies in zip(missing, _parse_marked(missing), strict=True):
-        found[text] = bodies
-        draft = kept[text].with_name(f"{os.getpid()}")
-        if draft.parent.is_dir():
-            draft.write_text(json.dumps(bodies))
-            draft.replace(kept[text])
-    return [deepcopy(found[text]) for text in given]
-
-
-def parsed_folder(server: str | os.PathLike[str]) -> Path:
-    """Where what was read is kept, by a server's socket."""
-    return Path(f"{os.fspath(server)}.parsed")
-
-
-def _kept(text: str) -> Path:
-    """The file of what was read of a text; without a server it is never there."""
-    server = os.environ.get(SERVER)
-    folder = parsed_folder(server) if server else Path(os.devnull)
-    return folder / hashlib.sha256(text.encode()).hexdigest()
-
-
-def _parse_marked(texts: list[str]) -> list[list[Object]]:
-    mark, marked = "standin-source", []
-    for text in texts:  # kubectl 1.29 reads all as JSON if the first one is
-        marked.append(f"apiVersion: {mark}\nkind: {mark}\nmetadata: {{name: {mark}}}")
-        marked += [text] if text else []
-    result: list[list[Object]] = []
-    for body in parse("\n---\n".join(marked)) if marked else []:
-        if body["kind"] == mark:
-            result.append([])
-        else:
-            result[-1].append(body)
-    return result
+    try:
+        # By way of JSON, whose keys are texts, and in which nothing is there twice.
+        return [
+            [json.loads(json.dumps(body)) for body in yaml.load_all(text, _Loader) if body]
+            for text in texts
+        ]
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise WerfError(f"parse manifests: {error}") from None
 
 
 def core(kind: str, name: str) -> Object:

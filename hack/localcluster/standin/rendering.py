@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,14 +19,6 @@ from .settings import Deploy
 Sourced = tuple[str, Object]
 """An object and the file of the chart that it came from, as helm names that."""
 _SOURCE = re.compile(r"^---\n# Source: (.*)\n", re.MULTILINE)
-# Of `metadata`, in a block or in braces, and in them a value that is a number or a boolean.
-_MEMBERS = re.compile(
-    r"^metadata:.*?(annotations|labels):(\s*\{[^}]*\}|(?:\n +\S.*)+)", re.MULTILINE | re.DOTALL
-)
-_NO_TEXT = re.compile(
-    r"""(?:^ *|[{,] *)(?:"([^"]+)"|([^\s:{,]+)): *(-?\d+(?:\.\d+)?|true|false) *(?=[,}]|$)""",
-    re.MULTILINE,
-)
 _DEFINITIONS = (".yaml", ".yml", ".json")
 
 
@@ -40,10 +34,8 @@ def render(deploy: Deploy, helm: Helm, past: list[Release] | None) -> list[tuple
         past: the releases before; None for a render that asks no cluster.
     """
     text = helm.template() if past is None else sourced(helm.render(past))
-    if deploy.newest:
-        check_texts(text, helm.chart)
     documents = [*_definitions(helm.chart), *_split(text)]
-    parsed = manifests.parse_each(text for _, text in documents)
+    parsed = _read(documents, deploy, helm.chart)
     found = [
         (at, _shown(body, deploy, helm))
         for (at, _), bodies in zip(documents, parsed, strict=True)
@@ -72,30 +64,20 @@ class Rendered:
 
 def render_release(deploy: Deploy, helm: Helm, past: list[Release]) -> Rendered:
     """Render a chart for a deploy, and parse all that this is compared with."""
-    new = None
-    before = past[-1].manifest if past else ""
-    try:
-        new = helm.render(past)
-        definitions = [text for _, text in _definitions(helm.chart)]
-        regular = list(_split(new.manifest))
-        texts = [text for _, text in regular]
-        parsed = manifests.parse_each([*definitions, *texts, *new.hooks, before])
-    except WerfError as error:
-        if deploy.newest and "cannot unmarshal" in str(error):
-            check_texts(sourced(new or helm.render(past)), helm.chart)
-        raise
-    standalone = parsed[: len(definitions)]
-    *found, former = parsed[len(definitions) :]
-    sources = [*(at for at, _ in regular), *new.paths]
+    new = helm.render(past)
+    definitions = _read(list(_definitions(helm.chart)), deploy, helm.chart)
+    sources = [*_split(new.manifest), *zip(new.paths, new.hooks, strict=True)]
+    found = _read(sources, deploy, helm.chart)
+    (former,) = manifests.parse_each([past[-1].manifest if past else ""])
     stored = [
         "\n---\n".join(_text(at, _shown(body, deploy, helm, stored=True)) for body in bodies)
-        for at, bodies in zip(sources, found, strict=True)
+        for (at, _), bodies in zip(sources, found, strict=True)
     ]
-    count = len(regular)
+    count = len(sources) - len(new.hooks)
     return Rendered(
         new=new.with_texts("\n---\n".join(filter(None, stored[:count])), stored[count:]),
         objects=[body for bodies in found for body in bodies],
-        standalone=[body for bodies in standalone for body in bodies],
+        standalone=[body for bodies in definitions for body in bodies],
         former=former,
     )
 
@@ -132,27 +114,33 @@ def sourced(new: Release) -> str:
     return "\n".join([new.manifest, *(f"---\n# Source: {path}\n{hook}\n" for path, hook in hooks)])
 
 
-def check_texts(text: str, chart: Path) -> None:
-    """Refuse annotations and labels that are no texts, as werf 3 does; werf 2 leaves them out.
-
-    Only values in a line with their keys are found.
+def _read(documents: list[tuple[str, str]], deploy: Deploy, chart: Path) -> list[list[Object]]:
+    """Parse manifests with their sources.
 
     Raises:
-        WerfError: the first of them.
+        WerfError: werf 3 refuses annotations and labels that are no texts; werf 2 leaves them out.
     """
-    for source, manifest in _split(text):
-        for member, inside in _MEMBERS.findall(manifest):
-            if found := _NO_TEXT.search(inside):
-                key, value = found[1] or found[2], found[3]
-                kind = "bool" if value in ("true", "false") else "int64"
-                kind = "float64" if "." in value else kind
-                fault = f'contains non-string value in the map under key "{key}"'
-                decoded = f'"{source}": decode resource (file: "{source}")'
-                raise WerfError(
-                    f"render chart: {converting(chart)}: construct resource spec for {decoded}: "
-                    f".metadata.{member} accessor error: {fault}: {value} is of the type {kind}, "
-                    "expected string"
-                )
+    parsed = manifests.parse_each(text for _, text in documents)
+    for (source, _), bodies in zip(documents, parsed, strict=True):
+        for body, member in itertools.product(bodies, ("annotations", "labels")):
+            given = body["metadata"].get(member) or {}
+            others = {k: v for k, v in given.items() if isinstance(v, int | float)}
+            if others and deploy.newest:
+                raise _no_text(source, member, *next(iter(others.items())), chart)
+            if others:
+                body["metadata"][member] = {k: v for k, v in given.items() if k not in others}
+    return parsed
+
+
+def _no_text(source: str, member: str, key: str, value: float, chart: Path) -> WerfError:
+    """The words of werf 3 for an annotation or a label that is no text."""
+    kind = {bool: "bool", int: "int64"}.get(type(value), "float64")
+    fault = f'contains non-string value in the map under key "{key}": {json.dumps(value)}'
+    decoded = f'"{source}": decode resource (file: "{source}")'
+    return WerfError(
+        f"render chart: {converting(chart)}: construct resource spec for {decoded}: "
+        f".metadata.{member} accessor error: {fault} is of the type {kind}, expected string"
+    )
 
 
 def _place(sourced: Sourced, *, newest: bool) -> tuple[object, ...]:

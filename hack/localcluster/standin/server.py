@@ -20,7 +20,6 @@ from forks import follow
 
 # What cli.py imports when a command needs it.
 from . import cli, deploy, kubectl, registry, uninstalling  # noqa: F401
-from .manifests import parsed_folder
 
 
 def serve(path: Path) -> socket.socket | None:
@@ -30,7 +29,6 @@ def serve(path: Path) -> socket.socket | None:
     with socket.socket(socket.AF_UNIX) as listener:
         path.unlink(missing_ok=True)
         listener.bind(str(path))
-        parsed_folder(path).mkdir(exist_ok=True)
         listener.listen(128)
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from .errors import WerfError
 from .settings import kubeconfig
@@ -60,15 +57,3 @@ def run(program: str, *arguments: str, stdin: str | None = None, **more: str) ->
         [path, *arguments], input=stdin, env=env, capture_output=True, text=True, check=False
     )
     return Ran(ended.returncode, ended.stdout, ended.stderr)
-
-
-def json_stream(text: str) -> Iterator[dict[str, Any]]:
-    """Decode JSON values that stand one after the other, as kubectl prints several objects."""
-    decoder, at = json.JSONDecoder(), 0
-    while True:
-        while at < len(text) and text[at].isspace():
-            at += 1
-        if at == len(text):
-            return
-        value, at = decoder.raw_decode(text, at)
-        yield value

@@ -1,6 +1,5 @@
 """The tests' client keeps its connections, and never uses one that the server has ended."""
 
-import http.client
 import json
 import ssl
 import threading
@@ -10,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from localcluster import api as module
-from localcluster.api import Api
+from localcluster.api import Api, ApiStatusError
+from localcluster.waiting import eventually
 
 
 class Server(ThreadingHTTPServer):
@@ -19,11 +18,15 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     hangs_up = False
-    connections = 0
+    connections = ended = 0
 
     def process_request(self, request: Any, address: Any) -> None:
         self.connections += 1
         super().process_request(request, address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.ended += 1
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,14 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def plain(host: str, port: int, *, timeout: float, context: Any) -> http.client.HTTPConnection:
-    """A connection without TLS."""
-    return http.client.HTTPConnection(host, port, timeout=timeout)
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(module.http.client, "HTTPSConnection", plain)
+def server() -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -61,13 +58,33 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def api(server: Server) -> Api:
-    return Api(f"https://127.0.0.1:{server.server_port}", ssl.create_default_context())
+    return Api(f"http://127.0.0.1:{server.server_port}", ssl.create_default_context())
 
 
 def test_what_the_server_has_ended_is_not_used(server: Server, api: Api) -> None:
     server.hangs_up = True
+
+    def all_have_ended() -> bool:
+        return server.ended == server.connections
+
     for _ in range(20):
         api.get("/")
-        while not module._has_ended(api._connections._idle[-1].sock):
-            pass
+        eventually(all_have_ended, "the server to hang up")
     assert server.connections == 20
+
+
+def test_a_connection_that_stands_is_used_again(server: Server, api: Api) -> None:
+    for _ in range(3):
+        api.get("/")
+    assert server.connections == 1
+
+
+def test_an_error_has_its_code_and_reason_and_no_answer_is_an_os_error(
+    server: Server, api: Api
+) -> None:
+    with pytest.raises(ApiStatusError) as caught:
+        api.get("/none")
+    assert (caught.value.code, caught.value.reason) == (404, "NotFound")
+    nobody = Api("http://127.0.0.1:1", ssl.create_default_context())
+    with pytest.raises(OSError, match="GET /: "):
+        nobody.get("/")
