@@ -7,7 +7,7 @@ changed besides the chart. Plans from before the operator judged contents have o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ from copyrator.cli.bundles.plan_log import (
 )
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import annotations_of, one
+from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import (
     Detail,
     Format,
@@ -51,7 +51,7 @@ from copyrator.cli.core.output import (
     typed,
 )
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
-from copyrator.cli.core.waiting import result, shown, wait
+from copyrator.cli.core.waiting import result, wait
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -111,7 +111,6 @@ def hidden_secrets(operations: Iterable[Operation]) -> int:
     return sum(one.kind == "Secret" and not one.group for one in operations)
 
 
-Body = Mapping[str, Any]
 WHAT: Final = "bundles"
 ONLY_SHOWN: Final = "It is only shown: only the plan of what would be deployed can be approved."
 

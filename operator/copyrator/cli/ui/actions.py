@@ -313,11 +313,11 @@ class Verb:
 
 
 async def _suspend(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=True, timeout=0))[1]
+    return (await set_suspend(client, what, body, value=True))[1]
 
 
 async def _resume(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=False, timeout=0))[1]
+    return (await set_suspend(client, what, body, value=False))[1]
 
 
 async def _reconcile(client: KubeClient, what: str, body: dict[str, Any]) -> str:
