@@ -17,13 +17,20 @@ from copyrator.api.plan_status import PlanDecision
 from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.installation import allowed, username
-from copyrator.cli.core.objects import annotations_of, object_arguments, one
-from copyrator.cli.core.output import Format, object_option, prose, said
+from copyrator.cli.core.objects import (
+    Body,
+    ObjectOptions,
+    annotations_of,
+    object_options,
+    one,
+    shown,
+)
+from copyrator.cli.core.output import object_option, prose, said
 from copyrator.cli.core.output import show as show_object
-from copyrator.cli.core.waiting import response_timeout_option, result, shown, wait
+from copyrator.cli.core.waiting import response_timeout_option, result, wait
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, decision, is_expired, operation_counts
 from copyrator.kube import errors
@@ -40,8 +47,6 @@ TRIES: Final = 5
 """Writes of a decision, while others change the Bundle."""
 CLEARED_WITHIN: Final = 10.0
 """Seconds that a page waits for the operator, before a rejected plan can be approved."""
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +195,7 @@ def outcome(body: Body, plan_id: str) -> str:
 
 
 async def write_decision(
-    client: KubeClient,
-    choice: DecisionVerb,
-    body: dict[str, Any],
-    user: str,
-    timeout: float,  # noqa: ASYNC109 - the user's
+    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], user: str, seconds: float
 ) -> dict[str, Any]:
     """Write the decision on the object that was shown; retry where others have changed it.
 
@@ -210,7 +211,7 @@ async def write_decision(
     decides = {choice.annotation: plan_id, choice.opposite: None, names.ANN_APPROVED_BY: user}
     for _ in range(TRIES):
         clears = choice is APPROVE and _must_clear(body)
-        if clears and not timeout:
+        if clears and not seconds:
             was = decision(parse_status(body).plan)
             raise Fault(
                 f"{shown(WHAT, body)}: plan {said(plan_id)} was {was}; "
@@ -221,7 +222,7 @@ async def write_decision(
         if written is not None and not clears:
             return written
         if written is not None:
-            before, body = written, await _cleared(client, written, timeout)
+            before, body = written, await _cleared(client, written, seconds)
         else:
             before, body = body, await one(client, WHAT, *name_of(body))
         if body["metadata"]["uid"] != uid:
@@ -253,18 +254,14 @@ def _must_clear(body: Body) -> bool:
     return plan.decision == PlanDecision.REJECTED and not plan.approval_cleared
 
 
-async def _cleared(
-    client: KubeClient,
-    body: dict[str, Any],
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
+async def _cleared(client: KubeClient, body: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The Bundle once the operator has seen that both annotations are gone."""
     try:
-        return await wait(client, WHAT, body, timeout, lambda seen: not _must_clear(seen))
+        return await wait(client, WHAT, body, seconds, lambda seen: not _must_clear(seen))
     except Fault:
         raise Fault(
             f"{shown(WHAT, body)}: the annotations of its rejected plan were removed, but the "
-            f"operator hasn't seen that within {timeout:g} s, so nothing was approved; check that "
+            f"operator hasn't seen that within {seconds:g} s, so nothing was approved; check that "
             f"it is running ({hint('doctor')}), and approve again"
         ) from None
 
@@ -286,14 +283,13 @@ def _command(choice: DecisionVerb, what: str) -> click.Command:
     """The command that decides."""
 
     @click.command(choice.verb, help=f"{what} {_HELP.format(choice.decision.lower())}")
-    @object_arguments(WHAT)
+    @object_options(WHAT)
     @click.argument("plan_id", metavar="[PLAN-ID]", required=False)
-    @cluster_options()
     @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
     @response_timeout_option
     @object_option
-    def command(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
-        _decide(choice, target, **more)
+    def command(options: ObjectOptions, plan_id: str | None, *, yes: bool) -> None:
+        _decide(choice, options, plan_id, yes=yes)
 
     return command
 
@@ -313,21 +309,15 @@ reject = _command(REJECT, "Reject the plan of a Bundle, so that it isn't deploye
 
 
 def _decide(
-    choice: DecisionVerb,
-    target: Target,
-    *,
-    name: str,
-    plan_id: str | None,
-    yes: bool,
-    timeout: float,
-    shape: Format | None,
+    choice: DecisionVerb, options: ObjectOptions, plan_id: str | None, *, yes: bool
 ) -> None:
+    shape, waits = options.shape, options.timeout > 0
     if not yes and not (sys.stdin.isatty() and shape is None):
         raise click.UsageError(
             "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
             f"{choice.verb} the plan"
         )
-    found = run(_look(choice, target, name, plan_id))
+    found = run(_look(choice, options, plan_id))
     if shape is None:
         show(found)
         plan = found.view.status.plan
@@ -337,42 +327,37 @@ def _decide(
         prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}.{differ}"])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
-    body = run(_write(choice, target, found, timeout))
+    body = run(_write(choice, options, found))
     if shape is not None:
         show_object(body, shape)
         return
-    word = "annotated" if timeout == 0 else str(choice.decision).lower()
+    word = str(choice.decision).lower() if waits else "annotated"
     done = f"{shown(WHAT, body)}: plan {said(found.view.status.plan.id)}"
-    prose([f"{done} {word}{result(body, waited=timeout > 0)}"])
+    prose([f"{done} {word}{result(body, waited=waits)}"])
 
 
-async def _look(choice: DecisionVerb, target: Target, name: str, plan_id: str | None) -> PlanView:
+async def _look(choice: DecisionVerb, options: ObjectOptions, plan_id: str | None) -> PlanView:
     """The Bundle with its plan, if it can be decided by this user."""
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, WHAT, namespace, name)
+    async with options.target.connect() as client:
+        body = await options.read(client)
         await check_permission(client, choice, body)
         check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
         return await read_plan(client, body)
 
 
-async def _write(
-    choice: DecisionVerb,
-    target: Target,
-    found: PlanView,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
+async def _write(choice: DecisionVerb, options: ObjectOptions, found: PlanView) -> dict[str, Any]:
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
-    async with target.connect() as client:
+    seconds = options.timeout
+    async with options.target.connect() as client:
         user = await username(client)
-        body = await write_decision(client, choice, dict(found.view.body), user, timeout)
+        body = await write_decision(client, choice, dict(found.view.body), user, seconds)
         plan = found.view.status.plan
         plan_id, before = str(plan.id), ("", plan.decision)
         body = await wait(
-            client, WHAT, body, timeout, lambda seen: outcome(seen, plan_id) not in before
+            client, WHAT, body, seconds, lambda seen: outcome(seen, plan_id) not in before
         )
     taken = outcome(body, plan_id)
-    if timeout and taken != choice.decision:
+    if seconds and taken != choice.decision:
         plan = parse_status(body).plan
         what = f"is {decision(plan)}" if plan.id == plan_id else f"was replaced by {said(plan.id)}"
         raise Fault(

@@ -22,14 +22,14 @@ from copyrator.api.times import format_duration, format_micro_time, format_time,
 from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record, key_of
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
-    RESOURCES,
+    Body,
+    ObjectOptions,
     annotations_of,
-    complete_objects,
-    object_arguments,
-    one,
+    object_options,
+    shown,
 )
 from copyrator.cli.core.output import (
     Column,
@@ -45,7 +45,9 @@ from copyrator.cli.core.output import (
     show_result,
     typed,
 )
-from copyrator.cli.core.waiting import Duration, response_timeout_option, shown, wait
+from copyrator.cli.core.waiting import Duration, response_timeout_option, wait
+from copyrator.kube.resources import BUNDLES
+from copyrator.kube.watch.store import name_of
 from copyrator.oci.errors import RegistryError
 from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import (
@@ -59,8 +61,7 @@ WHAT: Final = "bundles"
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @click.option(
     "--reason",
     required=True,
@@ -68,16 +69,16 @@ WHAT: Final = "bundles"
     help="Reason, in one line; shown in the Bundles that are promoted from it.",
 )
 @object_option
-def hold(target: Target, what: str, name: str, reason: str, shape: Format | None) -> None:
+def hold(options: ObjectOptions, reason: str) -> None:
     """Hold a Bundle: the version that it runs isn't promoted until it is unheld.
 
     Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
     _check_reason(reason)
-    body, _ = run(_annotate(target, what, name, reason))
+    body, _ = run(_annotate(options, reason))
     done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
     again = hint_about("unhold", "bundle", body)
-    show_result(body, f"{shown(what, body)} {done}: {again}", shape)
+    show_result(body, f"{shown(WHAT, body)} {done}: {again}", options.shape)
 
 
 def _check_reason(reason: str) -> None:
@@ -89,35 +90,26 @@ def _check_reason(reason: str) -> None:
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @object_option
-def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
+def unhold(options: ObjectOptions) -> None:
     """End the hold of a Bundle: its soak restarts."""
-    body, was_held = run(_annotate(target, what, name, None))
+    body, was_held = run(_annotate(options, None))
     done = "isn't held any more; its soak restarts." if was_held else "isn't held."
-    show_result(body, f"{shown(what, body)} {done}", shape)
+    show_result(body, f"{shown(WHAT, body)} {done}", options.shape)
 
 
-async def _annotate(
-    target: Target, what: str, name: str, reason: str | None
-) -> tuple[dict[str, Any], bool]:
+async def _annotate(options: ObjectOptions, reason: str | None) -> tuple[dict[str, Any], bool]:
     """Set or remove the annotation; return the Bundle, and whether it was held before."""
-    namespace, name = target.locate(name)
-    async with target.connect() as client:
-        body = await one(client, what, namespace, name)  # a message that names what there is
+    async with options.target.connect() as client:
+        body = await options.read(client)
         was_held = ANN_HOLD in annotations_of(body)
         patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
-        return await client.patch(RESOURCES[what], namespace, name, patch), was_held
+        return await client.patch(BUNDLES, *name_of(body), patch), was_held
 
 
 @click.command("withdraw")
-@click.argument(
-    "name",
-    metavar="[NAMESPACE/]NAME",
-    shell_complete=lambda ctx, _, word: complete_objects(ctx, WHAT, "", word),
-)
-@cluster_options()
+@object_options()
 @click.option(
     "--reason",
     required=True,
@@ -127,15 +119,7 @@ async def _annotate(
 @click.option("--version", metavar="VERSION", help="Version; default: the deployed one.")
 @response_timeout_option
 @object_option
-def withdraw(
-    *,
-    target: Target,
-    name: str,
-    reason: str,
-    version: str | None,
-    timeout: float,
-    shape: Format | None,
-) -> None:
+def withdraw(options: ObjectOptions, reason: str, version: str | None) -> None:
     """Withdraw what a Bundle attests: other clusters don't deploy that version any more.
 
     It waits until the registry has the withdrawal, and fails where that can't be pushed. Right
@@ -143,28 +127,24 @@ def withdraw(
     attests the version again once it has stood anew.
     """
     _check_reason(reason)
-    show_result(*run(_withdraw(target, name, reason, version, timeout)), shape)
+    show_result(*run(_withdraw(options, reason, version)), options.shape)
 
 
 async def _withdraw(
-    target: Target,
-    name: str,
-    reason: str,
-    version: str | None,
-    timeout: float,  # noqa: ASYNC109 - the user's
+    options: ObjectOptions, reason: str, version: str | None
 ) -> tuple[dict[str, Any], str]:
     """Annotate the Bundle, unless that was done, and wait until the registry has the withdrawal.
 
     Raises:
         Fault: nothing is attested of this version, or the withdrawal can't be pushed.
     """
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, WHAT, namespace, name)
+    seconds = options.timeout
+    async with options.target.connect() as client:
+        body = await options.read(client)
         if is_due(body, version):
             with suppress(Fault):  # it is told below that there is none
                 body = await wait(
-                    client, WHAT, body, timeout, lambda seen: not is_due(seen, version)
+                    client, WHAT, body, seconds, lambda seen: not is_due(seen, version)
                 )
         record = _attested(body, version)
         withdrawal = replace(record, state=AttestState.WITHDRAWING)
@@ -172,15 +152,15 @@ async def _withdraw(
         if record.is_positive:
             value = f"{format_micro_time(datetime.now(UTC))} {record.digest} {reason}"
             patch = {"metadata": {"annotations": {ANN_WITHDRAW: value}}}
-            body = await client.patch(RESOURCES[WHAT], namespace, name, patch)
+            body = await client.patch(BUNDLES, *name_of(body), patch)
 
-        def is_recorded(seen: Mapping[str, Any]) -> bool:
+        def is_recorded(seen: Body) -> bool:
             return parse_status(seen).last_handled_withdrawal == value
 
-        def is_pushing(seen: Mapping[str, Any]) -> bool:
+        def is_pushing(seen: Body) -> bool:
             return _is_withdrawing(seen, withdrawal) and not _obstacle(seen, withdrawal)
 
-        body = await wait(client, WHAT, body, timeout, is_recorded, busy=is_pushing)
+        body = await wait(client, WHAT, body, seconds, is_recorded, busy=is_pushing)
     what = f"{said(record.version)} ({said(record.digest)[:19]})"
     is_done = is_recorded(body) and not _is_withdrawing(body, withdrawal)
     if is_recorded(body) and (obstacle := _obstacle(body, withdrawal)) and not is_done:
@@ -193,7 +173,7 @@ async def _withdraw(
     return body, f"{text}: {shown_hold(record.reason or reason)}"
 
 
-def _is_withdrawing(body: Mapping[str, Any], withdrawal: AttestStatus) -> bool:
+def _is_withdrawing(body: Body, withdrawal: AttestStatus) -> bool:
     """Whether this withdrawal is to be pushed."""
     return any(
         one.state == AttestState.WITHDRAWING and key_of(one) == key_of(withdrawal)
@@ -201,7 +181,7 @@ def _is_withdrawing(body: Mapping[str, Any], withdrawal: AttestStatus) -> bool:
     )
 
 
-def _obstacle(body: Mapping[str, Any], withdrawal: AttestStatus) -> str:
+def _obstacle(body: Body, withdrawal: AttestStatus) -> str:
     """Why this withdrawal isn't pushed; empty: it is being pushed."""
     if ANN_DISABLE_AUTOUPDATE in annotations_of(body):
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
@@ -212,7 +192,7 @@ def _obstacle(body: Mapping[str, Any], withdrawal: AttestStatus) -> str:
     return message.removeprefix(f"{what}: ") if is_failing else ""
 
 
-def is_due(body: Mapping[str, Any], version: str | None) -> bool:
+def is_due(body: Body, version: str | None) -> bool:
     """Whether the first statement about what is deployed is about to be recorded.
 
     As right after a deploy, where nothing has to stand first.
@@ -230,7 +210,7 @@ def is_due(body: Mapping[str, Any], version: str | None) -> bool:
     )
 
 
-def _attested(body: Mapping[str, Any], version: str | None) -> AttestStatus:
+def _attested(body: Body, version: str | None) -> AttestStatus:
     """The newest statement about this version, or about what is deployed.
 
     Raises:

@@ -36,7 +36,7 @@ from copyrator.cli.core.installation import (
     operator_namespace_option,
     username,
 )
-from copyrator.cli.core.objects import annotations_of, listed
+from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
@@ -74,7 +74,7 @@ class Frozen:
         return f"whether deploys are frozen isn't known: you can't read {', '.join(self.denied)}"
 
 
-def freeze_of(namespace: Mapping[str, Any]) -> Freeze | None:
+def freeze_of(namespace: Body) -> Freeze | None:
     """The freeze of a Namespace; None where it has none."""
     value = annotations_of(namespace).get(ANN_FREEZE)
     name = namespace["metadata"]["name"]
@@ -266,7 +266,7 @@ def thaw(*, target: Target, every: bool, home: str | None, shape: Format | None)
     _print(body, lines, shape)
 
 
-def _print(body: Mapping[str, Any], lines: list[str], shape: Format | None) -> None:
+def _print(body: Body, lines: list[str], shape: Format | None) -> None:
     if shape is None:
         prose(lines)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ from copyrator.bundles.deploy.outcome import is_owned, secrets_of
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
-from copyrator.cli.core.objects import jobs_of, object_arguments, one, pods_of
+from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_options, pods_of, shown
 from copyrator.cli.core.output import (
     Column,
     Format,
@@ -44,62 +44,56 @@ _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @click.option("--plan", is_flag=True, help="Of the newest plan Job instead.")
-def logs(*, target: Target, what: str, name: str, plan: bool) -> None:
+def logs(options: ObjectOptions, *, plan: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status.
 
     Jobs that only make plans don't count; --plan prints the log of the newest of those. It names
     the Job, whose log kubectl logs -f follows.
     """
-    run(_logs(target, what, name, plan=plan))
+    run(_logs(options, plan=plan))
 
 
-async def _logs(target: Target, what: str, name: str, *, plan: bool) -> None:
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
+async def _logs(options: ObjectOptions, *, plan: bool) -> None:
+    async with options.target.connect() as client:
+        body = await options.read(client)
         of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
-        jobs = await jobs_of(client, namespace, name, of_kind)
-        jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
-        for job in jobs:
-            if await _print_job(client, job):
+        for job in await _newest_jobs(client, body, of_kind):
+            printed = False
+            async for container, text in _texts(client, job):
+                click.echo(f"--- Job {name_of(job).name}, container {container}", err=True)
+                click.echo(text.rstrip("\n"))
+                printed = True
+            if printed:
                 return
         if plan:
             advice = hint_about("plan", "bundle", body, "--refresh")
             raise Fault(
-                f"bundle {namespace}/{name} has no plan Job with a log; make a plan: {advice}"
+                f"{shown('bundles', body)} has no plan Job with a log; make a plan: {advice}"
             )
-        _print_kept(body, namespace, name)
+        _print_kept(body)
 
 
-async def _print_job(client: KubeClient, job: Mapping[str, Any]) -> bool:
-    """Print the logs of a Job's pods; False where there are none."""
-    said = False
-    async for _, container, text in _texts(client, job):
-        click.echo(f"--- Job {job['metadata']['name']}, container {container}", err=True)
-        click.echo(text.rstrip("\n"))
-        said = True
-    return said
+async def _newest_jobs(client: KubeClient, body: Body, of_kind: str) -> list[dict[str, Any]]:
+    """A Bundle's Jobs of these kinds, the newest first."""
+    jobs = await jobs_of(client, *name_of(body), of_kind)
+    return sorted(jobs, key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
 
 
-async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tuple[str, str]]:
+async def redacted_parts(client: KubeClient, body: Body) -> list[tuple[str, str]]:
     """Head and log of each container of a Bundle's newest Job, without the values of its Secrets.
 
     What can't be redacted, for want of the permission to read those Secrets, is withheld; the end
     of the last failed Job's log, which the operator has redacted, is in the status.
     """
-    namespace, name = name_of(body)
-    jobs = await jobs_of(client, namespace, name, _OF_DEPLOYS)
-    jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
     redaction = Redactor(client)
     found: list[tuple[str, str]] = []
     try:
-        for job in jobs[:1]:
-            name = name_of(job).name
+        for job in (await _newest_jobs(client, body, _OF_DEPLOYS))[:1]:
+            namespace, name = name_of(job)
             secrets = secrets_of(await _pods(client, job))
-            async for _, container, text in _texts(client, job, SHOWN_LINES):
+            async for container, text in _texts(client, job, SHOWN_LINES):
                 head = f"Job {name}, container {container}"
                 try:
                     (text,) = await redaction.redacted(namespace, secrets, [text])  # noqa: PLW2901
@@ -114,7 +108,7 @@ async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tu
     return found or [("No log", "There is no Job with a log; the history has the outcomes.")]
 
 
-async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, Any]]:
+async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:
     """The pods that a Job owns, oldest first: others may have its label."""
     found = await pods_of(client, job)
     mine = [pod for pod in found if is_owned(pod, job["metadata"]["uid"])]
@@ -122,9 +116,9 @@ async def _pods(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, An
 
 
 async def _texts(
-    client: KubeClient, job: Mapping[str, Any], tail: int | None = None
-) -> AsyncIterator[tuple[str, str, str]]:
-    """Pod, container and log of each container of the operator's in a Job's pods that has a log.
+    client: KubeClient, job: Body, tail: int | None = None
+) -> AsyncIterator[tuple[str, str]]:
+    """Container and log of each container of the operator's in a Job's pods that has a log.
 
     In that of a plan a line of werf's is left out that reads as an error and is none.
     """
@@ -140,10 +134,10 @@ async def _texts(
             if is_plan:
                 text = remove_no_errors(text)
             if text:
-                yield name, container, text
+                yield container, text
 
 
-def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
+def _print_kept(body: Body) -> None:
     """The end of the last failed Job's log."""
     status = parse_status(body)
     error, attempt = status.last_error, status.attempted
@@ -153,26 +147,19 @@ def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
         return
     last = f"; the last attempt, {attempt.job}, {attempt.outcome}" if attempt.job else ""
     raise Fault(
-        f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
+        f"{shown('bundles', body)} has no Job with a log{last}. Jobs are deleted "
         "spec.job.ttlSecondsAfterFinished seconds after their end; "
         f"{hint_about('history', 'bundle', body)} shows their outcomes"
     )
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @output_option
-def history(target: Target, what: str, name: str, shape: Format) -> None:
+def history(options: ObjectOptions) -> None:
     """Show the last ten attempts of a Bundle, newest first."""
-    run(_history(target, what, name, shape))
-
-
-async def _history(target: Target, what: str, name: str, shape: Format) -> None:
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
-    view = BundleView(body, datetime.now(UTC))
+    body = run(_read(options))
+    view, shape = BundleView(body, datetime.now(UTC)), options.shape
     entries = view.status.past
     match shape:
         case Format.JSON | Format.YAML:
@@ -182,10 +169,15 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
             for entry in entries:
                 click.echo(f"job.batch/{entry.job}")
         case _ if not entries:
-            click.echo(f"bundle {namespace}/{name} hasn't been deployed yet.", err=True)
+            click.echo(f"{shown('bundles', body)} hasn't been deployed yet.", err=True)
         case _:
             Table(history_columns(view), wide=shape is Format.WIDE).print(entries)
             prose(["", *lines] if (lines := last_failure(view)) else ())
+
+
+async def _read(options: ObjectOptions) -> dict[str, Any]:
+    async with options.target.connect() as client:
+        return await options.read(client)
 
 
 def last_failure(view: BundleView) -> list[str]:

@@ -7,7 +7,7 @@ changed besides the chart. Plans from before the operator judged contents have o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -19,11 +19,25 @@ from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanOutcome, PlanStatus, PlanSummary, PreviewPlan
+from copyrator.api.plan_status import (
+    OperationCounts,
+    PlanOutcome,
+    PlanStatus,
+    PlanSummary,
+    PreviewPlan,
+)
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.plan.operations import Operation, OperationType, list_risky, read_planned
+from copyrator.bundles.plan.operations import (
+    AT_ROLLBACK,
+    AT_UNINSTALL,
+    Operation,
+    OperationType,
+    StagedOperation,
+    list_risky,
+    read_planned,
+)
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,
@@ -36,8 +50,9 @@ from copyrator.cli.bundles.plan_log import (
 )
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import annotations_of, one
+from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import (
+    Column,
     Detail,
     Format,
     Kind,
@@ -51,7 +66,7 @@ from copyrator.cli.core.output import (
     typed,
 )
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
-from copyrator.cli.core.waiting import result, shown, wait
+from copyrator.cli.core.waiting import result, wait
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -64,7 +79,6 @@ from copyrator.cli.view.bundle import (
     operation_counts,
     preview_failure,
 )
-from copyrator.cli.view.operations import OperationRow, columns
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -111,7 +125,107 @@ def hidden_secrets(operations: Iterable[Operation]) -> int:
     return sum(one.kind == "Secret" and not one.group for one in operations)
 
 
-Body = Mapping[str, Any]
+_VERBS: Final = {
+    OperationType.CREATE: "create",
+    OperationType.UPDATE: "update",
+    OperationType.DELETE: "delete",
+    OperationType.RECREATE: "recreate",
+    OperationType.APPLY: "blindly apply",
+}
+_OCCASIONS: Final = {"": "deploy", AT_ROLLBACK: "rollback", AT_UNINSTALL: "uninstall"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperation:
+    """An operation as it is read, whether it is risky, and its diff."""
+
+    staged: StagedOperation
+    is_risky: bool = False
+    diff: ObjectDiff | None = None
+    """None: werf's diff has none, or it isn't told which of two is this one's."""
+
+    @property
+    def operation(self) -> Operation:
+        """On which object it is."""
+        return self.staged.operation
+
+    @property
+    def when(self) -> str:
+        """``at rollback``, ``at uninstall``; empty: the deploy does it."""
+        return f"at {_OCCASIONS[self.staged.when]}" if self.staged.when else ""
+
+    @property
+    def words(self) -> str:
+        """``create``, ``at rollback: blindly apply``."""
+        verb = _VERBS[self.operation.type]
+        return f"{self.when}: {verb}" if self.when else verb
+
+    @property
+    def role(self) -> str:
+        """``as the deploying account``; else empty."""
+        return "as the deploying account" if self.staged.as_account else ""
+
+    @property
+    def where(self) -> str:
+        """API group and namespace: ``apps, in team-a``; empty where it has neither."""
+        group, namespace = self.operation.group, self.operation.namespace
+        return ", ".join(filter(None, (group, f"in {namespace}" if namespace else "")))
+
+    @property
+    def reference(self) -> str:
+        """``deployment.apps/shop``, as in ``-o name``."""
+        one = self.operation
+        return f"{one.kind.lower()}{f'.{one.group}' if one.group else ''}/{one.name}"
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether contents of its object aren't shown; of a Secret they never are."""
+        is_secret = self.operation.kind == "Secret" and not self.operation.group
+        return is_secret or (self.diff is not None and self.diff.is_hidden)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in ``-o json``."""
+        one = self.operation
+        return {
+            "type": str(one.type),
+            "when": _OCCASIONS[self.staged.when],
+            "group": one.group,
+            "kind": one.kind,
+            "namespace": one.namespace,
+            "name": one.name,
+            "asDeployingAccount": self.staged.as_account,
+            "risky": self.is_risky,
+        }
+
+
+_COLUMNS: Final = (
+    Column("RISK", lambda row: "risky" if row.is_risky else ""),
+    Column("OPERATION", lambda row: str(row.operation.type)),
+    Column("WHEN", lambda row: row.when),
+    Column("GROUP", lambda row: row.operation.group or "-", wide=True),
+    Column("KIND", lambda row: row.operation.kind),
+    Column("NAMESPACE", lambda row: row.operation.namespace or "-"),
+    Column("NAME", lambda row: row.operation.name),
+    Column("ROLE", lambda row: row.role),
+)
+
+
+def columns(shown: Sequence[PlannedOperation]) -> list[Column]:
+    """The columns of these rows; what no row has is left out."""
+    return [one for one in _COLUMNS if any(map(one.value, shown))]
+
+
+def describe_effect(counts: OperationCounts) -> str:
+    """``create 3 objects and delete 1, and at uninstall create 1``."""
+    numbers = [(verb, getattr(counts, type_) or 0) for type_, verb in _VERBS.items()]
+    parts = [f"{verb} {number}" for verb, number in numbers if number]
+    if parts:
+        parts[0] += " object" if parts[0].endswith(" 1") else " objects"
+    text = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "change nothing"
+    further = [("rollback", counts.at_rollback), ("uninstall", counts.at_uninstall)]
+    return text + "".join(f", and at {when} create {number}" for when, number in further if number)
+
+
 WHAT: Final = "bundles"
 ONLY_SHOWN: Final = "It is only shown: only the plan of what would be deployed can be approved."
 
@@ -361,10 +475,10 @@ def _anew(found: PlanView) -> tuple[str, ...]:
     return "--version", said(found.view.status.preview.requested_version)
 
 
-def rows_of(found: PlanView) -> list[OperationRow]:
+def rows_of(found: PlanView) -> list[PlannedOperation]:
     """The operations, those at rollback and at uninstall too; risky ones are marked."""
     marked = _risky(found)
-    return [OperationRow(one, str(one) in marked) for one in found.log.planned]
+    return [PlannedOperation(one, str(one) in marked) for one in found.log.planned]
 
 
 def _risky(found: PlanView) -> frozenset[str]:
@@ -373,20 +487,6 @@ def _risky(found: PlanView) -> frozenset[str]:
     if len(listed) >= (found.plan.risky_operations or 0):
         return frozenset(listed & set(map(str, planned)))
     return frozenset(list_risky(planned))
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedOperation(OperationRow):
-    """An operation with its diff."""
-
-    diff: ObjectDiff | None = None
-    """None: werf's diff has none, or it isn't told which of two is this one's."""
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether contents of its object aren't shown; of a Secret they never are."""
-        is_secret = self.operation.kind == "Secret" and not self.operation.group
-        return is_secret or (self.diff is not None and self.diff.is_hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,9 +525,7 @@ def planned_changes(found: PlanView) -> PlannedChanges:
         else:
             others.append(found_diff)
     operations = [
-        PlannedOperation(
-            row.staged, row.is_risky, None if row.when else diffs.get(_title(row.operation))
-        )
+        row if row.when else replace(row, diff=diffs.get(_title(row.operation)))
         for row in rows_of(found)
     ]
     operations.sort(key=lambda one: (not one.is_risky, not one.is_hidden))

@@ -10,7 +10,7 @@ quotes the API server's refusal of each dry run in the plan's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +40,7 @@ from copyrator.bundles.plan.operations import (
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.plan.script import NONCE_AT
-from copyrator.cli.core.objects import pods_of
+from copyrator.cli.core.objects import Body, pods_of
 from copyrator.cli.core.output import said
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS
@@ -57,8 +57,6 @@ _LINE_BYTES: Final = 1024
 _NO_ERRORS: Final = re.compile(
     f"^(?:{'|'.join(map(re.escape, NO_ERROR))})\r?(?:\n|\\Z)", re.MULTILINE
 )
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS
+from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS, parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -25,32 +24,31 @@ from copyrator.api.bundle_status import (
     Deployed,
     HistoryEntry,
     Outcome,
+    PinStatus,
+    parse_status,
 )
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.names import ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
-from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
-    RESOURCES,
+    Body,
+    ObjectOptions,
     annotations_of,
     complete_words,
-    object_arguments,
+    is_set_to_suspend,
+    object_options,
     one,
-)
-from copyrator.cli.core.output import Format, object_option, prose, said, show_result
-from copyrator.cli.core.waiting import (
-    response_timeout_option,
     shown,
-    timeout_option,
-    wait,
-    waits_for_gate,
 )
+from copyrator.cli.core.output import object_option, prose, said, show_result
+from copyrator.cli.core.waiting import response_timeout_option, timeout_option, wait, waits_for_gate
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ConflictError
+from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ _TRIES: Final = 5
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
 
 
-def _complete(words: Callable[[BundleEntry], Sequence[str | None]]) -> Callable[..., Any]:
+def _complete(words: Callable[[Body], Sequence[str | None]]) -> Callable[..., Any]:
     """Complete from what a Bundle's status names. Without access to the cluster: nothing."""
 
     def complete(
@@ -74,30 +72,29 @@ def _complete(words: Callable[[BundleEntry], Sequence[str | None]]) -> Callable[
     ) -> list[CompletionItem]:
         async def read(target: Target) -> Iterable[str]:
             async with target.connect() as client:
-                entry, _ = await _get(client, target, str(ctx.params["name"]))
-            return dict.fromkeys(word for word in words(entry) if word)
+                body = await one(client, "bundles", *target.locate(str(ctx.params["name"])))
+            return dict.fromkeys(word for word in words(body) if word)
 
         return complete_words(ctx, incomplete, read)
 
     return complete
 
 
-def _former_versions(entry: BundleEntry) -> list[str | None]:
-    return [one.version for one in entry.status.past if one.outcome == Outcome.SUCCEEDED]
+def _former_versions(body: Body) -> list[str | None]:
+    return [one.version for one in parse_status(body).past if one.outcome == Outcome.SUCCEEDED]
 
 
-def _newer_versions(entry: BundleEntry) -> list[str | None]:
-    status = entry.status
+def _newer_versions(body: Body) -> list[str | None]:
+    status = parse_status(body)
     return [status.available.version, status.attempted.version, status.plan.version]
 
 
-def _skipped_digests(entry: BundleEntry) -> Sequence[str]:
-    return _spec_of(entry).skip_digests
+def _skipped_digests(body: Body) -> Sequence[str]:
+    return _spec_of(body).skip_digests
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @click.option(
     "--to",
     metavar="VERSION|DIGEST|REVISION",
@@ -106,15 +103,7 @@ def _skipped_digests(entry: BundleEntry) -> Sequence[str]:
 )
 @timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
 @object_option
-def rollback(
-    *,
-    target: Target,
-    what: str,
-    name: str,
-    to: str | None,
-    timeout: float,
-    shape: Format | None,
-) -> None:
+def rollback(options: ObjectOptions, to: str | None) -> None:
     """Deploy a version again that was deployed before, and no other one until `unpin`.
 
     It is deployed by its digest, with today's values and spec. Signatures, freezes, windows and
@@ -122,17 +111,18 @@ def rollback(
 
     Exit code: 0 it runs; 1 it doesn't, waits for a gate, or there was no outcome within --timeout.
     """
-    body, chosen = run(_rollback(target, name, to, timeout, is_quiet=shape is not None))
-    about, text = shown(what, body), _describe(chosen)
+    body, chosen = run(_rollback(options, to))
+    about, text = shown("bundles", body), _describe(chosen)
     unpin_it = hint_about("unpin", "bundle", body)
     ending = f"No other version is deployed until: {unpin_it}"
-    status = _status_of(body)
-    if not timeout or _suspends(body):
+    status = parse_status(body)
+    if not options.timeout or _suspends(body):
         when = "when it is resumed" if _suspends(body) else "next"
-        show_result(body, f"{about} is pinned to {text}, which is deployed {when}. {ending}", shape)
+        done = f"{about} is pinned to {text}, which is deployed {when}. {ending}"
+        show_result(body, done, options.shape)
         return
     if status.deployed.digest == chosen.digest and status.ready_reason == BundleReason.DEPLOYED:
-        show_result(body, f"{about} runs {text}. {ending}", shape)
+        show_result(body, f"{about} runs {text}. {ending}", options.shape)
         return
     ready = rows.ready(body)
     verb = "waits" if waits_for_gate(body) else "doesn't run it"
@@ -143,87 +133,65 @@ def rollback(
 
 
 @click.command()
-@object_arguments("bundles")
-@cluster_options()
+@object_options("bundles")
 @response_timeout_option
 @object_option
-def unpin(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
+def unpin(options: ObjectOptions) -> None:
     """End a rollback: what the spec names is deployed again."""
-    body, pinned, refused = run(_unpin(target, name, timeout))
-    if pinned is None:
-        removed = f"; the value that was refused is replaced by {NO_PIN}" if refused else ""
-        show_result(body, f"{shown(what, body)} isn't pinned{removed}.", shape)
-        return
-    available, sentence = _status_of(body).available, "What its spec names is deployed again"
-    if available.version and available.digest:
-        sentence += f"; the registry had {_describe(available)}"
-    show_result(body, f"{shown(what, body)} isn't pinned to {pinned} any more. {sentence}.", shape)
+    show_result(*run(_unpin(options)), options.shape)
 
 
 @click.command()
-@object_arguments("bundles")
+@object_options("bundles")
 @click.argument("version", shell_complete=_complete(_newer_versions))
-@cluster_options()
 @object_option
-def skip(target: Target, what: str, name: str, version: str, shape: Format | None) -> None:
+def skip(options: ObjectOptions, version: str) -> None:
     """Never deploy the digest that VERSION, a tag or a digest, has now.
 
     The digest of a tag is the newest one that the operator has seen. A new digest under the tag
     isn't skipped.
     """
-    body, digest = run(_skip(target, name, version))
-    show_result(body, describe_skip(what, body, version, digest), shape)
+    body, digest = run(_skip(options, version))
+    show_result(body, describe_skip(body, version, digest), options.shape)
 
 
-def describe_skip(what: str, body: Mapping[str, Any], version: str, digest: str) -> str:
+def describe_skip(body: Body, version: str, digest: str) -> str:
     """What is skipped now, and what that doesn't change."""
-    attempted = _status_of(body).attempted
+    attempted = parse_status(body).attempted
     goes_on = attempted.is_running and attempted.digest == digest
     running = " Its deploy continues; roll back when it has ended." if goes_on else ""
     return (
-        f"{shown(what, body)} skips {digest}, the newest of {version} that the operator has seen; "
-        f"another digest under this tag isn't skipped.{running} To end that: "
+        f"{shown('bundles', body)} skips {digest}, the newest of {version} that the operator has "
+        f"seen; another digest under this tag isn't skipped.{running} To end that: "
         f"{hint_about('unskip', 'bundle', body, version)}"
     )
 
 
 @click.command()
-@object_arguments("bundles")
+@object_options("bundles")
 @click.argument("version", shell_complete=_complete(_skipped_digests))
-@cluster_options()
 @object_option
-def unskip(target: Target, what: str, name: str, version: str, shape: Format | None) -> None:
+def unskip(options: ObjectOptions, version: str) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
-    body, digests = run(_unskip(target, name, version))
-    show_result(body, f"{shown(what, body)} doesn't skip {', '.join(digests)} any more.", shape)
+    body, digests = run(_unskip(options, version))
+    done = f"{shown('bundles', body)} doesn't skip {', '.join(digests)} any more."
+    show_result(body, done, options.shape)
 
 
-async def _get(client: KubeClient, target: Target, name: str) -> tuple[BundleEntry, dict[str, Any]]:
-    body = await one(client, "bundles", *target.locate(name))
-    return read_entry(body, BundleDefaults()), body
-
-
-def _status_of(body: Mapping[str, Any]) -> BundleStatus:
-    return read_entry(body, BundleDefaults()).status
-
-
-def _spec_of(entry: BundleEntry) -> BundleSpec:
+def _spec_of(body: Body) -> BundleSpec:
     """The Bundle's spec.
 
     Raises:
         Fault: it isn't valid.
     """
-    if isinstance(entry.spec, InvalidSpec):
-        raise Fault(f"Bundle {entry.key.namespace}/{entry.key.name}: {entry.spec}")
-    return entry.spec
+    spec = parse_bundle(body, BundleDefaults())
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"Bundle {name_of(body)}: {spec}")
+    return spec
 
 
-def _suspends(body: Mapping[str, Any]) -> bool:
-    entry = read_entry(body, BundleDefaults())
-    return entry.is_paused or (isinstance(entry.spec, BundleSpec) and entry.spec.suspend)
-
-
-# --- rollback -------------------------------------------------------------------------------------
+def _suspends(body: Body) -> bool:
+    return ANN_DISABLE_AUTOUPDATE in annotations_of(body) or is_set_to_suspend(body)
 
 
 def choose_target(status: BundleStatus, reference: str, to: str | None) -> HistoryEntry:
@@ -280,62 +248,56 @@ def _matching(targets: Sequence[HistoryEntry], to: str) -> list[HistoryEntry]:
     )
 
 
-async def _rollback(
-    target: Target,
-    name: str,
-    to: str | None,
-    timeout: float,  # noqa: ASYNC109 - the user's
-    *,
-    is_quiet: bool,
-) -> tuple[dict[str, Any], HistoryEntry]:
-    async with target.connect() as client:
-        entry, body = await _get(client, target, name)
-        status, chosen = entry.status, _choose(entry, body, to)
+async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, Any], HistoryEntry]:
+    timeout = options.timeout
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        status, chosen = parse_status(body), _choose(body, to)
 
-        def confirm(seen: dict[str, Any]) -> None:
-            if _choose(read_entry(seen, BundleDefaults()), seen, to).digest != chosen.digest:
+        def confirm(seen: Body) -> None:
+            if _choose(seen, to).digest != chosen.digest:
                 raise Fault(
                     f"{shown('bundles', seen)} was deployed in the meantime, so that another "
                     "version would be rolled back to; nothing was changed: try again"
                 )
 
         value = f"{chosen.version}@{chosen.digest}"
-        if not is_quiet:
+        if options.shape is None:
             prose([_announce(body, status, chosen)])
         if annotations_of(body).get(ANN_PIN) == value and status.pin.digest != chosen.digest:
             # It was seen already, and ended or refused. Without it, it counts again; another pin
             # that is in force stays meanwhile.
             body = await _annotate_pin(client, body, None, _SEEN_WITHIN, confirm)
         body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0, confirm)
-        if (refused := _status_of(body).pin).refused and refused.requested == value:
+        if (refused := parse_status(body).pin).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
         if not timeout or _suspends(body):
             return body, chosen
         time = asyncio.get_running_loop().time
         began = time()
 
-        def decided(seen: Mapping[str, Any]) -> bool:
+        def decided(seen: Body) -> bool:
             return is_decided(seen, chosen, time() - began)
 
         busy = partial(is_busy, digest=chosen.digest or "")
         return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
 
 
-def _choose(entry: BundleEntry, body: Mapping[str, Any], to: str | None) -> HistoryEntry:
+def _choose(body: Body, to: str | None) -> HistoryEntry:
     """The deploy that is rolled back to.
 
     Raises:
         Fault: there is none, or several.
     """
-    spec = _spec_of(entry)
+    spec = _spec_of(body)
     try:
-        return choose_target(entry.status, spec.reference, to)
+        return choose_target(parse_status(body), spec.reference, to)
     except ValueError as error:
         about, listing = shown("bundles", body), hint_about("history", "bundle", body)
         raise Fault(f"{about} {error} (from {spec.reference}): {listing}") from None
 
 
-def is_decided(body: Mapping[str, Any], chosen: HistoryEntry, waited: float) -> bool:
+def is_decided(body: Body, chosen: HistoryEntry, waited: float) -> bool:
     """Whether the operator, which has seen the pin, has decided about it.
 
     Ready is as before until then, and may say why another version failed. What keeps the operator
@@ -348,27 +310,27 @@ def is_decided(body: Mapping[str, Any], chosen: HistoryEntry, waited: float) -> 
     """
     ready, digest = rows.ready(body), chosen.digest or ""
     message = str(ready.get("message"))
-    if _status_of(body).target.digest == digest or digest in message:
+    if parse_status(body).target.digest == digest or digest in message:
         return True
     is_false = ready.get("status") == ConditionStatus.FALSE
     is_about_it = message.startswith(f"{chosen.version} ({digest[:19]})")
     return is_about_it or (is_false and waited > _UNDECIDED_SECONDS)
 
 
-def is_busy(body: Mapping[str, Any], digest: str) -> bool:
+def is_busy(body: Body, digest: str) -> bool:
     """Whether the deploy of a pinned digest goes on without anybody's help."""
-    found = _status_of(body)
+    found = parse_status(body)
     if found.deployed.digest == digest and found.ready_reason == BundleReason.DEPLOYED:
         return False
     waits = waits_for_gate(body) and found.ready_reason != BundleReason.PLANNING
     return not (waits or found.is_unready or _suspends(body))
 
 
-def _describe(one: HistoryEntry | Attempted | Deployed | Available) -> str:
+def _describe(one: HistoryEntry | Attempted | Deployed | Available | PinStatus) -> str:
     return f"{said(one.version)} ({said((one.digest or '')[:19])})"
 
 
-def _announce(body: Mapping[str, Any], status: BundleStatus, chosen: HistoryEntry) -> str:
+def _announce(body: Body, status: BundleStatus, chosen: HistoryEntry) -> str:
     age, running = rows.age(chosen.time, datetime.now(UTC)), _running(status)
     if running.digest == chosen.digest:
         return f"Pinning {shown('bundles', body)} to what runs, {_describe(chosen)}."
@@ -382,8 +344,8 @@ async def _annotate_pin(
     client: KubeClient,
     body: dict[str, Any],
     value: str | None,
-    timeout: float,  # noqa: ASYNC109 - a limit of ours
-    confirm: Callable[[dict[str, Any]], None] = lambda _: None,
+    seconds: float,
+    confirm: Callable[[Body], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Set or remove the annotation, and wait until the operator has seen this value.
 
@@ -394,7 +356,7 @@ async def _annotate_pin(
         guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
         patch = {"metadata": {**guard, "annotations": {ANN_PIN: value}}}
         try:
-            body = await client.patch(RESOURCES["bundles"], *name_of(body), patch)
+            body = await client.patch(BUNDLES, *name_of(body), patch)
             break
         except ConflictError:
             body = await one(client, "bundles", *name_of(body))
@@ -402,49 +364,42 @@ async def _annotate_pin(
     else:
         raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
-    def seen(found: Mapping[str, Any]) -> bool:
-        return _status_of(found).pin.requested == value
+    def seen(found: Body) -> bool:
+        return parse_status(found).pin.requested == value
 
-    return await wait(client, "bundles", body, timeout, seen)
+    return await wait(client, "bundles", body, seconds, seen)
 
 
-async def _unpin(
-    target: Target,
-    name: str,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> tuple[dict[str, Any], str | None, bool]:
-    """End the pin.
-
-    Returns:
-        The Bundle; what was pinned, None: nothing; whether only a refused value was there.
-    """
-    async with target.connect() as client:
-        entry, body = await _get(client, target, name)
-        pin, asked = entry.status.pin, annotations_of(body).get(ANN_PIN, NO_PIN)
+async def _unpin(options: ObjectOptions) -> tuple[dict[str, Any], str]:
+    """End the pin; return the Bundle, and what was done."""
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        about, pin = shown("bundles", body), parse_status(body).pin
+        asked = annotations_of(body).get(ANN_PIN, NO_PIN)
         if pin.digest is None and pin.refused is None and asked in (NO_PIN, pin.requested):
-            return body, None, False
-        pinned = f"{said(pin.version)} ({pin.digest[:19]})" if pin.digest else said(asked)
-        body = await _annotate_pin(client, body, NO_PIN, timeout)
-        if pin.digest is None and asked == pin.requested:
-            return body, None, True
-        return body, pinned, False
+            return body, f"{about} isn't pinned."
+        body = await _annotate_pin(client, body, NO_PIN, options.timeout)
+    if pin.digest is None and asked == pin.requested:
+        return body, f"{about} isn't pinned; the value that was refused is replaced by {NO_PIN}."
+    pinned = _describe(pin) if pin.digest else said(asked)
+    available, sentence = parse_status(body).available, "What its spec names is deployed again"
+    if available.version and available.digest:
+        sentence += f"; the registry had {_describe(available)}"
+    return body, f"{about} isn't pinned to {pinned} any more. {sentence}."
 
 
-# --- skip -----------------------------------------------------------------------------------------
+async def _skip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], str]:
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        digest = _digest_of(body, version)
 
-
-async def _skip(target: Target, name: str, version: str) -> tuple[dict[str, Any], str]:
-    async with target.connect() as client:
-        entry, body = await _get(client, target, name)
-        digest = _digest_of(entry, body, version)
-
-        def add(known: tuple[str, ...], seen: BundleEntry) -> tuple[str, ...]:
-            if seen.status.pin.digest == digest:
+        def add(known: tuple[str, ...], seen: BundleStatus) -> tuple[str, ...]:
+            if seen.pin.digest == digest:
                 raise Fault(
                     f"{shown('bundles', body)} is pinned to {version} ({digest}), so nothing was "
                     f"changed. To end that: {hint_about('unpin', 'bundle', body)}"
                 )
-            if seen.status.deployed.digest == digest:
+            if seen.deployed.digest == digest:
                 raise Fault(
                     f"{version} ({digest}) is what {shown('bundles', body)} runs, and skipping it "
                     "wouldn't replace it, so nothing was changed. To deploy the version before it: "
@@ -457,26 +412,25 @@ async def _skip(target: Target, name: str, version: str) -> tuple[dict[str, Any]
                 )
             return tuple(dict.fromkeys((*known, digest)))
 
-        return await _change_skipped(client, target, name, add), digest
+        return await _change_skipped(client, body, add), digest
 
 
-async def _unskip(target: Target, name: str, version: str) -> tuple[dict[str, Any], list[str]]:
-    async with target.connect() as client:
-        entry, body = await _get(client, target, name)
-        spec = _spec_of(entry)
-        named = _DIGEST.fullmatch(version)
+async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], list[str]]:
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        spec, named = _spec_of(body), _DIGEST.fullmatch(version)
         found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
         if not found:
             skipped = set(spec.skip_digests)
-            found = [at for at in _known_digests(entry.status, version) if at in skipped]
+            found = [at for at in _known_digests(parse_status(body), version) if at in skipped]
         if not found:
             known = ", ".join(spec.skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
 
-        def remove(known: tuple[str, ...], _seen: BundleEntry) -> tuple[str, ...]:
+        def remove(known: tuple[str, ...], _seen: BundleStatus) -> tuple[str, ...]:
             return tuple(at for at in known if at not in found)
 
-        return await _change_skipped(client, target, name, remove), found
+        return await _change_skipped(client, body, remove), found
 
 
 def _known_digests(status: BundleStatus, version: str) -> list[str]:
@@ -490,28 +444,27 @@ def _known_digests(status: BundleStatus, version: str) -> list[str]:
 
 async def _change_skipped(
     client: KubeClient,
-    target: Target,
-    name: str,
-    change: Callable[[tuple[str, ...], BundleEntry], tuple[str, ...]],
+    body: dict[str, Any],
+    change: Callable[[tuple[str, ...], BundleStatus], tuple[str, ...]],
 ) -> dict[str, Any]:
     """Change the annotation; if another client changes the Bundle meanwhile, once more."""
     for _ in range(_TRIES):
-        entry, body = await _get(client, target, name)
-        known = _spec_of(entry).skip_digests
-        digests = change(known, entry)
+        known = _spec_of(body).skip_digests
+        digests = change(known, parse_status(body))
         if digests == known:
             return body
         metadata = {
-            "resourceVersion": entry.resource_version,
+            "resourceVersion": body["metadata"]["resourceVersion"],
             "annotations": {ANN_SKIP_DIGESTS: ",".join(digests) or None},
         }
-        with suppress(ConflictError):
-            key, patch = entry.key, {"metadata": metadata}
-            return await client.patch(RESOURCES["bundles"], key.namespace, key.name, patch)
+        try:
+            return await client.patch(BUNDLES, *name_of(body), {"metadata": metadata})
+        except ConflictError:
+            body = await one(client, "bundles", *name_of(body))
     raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 
-def _digest_of(entry: BundleEntry, body: Mapping[str, Any], version: str) -> str:
+def _digest_of(body: Body, version: str) -> str:
     """The digest that a tag has now, as far as the operator has seen; a digest is one itself.
 
     Raises:
@@ -519,9 +472,9 @@ def _digest_of(entry: BundleEntry, body: Mapping[str, Any], version: str) -> str
     """
     if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
         return version
-    if known := _known_digests(entry.status, version):
+    if known := _known_digests(parse_status(body), version):
         return known[0]
-    spec = _spec_of(entry)
+    spec = _spec_of(body)
     raise Fault(
         f"{shown('bundles', body)}: the operator hasn't seen a version {said(version)}, so its "
         f"digest isn't known; name the digest, which this prints: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
@@ -111,7 +112,6 @@ _NAMESPACE = click.option(
 _EVERYWHERE = click.option(
     "-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."
 )
-_FIELDS = tuple(field.name for field in dataclasses.fields(Target))
 
 
 def add_options(command: Callable[..., Any], options: Sequence[Any]) -> Callable[..., Any]:
@@ -123,21 +123,26 @@ def add_options(command: Callable[..., Any], options: Sequence[Any]) -> Callable
 
 def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Callable[..., Any]:
     """Decorate a command with the cluster's options; it gets them as `target`."""
+    options = [*_CLUSTER]
+    options += [_NAMESPACE] if namespace else []
+    options += [_EVERYWHERE] if everywhere else []
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        def command(**values: Any) -> Any:
-            found = {name: values.pop(name) for name in _FIELDS if name in values}
-            return function(target=Target(**found), **values)
-
-        command.__doc__ = function.__doc__
-        command.__name__ = function.__name__
-        command.__dict__.update(function.__dict__)
-        options = [*_CLUSTER]
-        options += [_NAMESPACE] if namespace else []
-        options += [_EVERYWHERE] if everywhere else []
-        return add_options(command, options)
+        return add_options(collect(function, "target", Target), options)
 
     return decorate
+
+
+def collect(function: Callable[..., Any], name: str, made: type[Any]) -> Callable[..., Any]:
+    """A command that gets the values of a dataclass' fields, as one of it, by this name."""
+    fields = [field.name for field in dataclasses.fields(made)]
+
+    @functools.wraps(function)
+    def command(**values: Any) -> Any:
+        found = {field: values.pop(field) for field in fields if field in values}
+        return function(**{name: made(**found)}, **values)
+
+    return command
 
 
 @asynccontextmanager

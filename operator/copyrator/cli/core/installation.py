@@ -13,10 +13,10 @@ import click
 
 from copyrator.api.times import parse_time
 from copyrator.cli.core.cluster import complete_namespaces
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import Body, listed
 from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
-from copyrator.kube.resources import LEASES, Resource
+from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import KNOWN_KINDS, Settings
 from copyrator.settings.options import from_options, parameters
@@ -64,7 +64,6 @@ def _account(user: str) -> Subject:
     return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
 
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SELECTOR = "app.kubernetes.io/name=copyrator"
 LEASE_NAME = "copyrator"
 
@@ -152,7 +151,7 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
     return Installation(settings=Settings(namespace=namespace), namespace=namespace)
 
 
-def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Installation:
+def of_deployment(body: Body, others: Sequence[str] = ()) -> Installation:
     """The installation of a Deployment of the chart."""
     (namespace, name), pod = name_of(body), body["spec"]["template"]["spec"]
     container = next(
@@ -169,7 +168,7 @@ def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Instal
     )
 
 
-def pod_selector(deployment: Mapping[str, Any]) -> str:
+def pod_selector(deployment: Body) -> str:
     """The labels of a Deployment's pods, for a list and for kubectl."""
     labels = deployment["spec"]["selector"].get("matchLabels") or {}
     return ",".join(f"{label}={value}" for label, value in sorted(labels.items()))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product, starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, add_options, all_of
+from copyrator.cli.core.cluster import Target, add_options, all_of, cluster_options, collect
 from copyrator.cli.core.faults import Fault, hint
+from copyrator.cli.core.output import Format
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, JOBS, PODS, RULES, Discovery, Resource
 from copyrator.kube.watch.store import name_of
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0
 """Seconds that the completion of a name may take."""
+Body = Mapping[str, Any]
+"""An object, as the API server has it."""
 MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 _ALIASES = {
@@ -36,6 +46,11 @@ _ALIASES = {
 }
 RESOURCES: Mapping[str, Resource] = {"rules": RULES, "bundles": BUNDLES}
 SINGULAR = {"rules": "rule", "bundles": "bundle", "copies": "copy"}
+
+
+def shown(what: str, body: Body) -> str:
+    """``rule team-a/creds``."""
+    return f"{SINGULAR[what]} {name_of(body)}"
 
 
 def means(value: str, word: str) -> bool:
@@ -186,6 +201,43 @@ def object_arguments(*kinds: str, required: bool = True) -> Callable[..., Any]:
         required=required,
     )
     return lambda command: add_options(command, (what, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectOptions:
+    """The options of a command about one object; the last two only where it has them."""
+
+    target: Target
+    name: str
+    """``[NAMESPACE/]NAME``."""
+    what: str = "bundles"
+    """``rules`` or ``bundles``."""
+    timeout: float = 0.0
+    """Seconds to wait; 0 doesn't wait."""
+    shape: Format | None = None
+
+    async def read(self, client: KubeClient) -> dict[str, Any]:
+        """The object.
+
+        Raises:
+            Fault: there is none.
+        """
+        return await one(client, self.what, *self.target.locate(self.name))
+
+
+def object_options(*kinds: str) -> Callable[..., Any]:
+    """Decorate a command with KIND NAME and the cluster's options; it gets them as `options`.
+
+    Without kinds: the NAME of a Bundle.
+    """
+    name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+    arguments = object_arguments(*kinds) if kinds else name
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        command = cluster_options()(collect(function, "options", ObjectOptions))
+        return cast("Callable[..., Any]", arguments(command))
+
+    return decorate
 
 
 def objects_arguments(*kinds: str) -> Callable[..., Any]:

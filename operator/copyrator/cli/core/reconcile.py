@@ -28,28 +28,23 @@ from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,
+    Body,
+    ObjectOptions,
     ObjectReference,
     annotations_of,
     is_set_to_suspend,
     listed,
-    object_arguments,
+    object_options,
     objects_arguments,
     one,
+    shown,
 )
-from copyrator.cli.core.output import (
-    Format,
-    object_option,
-    prose,
-    show,
-    show_all,
-    show_result,
-)
+from copyrator.cli.core.output import Format, object_option, prose, show, show_all, show_result
 from copyrator.cli.core.waiting import (
     in_progress,
     observed,
     response_timeout_option,
     result,
-    shown,
     timeout_option,
     wait,
 )
@@ -61,6 +56,9 @@ from copyrator.kube.watch.store import name_of
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
+
+Result = tuple[dict[str, Any], str]
+"""The object, and what was done to it."""
 
 _timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
 _HANDLED = {
@@ -76,8 +74,7 @@ _FAILED = {
 
 
 @click.command()
-@object_arguments("rules", "bundles")
-@cluster_options()
+@object_options("rules", "bundles")
 @click.option(
     "--force",
     is_flag=True,
@@ -85,15 +82,7 @@ _FAILED = {
 )
 @_timeout
 @object_option
-def reconcile(
-    *,
-    target: Target,
-    what: str,
-    name: str,
-    force: bool,
-    timeout: float,
-    shape: Format | None,
-) -> None:
+def reconcile(options: ObjectOptions, *, force: bool) -> None:
     """Reconcile a rule or Bundle now, and wait for the outcome.
 
     A Bundle's registry is polled, and its version is deployed even if it is deployed already
@@ -101,31 +90,32 @@ def reconcile(
 
     Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
     """
-    body = run(_reconcile(target, what, name, force=force, timeout=timeout))
-    if shape is not None:
-        show(body, shape)
-    elif timeout == 0:
-        prose([f"{shown(what, body)} annotated; the operator reconciles it."])
+    body = run(_reconcile(options, force=force))
+    about = shown(options.what, body)
+    if options.shape is not None:
+        show(body, options.shape)
+    elif options.timeout == 0:
+        prose([f"{about} annotated; the operator reconciles it."])
     elif waits := _waits(body):
-        raise Fault(f"{shown(what, body)} {waits}. The request stays, and is handled then")
+        raise Fault(f"{about} {waits}. The request stays, and is handled then")
     elif _is_ready(body):
-        prose([f"{shown(what, body)} reconciled{result(body)}"])
+        prose([f"{about} reconciled{result(body)}"])
     else:
         kept = ". The request stays, and is handled when the cause is fixed"
         failed = rows.failed_poll(body)
         text = f": {failed}" if failed else f" isn't ready{result(body)}"
         text = text.rstrip(".") + (kept if _is_kept(body) else "")
-        raise Fault(f"{shown(what, body)}{text}")
-    if timeout and not _is_ready(body):
+        raise Fault(f"{about}{text}")
+    if options.timeout and not _is_ready(body):
         raise click.exceptions.Exit(1)
 
 
-def _is_kept(body: Mapping[str, Any]) -> bool:
+def _is_kept(body: Body) -> bool:
     """Whether a request failed that the operator handles later."""
     return any((body.get("status") or {}).get(field) for field in _FAILED.values())
 
 
-def _waits(body: Mapping[str, Any]) -> str:
+def _waits(body: Body) -> str:
     """What keeps a request waiting and doesn't go on by itself soon; empty where nothing does."""
     pending = rows.conditions_of(body).get(ConditionType.UPDATE_PENDING, {})
     if not _is_kept(body) or pending.get("status") != ConditionStatus.TRUE:
@@ -135,7 +125,7 @@ def _waits(body: Mapping[str, Any]) -> str:
     return f"waits: {pending.get('reason')}: {str(pending.get('message')).rstrip('.')}"
 
 
-def _is_ready(body: Mapping[str, Any]) -> bool:
+def _is_ready(body: Body) -> bool:
     """Ready, or Unknown because its author wants nothing to be written (mode: Plan).
 
     Not where the poll failed, although Ready is kept for some time then.
@@ -145,11 +135,10 @@ def _is_ready(body: Mapping[str, Any]) -> bool:
 
 
 @click.command()
-@object_arguments("rules")
-@cluster_options()
+@object_options("rules")
 @_timeout
 @object_option
-def reseal(*, target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
+def reseal(options: ObjectOptions) -> None:
     """Overwrite the objects that have a rule's marks without a valid seal.
 
     Such objects result from a lost hash key, a restore or a forgery; those with the content that
@@ -157,15 +146,13 @@ def reseal(*, target: Target, what: str, name: str, timeout: float, shape: Forma
     overwritten by this command. Only objects with the marks of this rule are overwritten, where it
     requires a copy. Nothing is deleted.
     """
-    body = run(_reseal(target, what, name, timeout=timeout))
-    word = "resealed" if timeout else "annotated"
-    show_result(body, f"{shown(what, body)} {word}{result(body, waited=timeout > 0)}", shape)
+    show_result(*run(_reseal(options)), options.shape)
 
 
 async def annotated(
     client: KubeClient,
     what: str,
-    body: Mapping[str, Any],
+    body: Body,
     annotation: str,
     also: Mapping[str, str | None] | None = None,
 ) -> tuple[str, dict[str, Any]]:
@@ -175,35 +162,25 @@ async def annotated(
     return token, await client.patch(RESOURCES[what], *name_of(body), patch)
 
 
-async def _reseal(
-    target: Target,
-    what: str,
-    name: str,
-    *,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
-    async with target.connect() as client:
-        body = await one(client, what, *target.locate(name))
-        check_writes(what, body)
-        token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
+async def _reseal(options: ObjectOptions) -> Result:
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        check_writes(body)
+        token, body = await annotated(client, "rules", body, names.ANN_RULE_RESEAL_AT)
 
-        def done(seen: Mapping[str, Any]) -> bool:
-            check_writes(what, seen)  # it may be suspended meanwhile
+        def done(seen: Body) -> bool:
+            check_writes(seen)  # it may be suspended meanwhile
             return annotations_of(seen).get(names.ANN_RULE_RESEAL_AT) != token
 
-        return await wait(client, what, body, timeout, done)
+        body = await wait(client, "rules", body, options.timeout, done)
+        word = "resealed" if options.timeout else "annotated"
+        return body, f"{shown('rules', body)} {word}{result(body, waited=options.timeout > 0)}"
 
 
-async def _reconcile(
-    target: Target,
-    what: str,
-    name: str,
-    *,
-    force: bool,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> dict[str, Any]:
-    async with target.connect() as client:
-        body = await one(client, what, *target.locate(name))
+async def _reconcile(options: ObjectOptions, *, force: bool) -> dict[str, Any]:
+    what = options.what
+    async with options.target.connect() as client:
+        body = await options.read(client)
         _check_may_act(what, body)
         annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
         if what == "rules":
@@ -211,18 +188,18 @@ async def _reconcile(
         token, body = await annotated(client, what, body, annotation)
         echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
 
-        def handled(seen: Mapping[str, Any]) -> bool:
+        def handled(seen: Body) -> bool:
             _check_may_act(what, seen)  # it may be suspended meanwhile
             status = seen.get("status") or {}
             return token in [status.get(echo) for echo in echoes]
 
-        def busy(seen: Mapping[str, Any]) -> bool:
+        def busy(seen: Body) -> bool:
             return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
 
-        return await wait(client, what, body, timeout, handled, busy=busy)
+        return await wait(client, what, body, options.timeout, handled, busy=busy)
 
 
-def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
+def _check_may_act(what: str, body: Body) -> None:
     """Refuse a request that the operator wouldn't handle until a user changes the object.
 
     Raises:
@@ -234,21 +211,22 @@ def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
     check_updates_are_on(what, body)
 
 
-def check_writes(what: str, body: Mapping[str, Any]) -> None:
+def check_writes(body: Body) -> None:
     """Refuse a request to write copies of a rule that writes none now: it would be handled later.
 
     Raises:
         Fault: it is suspended, or has ``mode: Plan``.
     """
-    _check_may_act(what, body)
+    _check_may_act("rules", body)
     spec = body.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == Mode.PLAN:
         raise Fault(
-            f"{shown(what, body)} has spec.mode: Plan, so nothing is written; set it to Apply first"
+            f"{shown('rules', body)} has spec.mode: Plan, so nothing is written; set it to Apply "
+            "first"
         )
 
 
-def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
+def check_updates_are_on(what: str, body: Body) -> None:
     """Refuse a request that the operator wouldn't handle until an annotation is removed.
 
     Raises:
@@ -268,9 +246,6 @@ AT_ONCE = 8
 
 _objects = objects_arguments("rules", "bundles")
 _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
-
-Result = tuple[dict[str, Any], str]
-"""The object, and what was done to it."""
 
 
 @click.command()
@@ -310,7 +285,7 @@ async def _set_all(
     wanted: Sequence[ObjectReference],
     every: bool,
     value: bool,
-    timeout: float,  # noqa: ASYNC109 - the user's
+    timeout: float,  # noqa: ASYNC109 - the option
 ) -> list[Result]:
     if bool(wanted) == every:
         raise click.UsageError(f"set names of {what}, or --all for all of a namespace")
@@ -325,7 +300,7 @@ async def _set_all(
 
         async def change(what: str, body: dict[str, Any]) -> Result:
             async with limit:
-                return await set_suspend(client, what, body, value=value, timeout=timeout)
+                return await set_suspend(client, what, body, value=value, seconds=timeout)
 
         return list(await asyncio.gather(*starmap(change, bodies)))
 
@@ -340,12 +315,7 @@ async def _every(client: KubeClient, target: Target, what: str) -> list[dict[str
 
 
 async def set_suspend(
-    client: KubeClient,
-    what: str,
-    body: dict[str, Any],
-    *,
-    value: bool,
-    timeout: float,  # noqa: ASYNC109 - the user's
+    client: KubeClient, what: str, body: dict[str, Any], *, value: bool, seconds: float = 0.0
 ) -> Result:
     """Suspend or resume one object, and wait for the operator so many seconds.
 
@@ -363,44 +333,32 @@ async def set_suspend(
     patch = {"spec": {"suspend": value or None}}
     body = await client.patch(RESOURCES[what], *name_of(body), patch)
     generation = body["metadata"]["generation"]
-    body = await wait(client, what, body, timeout, lambda seen: observed(seen) >= generation)
+    body = await wait(client, what, body, seconds, lambda seen: observed(seen) >= generation)
     done = "suspended" if value else "resumed"
-    return body, f"{shown(what, body)} {done}{result(body, waited=timeout > 0)}"
-
-
-Body = Mapping[str, Any]
+    return body, f"{shown(what, body)} {done}{result(body, waited=seconds > 0)}"
 
 
 @click.command("confirm-delete")
-@object_arguments("rules")
-@cluster_options()
+@object_options("rules")
 @response_timeout_option
 @object_option
-def confirm_delete(
-    target: Target, what: str, name: str, timeout: float, shape: Format | None
-) -> None:
+def confirm_delete(options: ObjectOptions) -> None:
     """Confirm that an edited rule may delete more of its copies than spec.maxDelete.
 
     Only the current generation of the rule is confirmed: each further edit is checked again.
     """
-    show_result(*run(_confirm(target, what, name, timeout)), shape)
+    show_result(*run(_confirm(options)), options.shape)
 
 
-async def _confirm(
-    target: Target,
-    what: str,
-    name: str,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> Result:
+async def _confirm(options: ObjectOptions) -> Result:
     """Annotate the rule, at the version that was read.
 
     Raises:
         Fault: no deletion of it waits, or the rule was edited meanwhile.
     """
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
-        deleted, generation = _waiting(what, body), body["metadata"]["generation"]
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        deleted, generation = _waiting(body), body["metadata"]["generation"]
         patch = {
             "metadata": {
                 "resourceVersion": body["metadata"]["resourceVersion"],
@@ -408,15 +366,15 @@ async def _confirm(
             }
         }
         try:
-            body = await client.patch(RULES, namespace, name, patch)
+            body = await client.patch(RULES, *name_of(body), patch)
         except errors.ConflictError:
             raise Fault(
-                f"{shown(what, body)} was changed in the meantime; check it and try again: "
+                f"{shown('rules', body)} was changed in the meantime; check it and try again: "
                 f"{hint_about('describe', 'rule', body)}"
             ) from None
-        body = await wait(client, what, body, timeout, _is_taken)
-        text = f"{shown(what, body)}: the deletion of {deleted} by generation {generation}"
-        return body, f"{text} is confirmed{result(body, waited=timeout > 0)}"
+        body = await wait(client, "rules", body, options.timeout, _is_taken)
+        text = f"{shown('rules', body)}: the deletion of {deleted} by generation {generation}"
+        return body, f"{text} is confirmed{result(body, waited=options.timeout > 0)}"
 
 
 def _is_taken(body: Body) -> bool:
@@ -424,71 +382,63 @@ def _is_taken(body: Body) -> bool:
     return rows.ready(body).get("reason") != RuleReason.DELETION_UNCONFIRMED
 
 
-def _waiting(what: str, body: Body) -> str:
+def _waiting(body: Body) -> str:
     """The copies whose deletion waits, with their number."""
     if observed(body) != body["metadata"]["generation"]:
         raise Fault(
-            f"{shown(what, body)}: the operator hasn't reconciled its current generation yet; "
+            f"{shown('rules', body)}: the operator hasn't reconciled its current generation yet; "
             "try again"
         )
     edit = read_unconfirmed(read_rule_status(body.get("status")))
     if edit is None or not edit.copies:
-        raise Fault(f"{shown(what, body)}: no deletion is waiting for confirmation")
+        raise Fault(f"{shown('rules', body)}: no deletion is waiting for confirmation")
     return count(edit.copies, "copy", "copies")
 
 
 @click.command()
 @click.argument("action", type=click.Choice(["resume", "finish"]))
-@object_arguments("rules")
-@cluster_options()
+@object_options("rules")
 @response_timeout_option
 @object_option
-def rollout(
-    *, target: Target, action: str, what: str, name: str, timeout: float, shape: Format | None
-) -> None:
+def rollout(options: ObjectOptions, action: str) -> None:
     """Resume the stopped rollout of a rule, or finish one at once.
 
     resume begins the next step, whatever the health of the consumers is; the step after that is
     judged again. finish writes the new content to all copies now, without further steps.
     """
-    show_result(*run(_act(target, action, what, name, timeout)), shape)
+    show_result(*run(_act(options, action)), options.shape)
 
 
-async def _act(
-    target: Target,
-    action: str,
-    what: str,
-    name: str,
-    timeout: float,  # noqa: ASYNC109 - the user's
-) -> Result:
+async def _act(options: ObjectOptions, action: str) -> Result:
     """Annotate the rule, and wait until the operator has taken it.
 
     Raises:
         Fault: no rollout is in progress, none is stopped, or the rule writes nothing now.
     """
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, what, namespace, name)
-        state = _state(what, body)
-        check_writes(what, body)  # a request that waits unseen would be handled much later
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        state = _state(body)
+        check_writes(body)  # a request that waits unseen would be handled much later
         if action == "resume":
             if state.stopped is None:
-                raise Fault(f"{shown(what, body)}: its rollout isn't stopped and continues")
+                raise Fault(f"{shown('rules', body)}: its rollout isn't stopped and continues")
             marks = {names.ANN_ROLLOUT_RESUME: state.ticket}
         else:
             marks = {names.ANN_ROLLOUT_FINISH: state.id}
-        body = await client.patch(RULES, namespace, name, {"metadata": {"annotations": marks}})
+        patch = {"metadata": {"annotations": marks}}
+        body = await client.patch(RULES, *name_of(body), patch)
 
         def has_moved(seen: Body) -> bool:
             now = _running(seen)
             if now is None or now.ticket != state.ticket:
                 return True
-            check_writes(what, seen)  # it may be suspended meanwhile
+            check_writes(seen)  # it may be suspended meanwhile
             return False
 
-        body = await wait(client, what, body, timeout, has_moved)
+        body = await wait(client, "rules", body, options.timeout, has_moved)
         done = "is resumed" if action == "resume" else "is finished without further steps"
-        return body, f"{shown(what, body)}: the rollout {done}{result(body, waited=timeout > 0)}"
+        outcome = f"the rollout {done}{result(body, waited=options.timeout > 0)}"
+        return body, f"{shown('rules', body)}: {outcome}"
 
 
 def _running(body: Body) -> RolloutState | None:
@@ -496,10 +446,10 @@ def _running(body: Body) -> RolloutState | None:
     return state if state is not None and state.running else None
 
 
-def _state(what: str, body: Body) -> RolloutState:
+def _state(body: Body) -> RolloutState:
     """The rollout that is in progress."""
     if (state := _running(body)) is not None:
         return state
     late = observed(body) != body["metadata"]["generation"]
     more = f"; check that the operator is running: {hint_about('why', 'rule', body)}"
-    raise Fault(f"{shown(what, body)}: no rollout is in progress{more if late else ''}")
+    raise Fault(f"{shown('rules', body)}: no rollout is in progress{more if late else ''}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
-    DEPLOYMENTS,
     Installation,
     find_installation,
     holder_of,
@@ -28,6 +26,7 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import (
     MANAGED,
+    Body,
     annotations_of,
     copy_kinds,
     listed,
@@ -35,7 +34,15 @@ from copyrator.cli.core.objects import (
     named_kinds,
 )
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES, SECRETS, Resource
+from copyrator.kube.resources import (
+    BUNDLES,
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    PODS,
+    RULES,
+    SECRETS,
+    Resource,
+)
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
 
@@ -162,7 +169,7 @@ async def _uninstall(
 
 
 async def _remove_finalizers(
-    client: KubeClient, resource: Resource, body: Mapping[str, Any], *, dry_run: bool
+    client: KubeClient, resource: Resource, body: Body, *, dry_run: bool
 ) -> None:
     metadata = body["metadata"]
     shown = f"{resource.kind} {name_of(body)}"

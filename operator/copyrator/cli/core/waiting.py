@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.cli.core.faults import Fault, hint
-from copyrator.cli.core.objects import RESOURCES, SINGULAR
+from copyrator.cli.core.objects import RESOURCES, Body, shown
 from copyrator.cli.core.output import prose
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
@@ -62,13 +62,6 @@ class Duration(click.ParamType[timedelta]):
 
 response_timeout_option = timeout_option(60.0, "How long to wait for the operator; 0 doesn't wait.")
 
-Body = Mapping[str, Any]
-
-
-def shown(what: str, body: Body) -> str:
-    """``rule team-a/creds``."""
-    return f"{SINGULAR[what]} {name_of(body)}"
-
 
 def result(body: Body, *, waited: bool = True) -> str:
     """The end of a sentence: the status after the wait."""
@@ -108,7 +101,7 @@ async def wait(
     client: KubeClient,
     what: str,
     body: dict[str, Any],
-    timeout: float,  # noqa: ASYNC109 - the user's
+    seconds: float,
     handled: Callable[[Body], bool],
     *,
     busy: Callable[[Body], bool] | None = None,
@@ -116,13 +109,13 @@ async def wait(
     """Read the object until the operator has handled the change and isn't busy with it any more.
 
     Raises:
-        Fault: it isn't handled, or still in progress, after `timeout` seconds.
+        Fault: it isn't handled, or still in progress, after so many seconds; 0 doesn't wait.
     """
-    deadline = asyncio.get_running_loop().time() + timeout
+    deadline = asyncio.get_running_loop().time() + seconds
     told = ""
-    while timeout and (not handled(body) or (busy is not None and busy(body))):
+    while seconds and (not handled(body) or (busy is not None and busy(body))):
         if asyncio.get_running_loop().time() > deadline:
-            raise Fault(_late(what, body, timeout, handled=handled(body)))
+            raise Fault(_late(what, body, seconds, handled=handled(body)))
         if handled(body) or in_progress(body):
             told = _tell(body, told)
         await asyncio.sleep(LOOK)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,11 @@ from copyrator.cli.core.installation import (
     holder_of,
     own_namespace_option,
 )
-from copyrator.cli.core.objects import listed
+from copyrator.cli.core.objects import RESOURCES, Body, listed_in
 from copyrator.cli.core.output import Format, answer_option
 from copyrator.cli.doctor.check import Check, print_checks, readable
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, SECRETS
+from copyrator.kube.resources import SECRETS
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
@@ -53,20 +53,8 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import freeze
     from copyrator.cli.core import notify
-    from copyrator.cli.doctor.network import network
-    from copyrator.cli.doctor.objects import (
-        CLOUDS,
-        approval_policy,
-        clouds,
-        guard,
-        marks_policy,
-        objects,
-        plans_are_asked,
-        pods,
-        signatures,
-    )
-    from copyrator.cli.doctor.permissions import consent_reviews, permission_reviews, workloads
-    from copyrator.cli.doctor.remote import attestations, kubeconfigs
+    from copyrator.cli.doctor import objects
+    from copyrator.cli.doctor.permissions import permission_reviews, workloads
 
     async with target.connect() as client:
         try:
@@ -77,33 +65,76 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found += crds
         installation = await find_installation(client, home)
         found.append(_installed(installation))
-        behind = await readable("Pods", pods(client, installation))
+        behind = await readable("Pods", objects.pods(client, installation))
         ready = any(check.good for check in behind)
         found += behind + await readable("Lease", check_lease(client, installation, ready=ready))
         served = all(check.good for check in crds)
-        plans = served and await plans_are_asked(client, installation)
+        there, denied = await _listed(client, installation) if served else ({}, [])
+        bundles = there.get("bundles")
+        asked = any(map(objects.asks_for_approval, bundles or ()))
+        plans = served and (asked or bool(installation.settings.require_approval))
         found += [check async for check in _permissions(client, installation, plans=plans)]
         found.append(await _hash_key(client, installation))
-        found.append(await marks_policy(client, installation))
+        found.append(await objects.marks_policy(client, installation))
         if plans:
-            found.append(await approval_policy(client, installation))
-            found.append(await guard(client, installation))
+            found.append(await objects.approval_policy(client, installation))
+            found.append(await objects.guard(client, installation))
             found.append(await permission_reviews(client, installation))
-            found.append(await network(client, installation))
+        found += [check async for check in workloads(client, installation, there)]
+        for what, bodies in there.items():
+            found += objects.objects(what, bodies, installation)
+        found += denied
         if served:
-            if (consent := await consent_reviews(client, installation)) is not None:
-                found.append(consent)
-            found += [check async for check in workloads(client, installation)]
-            found += [check async for check in objects(client, installation)]
-            found.append(await _references(client, installation))
-            found.append(await signatures(client, installation))
+            found.append(await objects.signatures(client, installation, bundles))
             found.append(await freeze.check(client, installation, datetime.now(UTC)))
             found.append(await notify.check(client, installation))
-            found.append(await kubeconfigs(client, installation, datetime.now(UTC)))
-            found.append(await attestations(client, installation))
-            found += await readable(CLOUDS, clouds(client, installation))
-            found += await readable("Registries", _registries(client))
+        if bundles is not None:
+            rules = there.get("rules")
+            of_bundles = _of_bundles(client, installation, rules, bundles, plans=plans)
+            found += [check async for check in of_bundles]
     return found
+
+
+async def _listed(
+    client: KubeClient, installation: Installation
+) -> tuple[dict[str, list[dict[str, Any]]], list[Check]]:
+    """Rules and Bundles as far as they may be listed, and findings about those that may not."""
+    there: dict[str, list[dict[str, Any]]] = {}
+    denied: list[Check] = []
+    for what, resource in RESOURCES.items():
+        try:
+            there[what] = await listed_in(client, resource, installation.settings.scopes)
+        except errors.Forbidden as error:
+            said = f"you have no permission to check them: {error.message}"
+            denied.append(Check(what.capitalize(), None, said))
+    return there, denied
+
+
+async def _of_bundles(
+    client: KubeClient,
+    installation: Installation,
+    rules: Sequence[Body] | None,
+    bundles: Sequence[Body],
+    *,
+    plans: bool,
+) -> AsyncIterator[Check]:
+    """What Bundles need."""
+    from copyrator.cli.doctor.objects import CLOUDS, clouds, network
+    from copyrator.cli.doctor.permissions import consent_reviews
+    from copyrator.cli.doctor.remote import attestations, kubeconfigs
+
+    if plans:
+        yield await network(client, installation, bundles)
+    if (consent := await consent_reviews(client, installation, bundles)) is not None:
+        yield consent
+    yield await _references(client, installation, bundles)
+    if rules is not None:
+        yield await kubeconfigs(client, rules, bundles, datetime.now(UTC))
+    yield await attestations(client, installation, bundles)
+    for check in await readable(CLOUDS, clouds(client, installation, bundles)):
+        yield check
+    for check in await _registries(bundles):
+        yield check
 
 
 async def _server(client: KubeClient) -> Check:
@@ -197,20 +228,22 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
     return Check("Hash key", True, where)
 
 
-async def _references(client: KubeClient, installation: Installation) -> Check:
+async def _references(
+    client: KubeClient, installation: Installation, bundles: Sequence[Body]
+) -> Check:
     """Whether edits of values and credentials take effect at once; if not, it isn't a failure."""
     from copyrator.cli.doctor.permissions import polled_references
 
     what = "Values and auth"
     try:
-        polled = await polled_references(client, installation)
+        polled = await polled_references(client, installation, bundles)
     except errors.ApiError as error:
         return Check(what, None, f"can't be read: {error.message}")
     said = polled.sentence(installation.user or "you")
     return Check(what, None if polled.refs else True, said)
 
 
-async def _registries(client: KubeClient) -> AsyncIterator[Check]:
+async def _registries(bundles: Sequence[Body]) -> list[Check]:
     """One request to each registry, from this machine and without credentials."""
     from copyrator.api.bundle import parse_bundle
     from copyrator.api.bundle_spec import BundleDefaults
@@ -220,7 +253,7 @@ async def _registries(client: KubeClient) -> AsyncIterator[Check]:
     from copyrator.oci.hosts import ANYWHERE
 
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
-    for body in await listed(client, BUNDLES, None):
+    for body in bundles:
         spec = parse_bundle(body, BundleDefaults())
         if not isinstance(spec, InvalidSpec) and not spec.ca_secret:
             repository = Repository(
@@ -232,8 +265,7 @@ async def _registries(client: KubeClient) -> AsyncIterator[Check]:
             asked.setdefault(repository.origin, (repository, body["spec"]))
     oci = RegistryClient(metrics=Metrics(), timeout=10.0, allowed=ANYWHERE)
     try:
-        for check in await asyncio.gather(*(_registry(oci, *one) for one in asked.values())):
-            yield check
+        return await asyncio.gather(*(_registry(oci, *one) for one in asked.values()))
     finally:
         await oci.close()
 

@@ -5,23 +5,25 @@ Without the admission policies everything works, but less is denied.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
 from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, LocalObjectRef
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, LocalObjectRef
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
+from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.rule_status import RuleReason
+from copyrator.api.selectors import parse_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
-from copyrator.bundles.context import identity_of
+from copyrator.bundles.context import defaults_of, identity_of
+from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.guard.enforcement import find_fault
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
@@ -34,12 +36,21 @@ from copyrator.bundles.trust.policy import (
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.installation import DEPLOYMENTS, Installation, allowed, pod_selector
-from copyrator.cli.core.objects import listed, listed_in
+from copyrator.cli.core.installation import Installation, allowed, pod_selector
+from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import BUNDLES, CONFIGMAPS, PODS, RULES, SECRETS, SERVICEACCOUNTS
+from copyrator.kube.resources import (
+    CONFIGMAPS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    NETWORKPOLICIES,
+    PODS,
+    RULES,
+    SECRETS,
+    SERVICEACCOUNTS,
+)
 from copyrator.kube.watch.store import name_of
 from copyrator.signatures.keyless import MISSING
 
@@ -53,28 +64,27 @@ _NAMED: Final = 3
 """Bundles and faults that a line names."""
 
 
-async def signatures(client: KubeClient, installation: Installation) -> Check:
+async def signatures(
+    client: KubeClient, installation: Installation, bundles: Sequence[Body] | None
+) -> Check:
     """Whether the signature policy can be used, and what runs without being trusted."""
-    policy, runs = await _policy(client, installation), await _runs(client, installation)
+    policy = await _policy(client, installation)
+    if bundles is None:
+        return policy
+    runs = _runs(bundles)
     found = {policy.good, runs.good}
     good = False if False in found else None if None in found else True
     return Check(WHAT, good, f"{policy.said}; {runs.said}")
 
 
-def _is_untrusted(body: Mapping[str, Any]) -> bool:
+def _is_untrusted(body: Body) -> bool:
     verified = rows.conditions_of(body).get(ConditionType.VERIFIED, {})
     return bool(verified.get("status") == ConditionStatus.FALSE)
 
 
-async def _runs(client: KubeClient, installation: Installation) -> Check:
+def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    untrusted: list[str] = []
-    try:
-        for scope in installation.settings.scopes:
-            found = await listed(client, BUNDLES, scope)
-            untrusted += sorted(str(name_of(body)) for body in found if _is_untrusted(body))
-    except errors.ApiError as error:
-        return Check(WHAT, None, f"Bundles can't be listed: {error.message}")
+    untrusted = sorted(str(name_of(body)) for body in bundles if _is_untrusted(body))
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
@@ -142,17 +152,6 @@ async def marks_policy(client: KubeClient, installation: Installation) -> Check:
     return Check(MARKS, None, f"{said}; the chart installs one (rules.admissionPolicy)")
 
 
-async def plans_are_asked(client: KubeClient, installation: Installation) -> bool:
-    """Whether the settings or a Bundle that the user may list ask for approval."""
-    if installation.settings.require_approval:
-        return True
-    with suppress(errors.ApiError):
-        for scope in installation.settings.scopes:
-            if any(map(_asks, await listed(client, BUNDLES, scope))):
-                return True
-    return False
-
-
 async def approval_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about approvals and its binding."""
     consequence = "whoever can edit a Bundle can also approve its plans"
@@ -194,7 +193,8 @@ async def guard(client: KubeClient, installation: Installation) -> Check:
     return Check(what, True, f"{settings.guard_policy} refuses what isn't approved")
 
 
-def _asks(body: Mapping[str, Any]) -> bool:
+def asks_for_approval(body: Body) -> bool:
+    """Whether a Bundle's spec does."""
     approval = (body.get("spec") or {}).get("approval") or {}
     return bool(approval.get("mode", ApprovalMode.NEVER) != ApprovalMode.NEVER)
 
@@ -219,8 +219,6 @@ async def _names(client: KubeClient, installation: Installation, domain: str) ->
 
 PATIENCE = 30.0
 """Seconds after which an object without a status counts as not reconciled."""
-
-Body = Mapping[str, Any]
 
 
 async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
@@ -266,26 +264,16 @@ def wait_reasons(pod: Body) -> Iterator[str]:
             yield f"{name}: {condition.get('reason')}: {condition.get('message')}"
 
 
-async def objects(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
-    """Rules and Bundles that fail, and those that the operator hasn't reconciled."""
-    now = datetime.now(UTC)
-    for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
-        try:
-            bodies = await listed_in(client, resource, installation.settings.scopes)
-        except errors.Forbidden as error:
-            said = f"you have no permission to check them: {error.message}"
-            yield Check(what.capitalize(), None, said)
-            continue
-        wrong = list(object_faults(bodies, resource.kind, installation, now))
-        for check in wrong:
-            yield check
-        if not wrong:
-            said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
-            yield Check(what.capitalize(), True, said)
+def objects(what: str, bodies: Sequence[Body], installation: Installation) -> list[Check]:
+    """Rules or Bundles that fail, and those that the operator hasn't reconciled."""
+    kind, now = RESOURCES[what].kind, datetime.now(UTC)
+    said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
+    wrong = list(object_faults(bodies, kind, installation, now))
+    return wrong or [Check(what.capitalize(), True, said)]
 
 
 def object_faults(
-    bodies: list[dict[str, Any]], kind: str, installation: Installation, now: datetime
+    bodies: Sequence[Body], kind: str, installation: Installation, now: datetime
 ) -> Iterator[Check]:
     """What isn't well with rules or Bundles; a suspended one is only information."""
     for body in bodies:
@@ -317,14 +305,16 @@ CLOUDS: Final = "Clouds' identities"
 _REQUIRED: Final = {Provider.AWS: ANN_AWS_ROLE, Provider.AZURE: ANN_AZURE_CLIENT}
 
 
-async def clouds(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+async def clouds(
+    client: KubeClient, installation: Installation, bundles: Sequence[Body]
+) -> AsyncIterator[Check]:
     """Each identity that Bundles use, and why it can't be used; nothing without ``spec.provider``.
 
     Whether the cloud trusts it, only the cloud can tell: `copyrator resolve --bundle` asks it.
     """
     used: dict[CloudIdentity, str] = {}
     faults: list[str] = []
-    for body in await listed_in(client, BUNDLES, installation.settings.scopes):
+    for body in bundles:
         if not (body.get("spec") or {}).get("provider"):
             continue
         spec = parse_bundle(body, BundleDefaults())
@@ -395,3 +385,58 @@ def _image(installation: Installation, used: Mapping[CloudIdentity, str]) -> Che
         return Check(CLOUDS, True, f"{image} has the libraries for {providers}")
     said = f"whether the operator has the library for {providers} can't be seen"
     return Check(CLOUDS, None, f"{said} by the name of its image{image and f', {image}'}")
+
+
+NETWORK: Final = "Network of plans"
+_PLUGINS: Final = (
+    *("antrea", "azure-npm", "calico", "canal", "cilium", "kube-network-policies"),
+    *("kube-router", "ovn", "romana", "weave"),
+)
+"""Parts of the names of DaemonSets of network plug-ins that enforce NetworkPolicies.
+
+Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
+
+
+async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
+    """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
+    parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
+    specs = [one for one in parsed if isinstance(one, BundleSpec) and one.approval.is_enabled]
+    try:
+        policies = {
+            namespace: await listed(client, NETWORKPOLICIES, namespace)
+            for namespace in {spec.namespace for spec in specs}
+        }
+        open_ = [
+            f"{spec.namespace}/{spec.name}"
+            for spec in specs
+            if not _is_restricted(spec, policies[spec.namespace])
+        ]
+        plugins = [body["metadata"]["name"] for body in await listed(client, DAEMONSETS, None)]
+    except errors.ApiError as error:
+        return Check(NETWORK, None, f"can't be checked: {error.message}")
+    if open_:
+        said = (
+            "before an approval the pods of plans may connect anywhere, as no NetworkPolicy "
+            f"restricts their egress: {first_of(open_, _NAMED, ', ')}; the chart makes some "
+            "(bundles.networkPolicy), see docs/approval.md"
+        )
+        return Check(NETWORK, None, said)
+    said = "NetworkPolicies restrict the pods of all Bundles that need an approval"
+    if found := next((one for one in plugins if any(part in one for part in _PLUGINS)), None):
+        return Check(NETWORK, True, f"{said}; the network plug-in {found} enforces them")
+    unseen = "no network plug-in that enforces them was recognised: check that yours does"
+    return Check(NETWORK, None, f"{said}; {unseen}")
+
+
+def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> bool:
+    labels = {**spec.job.pod_labels, LABEL_BUNDLE: spec.name, LABEL_JOB_KIND: JobKind.PLAN.value}
+    return any(_restricts(policy["spec"], labels) for policy in policies)
+
+
+def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether it selects a pod with these labels and restricts where that connects to."""
+    try:
+        selects = parse_selector(policy.get("podSelector") or {}, "podSelector").matches(labels)
+    except SpecError:
+        return False
+    return selects and "Egress" in (policy.get("policyTypes") or ())

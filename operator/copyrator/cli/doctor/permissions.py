@@ -29,7 +29,7 @@ from copyrator.bundles.inputs.watches import (
     scope_permissions,
 )
 from copyrator.cli.core.installation import Installation, Need, allowed
-from copyrator.cli.core.objects import listed, listed_in
+from copyrator.cli.core.objects import RESOURCES, Body
 from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
 from copyrator.kube.resources import (
@@ -160,18 +160,20 @@ async def permission_reviews(client: KubeClient, installation: Installation) -> 
     return Check(what, None, said)
 
 
-async def consent_reviews(client: KubeClient, installation: Installation) -> Check | None:
+async def consent_reviews(
+    client: KubeClient, installation: Installation, bundles: Sequence[Body]
+) -> Check | None:
     """Whether the operator may ask for the consent of other namespaces to releases there.
 
-    None where no Bundle that the user may list has its release in another namespace.
+    None where no Bundle has its release in another namespace.
     """
     what, user, settings = "Consent reviews", installation.user, installation.settings
+    if not any(map(_is_elsewhere, bundles)):
+        return None
+    if user is None:
+        return Check(what, None, "the operator's account isn't known without a Deployment")
+    needs: list[Need] = [(_LOCAL_REVIEWS, "", "create", scope) for scope in settings.scopes]
     try:
-        if not any(map(_is_elsewhere, await listed_in(client, BUNDLES, settings.scopes))):
-            return None
-        if user is None:
-            return Check(what, None, "the operator's account isn't known without a Deployment")
-        needs: list[Need] = [(_LOCAL_REVIEWS, "", "create", scope) for scope in settings.scopes]
         missing = [one for one in needs if not await allowed(client, one, user)]
     except errors.ApiError as error:
         return Check(what, None, f"can't be reviewed: {error.message}")
@@ -186,7 +188,7 @@ async def consent_reviews(client: KubeClient, installation: Installation) -> Che
     return Check(what, None, said)
 
 
-def _is_elsewhere(body: Mapping[str, Any]) -> bool:
+def _is_elsewhere(body: Body) -> bool:
     spec = body.get("spec") or {}
     if spec.get("kubeConfig"):
         return False  # the credential is the consent
@@ -210,7 +212,7 @@ def _shown(need: Need) -> str:
 WORKLOADS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS)
 
 
-def _rollout(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rollout(body: Body) -> Mapping[str, Any]:
     found = (body.get("spec") or {}).get("rollout")
     return found if isinstance(found, Mapping) else {}
 
@@ -221,9 +223,9 @@ class Feature:
 
     what: str
     field: str
-    users: Resource
-    """The kind that has the field."""
-    asks: Callable[[Mapping[str, Any]], bool]
+    users: str
+    """What has the field: ``rules`` or ``bundles``."""
+    asks: Callable[[Body], bool]
     kinds: tuple[Resource, ...]
     verbs: tuple[str, ...]
     switch: str
@@ -234,7 +236,7 @@ FEATURES: Final = (
     Feature(
         "Health of releases",
         "spec.health",
-        BUNDLES,
+        "bundles",
         lambda body: (body.get("spec") or {}).get("health") == HealthMode.WATCH,
         (*WORKLOADS, JOBS),
         ("list", "watch"),
@@ -244,7 +246,7 @@ FEATURES: Final = (
     Feature(
         "Health of rollouts",
         "spec.rollout.health",
-        RULES,
+        "rules",
         lambda body: _rollout(body).get("health") is True,
         WORKLOADS,
         ("get", "list"),
@@ -254,7 +256,7 @@ FEATURES: Final = (
     Feature(
         "Restarts of rollouts",
         "spec.rollout.restart",
-        RULES,
+        "rules",
         lambda body: _rollout(body).get("restart") == Restart.CONSUMERS,
         WORKLOADS,
         ("get", "list", "patch"),
@@ -264,28 +266,25 @@ FEATURES: Final = (
 )
 
 
-async def workloads(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
-    """A check of each feature that a Bundle or a rule uses."""
-    objects: dict[str, list[dict[str, Any]]] = {}
+async def workloads(
+    client: KubeClient, installation: Installation, objects: Mapping[str, Sequence[Body]]
+) -> AsyncIterator[Check]:
+    """A check of each feature that a Bundle or a rule uses; ``objects``: by ``rules``, …."""
     for feature in FEATURES:
-        kind = feature.users
+        using = [body for body in objects.get(feature.users, ()) if feature.asks(body)]
+        if not using:
+            continue
         try:
-            if kind.key not in objects:
-                scopes = installation.settings.scopes
-                objects[kind.key] = await listed_in(client, kind, scopes)
-            using = [body for body in objects[kind.key] if feature.asks(body)]
-            check = await _check(client, installation, feature, using) if using else None
+            yield await _check(client, installation, feature, using)
         except errors.ApiError as error:
-            check = Check(feature.what, None, f"can't be checked: {error.message}")
-        if check is not None:
-            yield check
+            yield Check(feature.what, None, f"can't be checked: {error.message}")
 
 
 async def _check(
     client: KubeClient,
     installation: Installation,
     feature: Feature,
-    using: Sequence[Mapping[str, Any]],
+    using: Sequence[Body],
 ) -> Check:
     user, scopes = installation.user, installation.settings.scopes
     missing = [
@@ -298,7 +297,7 @@ async def _check(
     more = f" and {len(using) - 1} more" if using[1:] else ""
     asks = "ask" if using[1:] else "asks"
     who = user or "you"
-    whose = f"{feature.users.kind} {name_of(using[0])}{more}"
+    whose = f"{RESOURCES[feature.users].kind} {name_of(using[0])}{more}"
     if not missing:
         return Check(feature.what, True, f"{feature.field} of {whose}: granted to {who}")
     kind, verb, scope = missing[0]
@@ -348,16 +347,18 @@ def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
     ]
 
 
-async def polled_references(client: KubeClient, installation: Installation) -> Polled:
+async def polled_references(
+    client: KubeClient, installation: Installation, bundles: Iterable[Body]
+) -> Polled:
     """Find the objects that are read at polls only.
 
     Raises:
-        ApiError: Bundles can't be listed, or permissions not reviewed.
+        ApiError: permissions can't be reviewed.
     """
     settings = installation.settings
     wanted: dict[Resource, dict[str, set[str]]] = {CONFIGMAPS: {}, SECRETS: {}}
     policy = settings.allowed_service_accounts, settings.allowed_images, settings.allowed_secrets
-    for body in await listed(client, BUNDLES, None):
+    for body in bundles:
         spec = parse_bundle(body, BundleDefaults())
         if isinstance(spec, InvalidSpec) or refusal(spec, *policy):
             continue

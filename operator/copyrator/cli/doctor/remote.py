@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -30,7 +30,7 @@ from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed, username
-from copyrator.cli.core.objects import listed, listed_in
+from copyrator.cli.core.objects import Body, listed
 from copyrator.cli.core.output import Format, answer_option, said
 from copyrator.cli.doctor.check import Check, print_checks
 from copyrator.cli.view import rows
@@ -57,8 +57,6 @@ PATIENCE: Final = 30.0
 _VERBS: Final = ("get", "list", "watch")
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _NAMED: Final = 5
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +300,16 @@ def _text(answer: object, field: str) -> str:
 WHAT: Final = "Other clusters"
 
 
-async def kubeconfigs(client: KubeClient, installation: Installation, now: datetime) -> Check:
+async def kubeconfigs(
+    client: KubeClient, rules: Iterable[Body], bundles: Iterable[Body], now: datetime
+) -> Check:
     """Doctor's check: the kubeconfigs that are named can be used, and don't end soon."""
     faults: list[str] = []
     warnings: list[str] = []
+    refs = [(body, ref) for body in rules for _, ref in _sources_of(body)]
+    refs += [(body, _of_bundle(body)) for body in bundles]
+    named = dict.fromkeys((name_of(body).namespace, ref) for body, ref in refs if ref is not None)
     try:
-        named = await _named(client, installation)
         for namespace, ref in named:
             where = f"Secret {namespace}/{ref.secret}, key {ref.key}"
             try:
@@ -334,14 +336,16 @@ async def kubeconfigs(client: KubeClient, installation: Installation, now: datet
 ATTESTATIONS: Final = "Attestations"
 
 
-async def attestations(client: KubeClient, installation: Installation) -> Check:
+async def attestations(
+    client: KubeClient, installation: Installation, bundles: Iterable[Body]
+) -> Check:
     """Doctor's check: what Bundles attest is pushed, their keys and environments' can be used."""
     from copyrator.cli.bundles.resolve import attesters_of  # noqa: PLC0415 - not for --help
 
     faults: list[str] = []
     attesting = promoted = 0
     try:
-        for body in await listed_in(client, BUNDLES, installation.settings.scopes):
+        for body in bundles:
             spec = parse_bundle(body, BundleDefaults())
             if not isinstance(spec, BundleSpec):
                 continue
@@ -356,7 +360,7 @@ async def attestations(client: KubeClient, installation: Installation) -> Check:
             if fault:
                 faults.append(f"Bundle {name_of(body)}: {fault}")
     except errors.ApiError as error:
-        return Check(ATTESTATIONS, None, f"Bundles or keys can't be read: {error.message}")
+        return Check(ATTESTATIONS, None, f"keys can't be read: {error.message}")
     if faults:
         return Check(ATTESTATIONS, False, first_of(faults, _NAMED))
     attest = count(attesting, "Bundle attests", "Bundles attest")
@@ -406,17 +410,3 @@ def _push_fault(body: Body) -> str:
     if found.get("status") != ConditionStatus.FALSE or reason == BundleReason.ATTESTATION_WITHDRAWN:
         return ""
     return f"{said(reason)}: {said(found.get('message'), 512)}"
-
-
-async def _named(client: KubeClient, installation: Installation) -> list[tuple[str, KubeconfigRef]]:
-    """Each Secret that is named, with its namespace."""
-    found: dict[tuple[str, KubeconfigRef], None] = {}
-    for body in await listed_in(client, RULES, installation.settings.scopes):
-        for _, ref in _sources_of(body):
-            if ref is not None:
-                found[name_of(body).namespace, ref] = None
-    for body in await listed_in(client, BUNDLES, installation.settings.scopes):
-        ref = _of_bundle(body)
-        if ref is not None:
-            found[name_of(body).namespace, ref] = None
-    return list(found)

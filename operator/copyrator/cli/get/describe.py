@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, ahead, cluster_options, run
+from copyrator.cli.core.cluster import ahead, run
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
-from copyrator.cli.core.objects import RESOURCES, object_arguments, one
+from copyrator.cli.core.objects import RESOURCES, Body, ObjectOptions, object_options
 from copyrator.cli.core.output import (
     Detail,
-    Format,
     Kind,
     answer_option,
     detail_lines,
@@ -38,54 +37,41 @@ from copyrator.kube.resources import EVENTS
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-
-Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
 LONG = 60
 """Characters of an error that is printed only once."""
 
 
 @click.command()
-@object_arguments("rules", "bundles")
-@cluster_options()
+@object_options("rules", "bundles")
 @operator_namespace_option
 @answer_option
-def describe(
-    *, target: Target, what: str, name: str, home: str | None, shape: Format | None
-) -> None:
+def describe(options: ObjectOptions, home: str | None) -> None:
     """Show details of a rule or Bundle: spec, status and Events.
 
     A copy is explained by `why`. Values are never shown.
     """
-    found = run(_described(target, what, *target.locate(name), home))
-    if shape is None:
-        prose(detail_lines(found.parts))
+    body, events, parts = run(_described(options, home))
+    if options.shape is None:
+        prose(detail_lines(parts))
         return
-    dump(typed(Kind.DESCRIPTION, {"object": plain(found.body), "events": found.events}), shape)
-
-
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """The object, and the parts about it."""
-
-    body: Body
-    events: Sequence[Body]
-    parts: Sequence[Detail]
+    dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
 
 
 async def _described(
-    target: Target, what: str, namespace: str, name: str, home: str | None
-) -> _Description:
-    now = datetime.now(UTC)
-    async with target.connect() as client:
-        body = await one(client, what, namespace, name)
+    options: ObjectOptions, home: str | None
+) -> tuple[Body, Sequence[Body], Sequence[Detail]]:
+    """The object, its Events, and the parts about it."""
+    now, what = datetime.now(UTC), options.what
+    async with options.target.connect() as client:
+        body = await options.read(client)
         async with ahead(_parts(client, what, body, now, home)) as described:
             events = await _events(client, RESOURCES[what].kind, body)
             parts = await described
     later = [*rows.describe_conditions(body, now), _describe_events(events, now)]
     if what == "bundles":
         later = list(refer_to_error(body, later))
-    return _Description(body, events, [*parts, *later])
+    return body, events, [*parts, *later]
 
 
 def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:

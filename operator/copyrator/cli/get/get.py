@@ -17,6 +17,7 @@ from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import (
     RESOURCES,
+    Body,
     ObjectReference,
     find_copies,
     listed,
@@ -65,7 +66,7 @@ class _ListQuery:
         scopes = sorted({scope for scope, _ in found}, key=str)
         return cls([None] if None in scopes else scopes, frozenset(found), rule, labels)
 
-    def includes(self, body: rows.Body) -> bool:
+    def includes(self, body: Body) -> bool:
         """Whether an object is one of those."""
         metadata = body["metadata"]
         named = {(metadata["namespace"], metadata["name"]), (None, metadata["name"])}
@@ -73,7 +74,7 @@ class _ListQuery:
             not self.rule or _is_of(rows.annotation(body, names.ANN_RULE), self.rule)
         )
 
-    def missing(self, found: Sequence[rows.Body]) -> tuple[str | None, str] | None:
+    def missing(self, found: Sequence[Body]) -> tuple[str | None, str] | None:
         """One of the names that aren't there."""
         there = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in found}
         anywhere = {(None, name) for _, name in there}
@@ -180,7 +181,7 @@ async def _freezes(
     return tuple(one for one in read.freezes if one in concerned), read.gap
 
 
-def _release_of(body: rows.Body) -> object:
+def _release_of(body: Body) -> object:
     return (body.get("spec") or {}).get("project_namespace")
 
 

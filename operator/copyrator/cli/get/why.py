@@ -27,6 +27,7 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import (
     RESOURCES,
+    Body,
     What,
     complete_objects,
     copies,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.rights import ServiceAccount
-    from copyrator.cli.bundles.plan_log import Body
     from copyrator.cli.rules.dry_run import Actor, DryRun
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import CertificateRow
@@ -276,7 +276,7 @@ async def _bundle(
     return found
 
 
-def _of_rule(rule: Mapping[str, Any]) -> Explanation:
+def _of_rule(rule: Body) -> Explanation:
     from copyrator.cli.view.rule import RuleView, explain_rule
 
     view = RuleView(rule, datetime.now(UTC))
@@ -404,7 +404,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _certificates(
-    dry_run: DryRun, body: Mapping[str, Any] | None, owner: str | None, sources: Iterable[str]
+    dry_run: DryRun, body: Body | None, owner: str | None, sources: Iterable[str]
 ) -> list[CertificateRow]:
     """The certificates in a copy, or in a source, as its rules' statuses have them."""
     from copyrator.cli.view.rows import annotation
@@ -431,7 +431,8 @@ async def _polled(
         from copyrator.cli.doctor.permissions import polled_references
 
         with suppress(errors.ApiError):
-            return (await polled_references(client, installation)).refs
+            bundles = await listed(client, BUNDLES, None)
+            return (await polled_references(client, installation, bundles)).refs
     return frozenset()
 
 

@@ -26,7 +26,7 @@ from copyrator.api.rule_status import Failure, FailureReason, RuleReason
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
-from copyrator.cli.core.objects import annotations_of, listed
+from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.view.rule import RuleView
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
@@ -46,13 +46,11 @@ from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.pages import WatchEvent
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
+from copyrator.kube.resources import NAMESPACES, RULES, SERVICEACCOUNTS, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.store import name_of
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
-
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ async def actor_of(
             return await _limited(impersonated, target, installation, near)
     user, account = installation.user, installation.service_account
     if user and account:
-        need = (ACCOUNTS, "", "impersonate", installation.namespace)
+        need = (SERVICEACCOUNTS, "", "impersonate", installation.namespace)
         if await _may(client, need, account):
             return Actor(dataclasses.replace(target, user=user), "", served)
     return await _limited(client, target, installation, near)
@@ -310,7 +308,7 @@ class DryRun:
         self.key_known = sealer is not None
         self.context.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
 
-    def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
+    def put(self, body: Body, *, acts: bool = False) -> Rule:
         """Store a rule; one that `acts` is neither suspended nor in Plan mode."""
         if acts and isinstance(body.get("spec"), Mapping):
             body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
@@ -480,7 +478,7 @@ async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator
             await dry_run.close()
 
 
-def owner_of(body: Mapping[str, Any]) -> str | None:
+def owner_of(body: Body) -> str | None:
     """The rule that an object's marks name."""
     labels = body["metadata"].get("labels") or {}
     if labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:

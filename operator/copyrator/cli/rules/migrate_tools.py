@@ -13,7 +13,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, Requirement
-from copyrator.cli.core.objects import annotations_of
+from copyrator.cli.core.objects import Body, annotations_of
 from copyrator.kube.watch.store import name_of
 
 REPLICATOR: Final = "replicator.v1.mittwald.de/"
@@ -195,7 +195,7 @@ def _pulled(
             )
 
 
-def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCopies:
+def cluster_secret(body: Body, known: Sequence[str]) -> RequestedCopies:
     """A ClusterSecret, whose data is in itself or in a Secret that it names."""
     name = name_of(body).name
     globs, remarks = _globs(",".join(body.get("matchNamespace") or ()), known)
@@ -305,7 +305,7 @@ _DEFAULT_CAS: Final = (
 )
 
 
-def bundle_rules(body: Mapping[str, Any], trust_namespace: str) -> list[MigratedRule]:
+def bundle_rules(body: Body, trust_namespace: str) -> list[MigratedRule]:
     """The rules that do what a Bundle does: one for each target."""
     spec = body.get("spec") or {}
     name = name_of(body).name

@@ -25,7 +25,7 @@ from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation
-from copyrator.cli.core.objects import one
+from copyrator.cli.core.objects import Body, one
 from copyrator.cli.core.output import Format, Kind, Table, console, dump, prose, typed
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check, is_ours, warn_of_system_namespaces
@@ -183,7 +183,7 @@ class Files:
         return named and (source.selector is None or source.selector.matches(labels))
 
 
-def _made_up(resource: Resource, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def _made_up(resource: Resource, namespace: str, body: Body) -> dict[str, Any]:
     """An object in a namespace that doesn't exist yet: what the API server would add."""
     added = {
         "namespace": namespace,
@@ -225,7 +225,7 @@ async def dry_object(
     return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def _marks(live: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def _marks(live: Body, body: Body) -> dict[str, Any]:
     return {
         part: {**(live["metadata"].get(part) or {}), **(body["metadata"].get(part) or {})}
         for part in ("labels", "annotations")
@@ -317,7 +317,7 @@ async def _bodies(
         yield manifest.where, partial(files.stored, client, RULES, manifest)
 
 
-async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
+async def _serve(dry_run: DryRun, body: Body) -> Rule:
     """Serve the rule, and those of the same kind.
 
     Raises:
@@ -448,11 +448,11 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     return PlanRow(action_, *where, keys=keys)
 
 
-def _names(body: Mapping[str, Any] | None) -> str:
+def _names(body: Body | None) -> str:
     return str(((body or {}).get("metadata") or {}).get("name"))
 
 
-async def _diff(dry_run: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
+async def _diff(dry_run: DryRun, key: CopyKey, wanted: Body, *, new: bool) -> Keys:
     if new:
         return diff(None, wanted)
     resource = dry_run.context.kinds[key.kind].resource

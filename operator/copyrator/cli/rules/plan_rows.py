@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ from copyrator.api.rollout import Rollout
 from copyrator.api.rule_status import shared_message
 from copyrator.api.text import count, some
 from copyrator.api.times import format_duration
+from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Column, Kind, typed
 from copyrator.cli.view.rule import group_failures
 from copyrator.copies.targets.transform import DATA_FIELDS
@@ -150,7 +151,7 @@ def action_of(methods: Sequence[str], *, unmanaged: bool) -> RowAction | None:
     return RowAction.RELEASE if "PATCH" in methods else RowAction.DELETE
 
 
-def diff(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Keys:
+def diff(live: Body | None, wanted: Body) -> Keys:
     """Which keys of an object differ; of other kinds, which top-level fields."""
     before = _flat(live) if live else {}
     after = _flat(wanted)
@@ -161,7 +162,7 @@ def diff(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Keys:
     )
 
 
-def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(body: Body) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in body.items():
         if name in ("apiVersion", "kind", "metadata", "status"):

@@ -17,7 +17,6 @@ from copyrator.api.bundle_status import HistoryEntry, parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
-from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import is_spent
 from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
@@ -26,6 +25,7 @@ from copyrator.cli.bundles.plan import (
     PlannedChanges,
     PlannedOperation,
     PlanView,
+    describe_effect,
     describe_origin,
     explain_missing,
     hidden_secrets,
@@ -51,7 +51,6 @@ from copyrator.cli.view.bundle import (
     plan_state,
 )
 from copyrator.cli.view.lists import page_of, pages_of
-from copyrator.cli.view.operations import describe_effect
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -87,23 +86,6 @@ class DiffView:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationView:
-    """An operation of a page."""
-
-    number: int
-    """Its place among all of the plan's."""
-    word: str
-    type: str
-    what: str
-    where: str
-    role: str
-    is_risky: bool
-    is_hidden: bool
-    diff: DiffView
-    is_open: bool
-
-
-@dataclass(frozen=True, slots=True)
 class DecisionChoice:
     """A decision that can be taken."""
 
@@ -129,10 +111,11 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     number = min(max(number, 1), pages)
     budget = LineBudget(ALL_LINES)
     start = (number - 1) * OPERATIONS
-    shown = [
-        _operation(at, one, budget)
-        for at, one in enumerate(page_of(changes.operations, number, OPERATIONS), start + 1)
-    ]
+    shown = []
+    for at, row in enumerate(page_of(changes.operations, number, OPERATIONS), start + 1):
+        diff = diff_view(row.diff, budget) if row.diff else DiffView()
+        is_open = row.is_risky and at <= OPENED and 0 < len(diff.lines) <= OPENED_LINES
+        shown.append((at, row, diff, is_open))
     text = [line for line in changes.text if line]
     secrets = hidden_secrets(found.log.operations or ()) if is_judged(plan) else 0
     return {
@@ -241,16 +224,9 @@ def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]
     """How many operations there are of each type and kind, the most first; none of a few."""
     if len(operations) <= GROUPED:
         return []
-    found = Counter((_words(one), _kind(one.operation)) for one in operations)
+    kinds = (f"{row.operation.kind}.{row.operation.group}".rstrip(".") for row in operations)
+    found = Counter(zip((row.words for row in operations), kinds, strict=True))
     return [(word, kind, number) for (word, kind), number in found.most_common(OPERATIONS)]
-
-
-def _words(one: PlannedOperation) -> str:
-    return f"{one.when}: {one.verb}" if one.when else one.verb
-
-
-def _kind(operation: Operation) -> str:
-    return f"{operation.kind}.{operation.group}" if operation.group else operation.kind
 
 
 class LineBudget:
@@ -264,24 +240,6 @@ class LineBudget:
         taken = min(wanted, LINES, self._left)
         self._left -= taken
         return taken
-
-
-def _operation(number: int, one: PlannedOperation, budget: LineBudget) -> OperationView:
-    diff = diff_view(one.diff, budget) if one.diff else DiffView()
-    operation = one.operation
-    places = operation.group, operation.namespace and f"in {operation.namespace}"
-    return OperationView(
-        number=number,
-        word=_words(one),
-        type=operation.type,
-        what=said(f"{operation.kind}/{operation.name}", LINE),
-        where=said(", ".join(filter(None, places)), LINE) if any(places) else "",
-        role=one.role,
-        is_risky=one.is_risky,
-        is_hidden=one.is_hidden,
-        diff=diff,
-        is_open=one.is_risky and number <= OPENED and 0 < len(diff.lines) <= OPENED_LINES,
-    )
 
 
 def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
@@ -313,11 +271,11 @@ class Verb:
 
 
 async def _suspend(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=True, timeout=0))[1]
+    return (await set_suspend(client, what, body, value=True))[1]
 
 
 async def _resume(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=False, timeout=0))[1]
+    return (await set_suspend(client, what, body, value=False))[1]
 
 
 async def _reconcile(client: KubeClient, what: str, body: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,18 +18,21 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, Status
+from copyrator.api.health import HealthMode, Result, Status, compute
 from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
-from copyrator.cli.core.cluster import ahead
+from copyrator.cli.core.cluster import ahead, all_of
+from copyrator.cli.core.objects import Body, listed, skipped
 from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.parts import (
@@ -45,7 +48,6 @@ from copyrator.cli.ui.parts import (
     fields,
     segment,
 )
-from copyrator.cli.ui.release import health_of, release_objects
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -57,6 +59,7 @@ from copyrator.cli.view.bundle import (
     describe_source,
     next_check,
     operation_counts,
+    target_cluster,
 )
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
 from copyrator.cli.view.versions import (
@@ -68,13 +71,20 @@ from copyrator.cli.view.versions import (
     timeline,
 )
 from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
-from copyrator.kube.resources import Discovery
+from copyrator.kube import errors
+from copyrator.kube.resources import (
+    DAEMONSETS,
+    DEPLOYMENTS,
+    JOBS,
+    STATEFULSETS,
+    Discovery,
+    Resource,
+)
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
 
-Body = Mapping[str, Any]
 
 OBJECTS: Final = 200
 """Objects of a release that a page lists."""
@@ -522,3 +532,57 @@ def _texts(stage: Stage) -> Iterator[str]:
     if stage.more:
         more = f" and {len(stage.more) - 1} more" if len(stage.more) > 1 else ""
         yield f"also from {stage.more[0]}{more}"
+
+
+_JUDGED = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
+"""The kinds that have a health."""
+SIDE_BY_SIDE = 16
+"""Kinds that are listed at the same time."""
+
+
+async def release_objects(
+    client: KubeClient, body: Body, kinds: Awaitable[Sequence[Resource]]
+) -> tuple[list[Body], str]:
+    """The objects of a Bundle's release in its namespace, and what couldn't be read of them."""
+    view = BundleView(body, datetime.now(UTC))
+    spec = view.spec
+    if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
+        return [], ""
+    if spec.kube_config is not None:
+        return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
+    manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
+    selector = f"{names.LABEL_MANAGED_BY}={manager}"
+    place, limit = spec.project_namespace, asyncio.Semaphore(SIDE_BY_SIDE)
+    denied: list[errors.Forbidden] = []
+    failed: list[str] = []
+
+    async def read(resource: Resource) -> list[dict[str, Any]]:
+        only = resource not in _JUDGED
+        try:
+            async with limit:
+                return await listed(client, resource, place, selector=selector, metadata_only=only)
+        except errors.Forbidden as error:
+            denied.append(error)
+        except errors.ApiError as error:
+            failed.append(f"{resource.key}: {error}")
+        return []
+
+    try:
+        lists = await all_of(map(read, await kinds))
+    except errors.ApiError as error:
+        return [], f"The release's objects aren't shown: the discovery of kinds failed: {error}"
+    name = view.name.name
+    found = [one for part in lists for one in part if release_of(one["metadata"]) == name]
+    notes = [skipped(denied), *(f"Not shown: {text}." for text in failed)]
+    unique = {str(one["metadata"].get("uid")): one for one in found}
+    return list(unique.values()), " ".join(filter(None, notes))
+
+
+def health_of(body: Body) -> Result | None:
+    """The health of an object of a release; None where its kind has none."""
+    kind = (body["apiVersion"], body["kind"])
+    if any(kind == (one.api_version, one.kind) for one in _JUDGED):
+        return compute(str(body["kind"]), body)
+    if "deletionTimestamp" in body["metadata"]:
+        return Result(Status.TERMINATING, "it is being deleted")
+    return None

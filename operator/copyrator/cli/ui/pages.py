@@ -42,8 +42,6 @@ LONGEST: Final = 2000
 EVERYTHING: Final = Query()
 _HERE: Final = Path(__file__).parent
 
-Body = Mapping[str, Any]
-
 
 def _plain(value: Any) -> Any:
     """A value as it is inserted: text without what hides or reorders it."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import ConditionType
+from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import last_seen, times
 from copyrator.cli.view import rows
@@ -34,8 +35,6 @@ SIGNS: Final = {"good": "✓", "waiting": "…", "suspended": "‖", "fault": "�
 """By the class, the sign beside the state's word."""
 CONDITIONS: Final = 20
 """Conditions of an object that a page shows; the operator writes fewer."""
-
-Body = Mapping[str, Any]
 
 
 def segment(text: str) -> str:

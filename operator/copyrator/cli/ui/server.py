@@ -29,7 +29,7 @@ from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of, hint
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import RESOURCES, SINGULAR, means, one
+from copyrator.cli.core.objects import RESOURCES, SINGULAR, Body, means, one
 from copyrator.cli.get import why
 from copyrator.cli.get.describe import events_of
 from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide, decision_values
@@ -94,7 +94,6 @@ _OPENED: Final = (
 """The answer to the token: a page, because a browser that came from a file or another site doesn't
 send a SameSite=Strict cookie when it follows a redirect."""
 
-Body = Mapping[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
@@ -59,7 +59,7 @@ from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.bundles.version.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import annotations_of
+from copyrator.cli.core.objects import Body, annotations_of
 from copyrator.cli.core.output import Column, Detail, said
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
@@ -97,8 +97,6 @@ _REQUIRED: Final = {
     APPROVAL: attrgetter("approval.is_enabled"),
 }
 """The gates that a spec may ask for, in their order, each with what asks for it."""
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

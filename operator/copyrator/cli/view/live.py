@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +19,7 @@ from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles.freeze import find_freezes, freeze_of
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.core.objects import MANAGED, copy_kinds, named_kinds
+from copyrator.cli.core.objects import MANAGED, Body, copy_kinds, named_kinds
 from copyrator.cli.view.overview import SeenCopies, SeenNamespace, Snapshot
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
@@ -39,8 +39,6 @@ FREEZES = 5.0
 """Seconds between two reads of what freezes all namespaces."""
 FAULTS = 1.0
 """Seconds between two checks for faults of watches."""
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

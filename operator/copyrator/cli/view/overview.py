@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import Freeze, in_force, sentence
@@ -14,6 +14,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.cli.core.faults import hint
+from copyrator.cli.core.objects import Body
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, freezes_of
 from copyrator.cli.view.rows import State
@@ -24,8 +25,6 @@ from copyrator.cli.view.rule import (
     rollout_progress,
     rule_kind,
 )
-
-Body = Mapping[str, Any]
 
 
 class SeenCopies:

@@ -12,14 +12,12 @@ from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType, con
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.objects import annotations_of
+from copyrator.cli.core.objects import Body, annotations_of
 from copyrator.cli.core.output import Column, Detail
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
     from copyrator.api.bundle_status import Available, BundleStatus, Deployed
-
-Body = Mapping[str, Any]
 
 
 class State(StrEnum):

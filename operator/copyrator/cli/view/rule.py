@@ -28,12 +28,10 @@ from copyrator.api.rule_status import (
 from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.faults import hint, hint_about
-from copyrator.cli.core.objects import is_set_to_suspend
+from copyrator.cli.core.objects import Body, is_set_to_suspend
 from copyrator.cli.core.output import Column, Detail
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
-
-Body = Mapping[str, Any]
 
 
 class Failing(Protocol):

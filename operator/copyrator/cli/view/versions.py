@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import NO_PROMOTION, AttestationsFrom, BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
@@ -38,13 +38,13 @@ from copyrator.api.promotion import read_promote_from
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import promotion
+from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.cli.view.why_bundle import is_quarantined
 from copyrator.kube.watch.store import name_of
 
-Body = Mapping[str, Any]
 MESSAGE: Final = 8192
 """Characters of the newest attempt's message that are shown."""
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)

@@ -390,11 +390,14 @@ def test_hooks_of_rollback_and_uninstall_and_what_runs_as_the_account_are_listed
 
 def test_hooks_of_rollback_and_uninstall_are_on_the_page():
     values = decision_values(PlanView(view(plan=HOOKED), STAGED))
-    shown = [(one.word, one.what, one.role, one.is_risky) for one in values["operations"]]
+    shown = [
+        (one.words, one.operation.name, one.role, one.is_risky)
+        for _, one, *_ in values["operations"]
+    ]
     assert shown == [
-        ("at uninstall: create", "Job/purge", "as the deploying account", True),
-        ("update", "Job/migrate", "", False),
-        ("at rollback: create", "Job/migrate", "", False),
+        ("at uninstall: create", "purge", "as the deploying account", True),
+        ("update", "migrate", "", False),
+        ("at rollback: create", "migrate", "", False),
     ]
     effect = "would update 1 object, and at rollback create 1, and at uninstall create 1:"
     assert effect in values["sentence"]

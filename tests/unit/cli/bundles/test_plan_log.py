@@ -11,7 +11,7 @@ from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
-from copyrator.cli.bundles.plan import PlanView, document, rows_of
+from copyrator.cli.bundles.plan import PlanView, columns, document, rows_of
 from copyrator.cli.bundles.plan_log import (
     PlanLog,
     _UnreadableError,
@@ -22,7 +22,6 @@ from copyrator.cli.bundles.plan_log import (
     remove_no_errors,
 )
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.operations import columns
 
 NONCE = "0123456789abcdef" * 2
 BUNDLE: dict[str, Any] = {"metadata": {"namespace": "apps", "name": "shop", "uid": "the-bundle"}}

@@ -35,6 +35,8 @@ from copyrator.cli.bundles.rollback import (
 )
 from copyrator.cli.core import waiting
 from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.objects import ObjectOptions
+from copyrator.cli.core.output import Format
 from copyrator.kube.errors import ConflictError
 
 HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
@@ -222,8 +224,11 @@ class Server:
         self.body = {**self.body, "status": found.to_dict()}
 
     async def rolls_back(self, to: str) -> Any:
+        return await _rollback(self.options(Format.JSON), to)
+
+    def options(self, shape: Format | None = None) -> ObjectOptions:
         target: Any = self
-        return await _rollback(target, "shop", to, 0.0, is_quiet=True)
+        return ObjectOptions(target=target, name="shop", shape=shape)
 
 
 async def test_a_value_that_was_refused_before_counts_again_and_the_pin_in_force_stays_meanwhile(
@@ -252,7 +257,7 @@ async def test_what_is_left_is_named_also_where_its_deploy_has_failed(
     found = status(("-3", C), ("2", B), ("1", A))
     found = replace(found, attempted=replace(found.attempted, version="3"))
     server: Any = Server(body(READY, **found.to_dict()))
-    _, chosen = await _rollback(server, "shop", None, 0.0, is_quiet=False)
+    _, chosen = await _rollback(server.options(), None)
     assert chosen.digest == B
     said = " ".join(capsys.readouterr().out.split())
     assert f"Rolling back bundle team/shop from 3 ({C[:19]}) to 2 ({B[:19]})" in said
@@ -269,7 +274,7 @@ async def test_what_is_left_is_named_also_where_its_deploy_has_failed(
 def test_a_deploy_that_goes_on_although_it_is_skipped_is_named(
     attempted: dict[str, Any], goes_on: bool
 ) -> None:
-    text = describe_skip("bundles", body(READY, attempted=attempted), "3", A)
+    text = describe_skip(body(READY, attempted=attempted), "3", A)
     assert text.startswith(
         f"bundle team/shop skips {A}, the newest of 3 that the operator has seen; "
     )
@@ -283,7 +288,7 @@ async def test_what_is_pinned_is_not_skipped() -> None:
     pin = {"operator.werf.dev/pin": f"1@{A}"}
     await server.patch(None, "", "", {"metadata": {"annotations": pin}})
     with pytest.raises(Fault, match=f"is pinned to {A} .* nothing was changed.*unpin bundle"):
-        await _skip(server, "shop", A)
+        await _skip(server.options(), A)
     assert server.body["metadata"]["annotations"] == pin
 
 
@@ -305,25 +310,25 @@ def skipped(server: Server) -> list[str]:
 async def test_a_digest_is_added_to_those_that_are_skipped_also_after_conflicts() -> None:
     server: Any = skipping(B)
     server.rivals = 4
-    _, digest = await _skip(server, "shop", A)
+    _, digest = await _skip(server.options(), A)
     assert (digest, skipped(server)) == (A, [B, A])
-    await _skip(server, "shop", A)
+    await _skip(server.options(), A)
     assert skipped(server) == [B, A], "it is there once"
     server.rivals = 5
     with pytest.raises(Fault, match="is changed all the time by others"):
-        await _skip(server, "shop", C)
+        await _skip(server.options(), C)
 
 
 async def test_what_runs_and_what_is_too_many_is_not_skipped() -> None:
     server: Any = skipping(deployed={"digest": A})
     with pytest.raises(Fault, match=f"{A} .* is what bundle team/shop runs.*rollback bundle"):
-        await _skip(server, "shop", A)
+        await _skip(server.options(), A)
     assert skipped(server) == []
     many = [f"sha256:{number:064x}" for number in range(20)]
     server = skipping(*many)
     with pytest.raises(Fault, match="skips 20 digests already"):
-        await _skip(server, "shop", A)
-    await _skip(server, "shop", many[7])
+        await _skip(server.options(), A)
+    await _skip(server.options(), many[7])
     assert skipped(server) == many
 
 
@@ -342,19 +347,19 @@ async def test_a_digest_is_not_skipped_any_more_by_what_the_status_knows(
     word: str, found: dict[str, Any], left: list[str]
 ) -> None:
     server: Any = skipping(A, B, **found)
-    await _unskip(server, "shop", word)
+    await _unskip(server.options(), word)
     assert skipped(server) == left
-    await _unskip(server, "shop", left[0])
+    await _unskip(server.options(), left[0])
     assert SKIPPED not in server.body["metadata"]["annotations"]
 
 
 async def test_what_is_skipped_is_named_where_a_version_is_not_known_any_more() -> None:
     server: Any = skipping(A, B)
     with pytest.raises(Fault) as caught:
-        await _unskip(server, "shop", "9")
+        await _unskip(server.options(), "9")
     assert caught.value.message == f"bundle team/shop doesn't skip 9; it skips: {A}, {B}"
     with pytest.raises(Fault, match="doesn't skip 9; it skips: none"):
-        await _unskip(skipping(), "shop", "9")  # type: ignore[arg-type]
+        await _unskip(skipping().options(), "9")
     assert skipped(server) == [A, B]
 
 
@@ -380,30 +385,29 @@ async def test_a_tag_has_the_newest_digest_that_the_operator_has_seen(
     found: dict[str, Any], digest: str
 ) -> None:
     server: Any = skipping(**found)
-    await _skip(server, "shop", "2")
+    await _skip(server.options(), "2")
     assert skipped(server) == [digest]
 
 
 async def test_a_version_that_the_operator_hasnt_seen_takes_its_digest() -> None:
     server: Any = skipping(A)
     with pytest.raises(Fault, match=r"hasn't seen a version 9.*: copyrator resolve "):
-        await _skip(server, "shop", "9")
+        await _skip(server.options(), "9")
     assert skipped(server) == [A]
 
 
 # --- unpin ----------------------------------------------------------------------------------------
 
 
-async def unpins(server: Server) -> tuple[str | None, bool]:
-    target: Any = server
-    _, pinned, refused = await _unpin(target, "shop", 5.0)
-    return pinned, refused
+async def unpins(server: Server, seconds: float = 5.0) -> str:
+    _, done = await _unpin(replace(server.options(), timeout=seconds))
+    return done.removeprefix("bundle team/shop ")
 
 
 async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "LOOK", 0.0)
     server = Server(body(READY, history=[one.to_dict() for one in status(*THREE).past]))
-    assert await unpins(server) == (None, False)
+    assert await unpins(server) == "isn't pinned."
     assert "annotations" not in server.body["metadata"], "nothing is written"
 
     async def annotates(value: str) -> None:
@@ -412,25 +416,26 @@ async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyP
     await annotates(f"9@{A}")
     server.operate()
     assert server.body["status"]["pin"]["refused"]
-    assert await unpins(server) == (None, True)
+    refused = "isn't pinned; the value that was refused is replaced by none."
+    assert await unpins(server) == refused
     assert server.body["status"]["pin"] == {"requested": "none"}
     for value in (f"1@{A}", f"9@{A}"):  # the pin in force, and one that is refused
         await annotates(value)
         server.operate()
-    assert await unpins(server) == (f"1 ({A[:19]})", False)
+    assert (await unpins(server)).startswith(
+        f"isn't pinned to 1 ({A[:19]}) any more. What its spec"
+    )
     assert server.body["metadata"]["annotations"] == {PIN: "none"}
     await annotates(f"2@{B}")  # not seen yet
     server.operate = lambda: None  # type: ignore[method-assign]
-    target: Any = server
-    _, pinned, _ = await _unpin(target, "shop", 0.0)
-    assert pinned == f"2@{B}"
+    assert (await unpins(server, 0.0)).startswith(f"isn't pinned to 2@{B} any more.")
 
 
 async def test_a_rollback_to_what_runs_says_that_it_pins_that(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     server: Any = Server(body(READY, **status(*THREE).to_dict()))
-    _, chosen = await _rollback(server, "shop", "3", 0.0, is_quiet=False)
+    _, chosen = await _rollback(server.options(), "3")
     assert chosen.digest == C
     said = " ".join(capsys.readouterr().out.split())
     assert f"Pinning bundle team/shop to what runs, 3 ({C[:19]})." in said

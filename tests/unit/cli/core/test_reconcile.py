@@ -118,7 +118,7 @@ def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monk
     async def one(client, what, namespace, name):
         return f"{what} {namespace}/{name}"
 
-    async def set_suspend(client, what, body, *, value, timeout):
+    async def set_suspend(client, what, body, *, value, seconds):
         return body, f"{what}: {value}"
 
     monkeypatch.setattr(reconcile, "one", one)

@@ -15,15 +15,13 @@ from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.objects import (
     approval_policy,
+    asks_for_approval,
     is_overlooked,
     object_faults,
-    plans_are_asked,
     signatures,
     wait_reasons,
 )
 from copyrator.kube import errors
-from copyrator.kube.client.client import Page
-from copyrator.kube.client.pages import Items
 from copyrator.settings.config import Settings
 from copyrator.signatures.keyless import MISSING
 
@@ -89,23 +87,13 @@ NOT_SERVED = (
 
 
 class Policies:
-    """Lists Bundles, and answers every other request with an error."""
+    """Answers every request with an error."""
 
-    def __init__(self, error: errors.ApiError, *approvals: Any) -> None:
+    def __init__(self, error: errors.ApiError) -> None:
         self.error = error
-        self.bundles = [asking_for(one) for one in approvals]
-
-    async def list_pages(self, *_: Any, **__: Any) -> Any:
-        if not self.bundles:
-            raise self.error
-        yield Page(items=cast("Items", self.bundles), resource_version="1")
 
     async def request(self, *_: Any, **__: Any) -> Any:
         raise self.error
-
-
-def asking_for(approval: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "app"}, "spec": {"approval": approval} if approval else {}}
 
 
 def installed(**settings: Any) -> Installation:
@@ -126,19 +114,11 @@ def test_a_policy_that_cant_be_there_or_seen_is_a_warning(error: errors.ApiError
 
 
 @pytest.mark.parametrize(
-    ("settings", "approvals", "asked"),
-    [
-        ({}, [], False),
-        ({}, [None, {}, {"mode": "Never"}], False),
-        ({}, [None, {"mode": "OnRisk"}], True),
-        ({"require_approval": (("prod-*", "Always"),)}, [], True),
-    ],
+    ("approval", "asked"),
+    [(None, False), ({}, False), ({"mode": "Never"}, False), ({"mode": "OnRisk"}, True)],
 )
-def test_it_is_asked_for_where_the_settings_or_a_bundle_ask_for_approval(
-    settings: Any, approvals: list[Any], asked: bool
-):
-    server = cast("Any", Policies(errors.Forbidden("no"), *approvals))
-    assert asyncio.run(plans_are_asked(server, installed(**settings))) is asked
+def test_a_bundle_asks_for_approval_by_its_mode(approval: Any, asked: bool):
+    assert asks_for_approval({"spec": {"approval": approval} if approval else {}}) is asked
 
 
 NAME = "copyrator-signature-policy"
@@ -172,11 +152,6 @@ class Signatures:
             raise found
         return {"metadata": {"name": name}, "data": found}
 
-    async def list_pages(self, *_: Any, **__: Any) -> Any:
-        if "bundles" in self.objects:
-            raise self.objects["bundles"]
-        yield Page(items=cast("Items", list(self.bundles)), resource_version="1")
-
 
 def policy(**fields: Any) -> dict[str, str]:
     return {"policy.yaml": yaml.safe_dump(fields)}
@@ -192,7 +167,7 @@ def verified(name: str, verified: str) -> dict[str, Any]:
 
 def signatures_of(server: Signatures, **settings: Any) -> tuple[bool | None, str]:
     installation = Installation(settings=Settings(namespace="op", **settings), namespace="op")
-    found = asyncio.run(signatures(cast("Any", server), installation))
+    found = asyncio.run(signatures(cast("Any", server), installation, server.bundles))
     assert found.what == "Signatures"
     return found.good, found.said
 
@@ -274,11 +249,10 @@ def test_bundles_that_run_what_isnt_trusted_are_counted_and_some_named():
     )
 
 
-def test_bundles_that_may_not_be_listed_are_a_warning():
-    assert signatures_of(Signatures(bundles=errors.Forbidden("no"))) == (
-        None,
-        f"{NONE}; Bundles can't be listed: no",
-    )
+def test_the_policy_is_judged_where_bundles_may_not_be_listed():
+    server = cast("Any", Signatures())
+    check = asyncio.run(signatures(server, installed(namespace="op"), None))
+    assert (check.good, check.said) == (True, NONE)
 
 
 def test_keyless_entries_cant_be_judged_where_only_the_operator_has_the_extra(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -19,8 +18,6 @@ from copyrator.cli.doctor.permissions import (
     workloads,
 )
 from copyrator.kube import errors
-from copyrator.kube.client.pages import Items, Page
-from copyrator.kube.resources import Resource
 from copyrator.settings.config import Settings
 
 USER = "system:serviceaccount:op:copyrator"
@@ -122,34 +119,26 @@ def test_that_it_may_not_review_accounts_is_worth_knowing(
     assert check.said.startswith(said)
 
 
-class Elsewhere(Reviewer):
-    """Has one Bundle with its release in this namespace."""
-
-    def __init__(self, release: str, denied: tuple[str, str] = ("nothing", "")) -> None:
-        super().__init__(denied)
-        self.release = release
-
-    async def list_pages(self, *_: Any, **__: Any) -> Any:
-        metadata = {"namespace": "apps", "name": "shop"}
-        yield Page([{"metadata": metadata, "spec": {"project_namespace": self.release}}], "1")
-
-
 @pytest.mark.parametrize(
-    ("server", "good", "said"),
+    ("release", "denied", "good", "said"),
     [
-        (Elsewhere("apps"), "", ""),
-        (Elsewhere("prod"), True, "releases in other namespaces need their consent"),
+        ("apps", "nothing", "", ""),
+        ("prod", "nothing", True, "releases in other namespaces need their consent"),
         (
-            Elsewhere("prod", ("localsubjectaccessreviews", "")),
+            "prod",
+            "localsubjectaccessreviews",
             None,
             f"{USER} cannot create localsubjectaccessreviews.authorization.k8s.io in all namesp",
         ),
     ],
 )
 def test_that_it_may_not_ask_for_consent_is_worth_knowing_where_a_release_is_elsewhere(
-    server: Any, good: Any, said: str
+    release: str, denied: str, good: Any, said: str
 ) -> None:
-    check = asyncio.run(consent_reviews(server, installed(USER)))
+    metadata = {"namespace": "apps", "name": "shop"}
+    body = {"metadata": metadata, "spec": {"project_namespace": release}}
+    server = cast("Any", Reviewer((denied, "")))
+    check = asyncio.run(consent_reviews(server, installed(USER), [body]))
     if good == "":
         assert check is None
         return
@@ -162,18 +151,11 @@ USER = "system:serviceaccount:op:copyrator"
 
 
 class Workloads:
-    """Objects by kind, and what an account may do with workloads."""
+    """Rules and Bundles, and what an account may do with workloads."""
 
     def __init__(self, objects: dict[str, list[dict[str, Any]]], granted: set[str]) -> None:
         self.objects, self.granted = objects, granted
         self.asked: list[tuple[str, str, str]] = []
-
-    async def list_pages(
-        self, resource: Resource, namespace: str | None, **_: Any
-    ) -> AsyncIterator[Page]:
-        found = self.objects[resource.plural]
-        wanted = [one for one in found if namespace in (None, one["metadata"]["namespace"])]
-        yield Page(cast("Any", wanted), "1")
 
     async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
         asked = body["spec"]["resourceAttributes"]
@@ -208,13 +190,14 @@ def checks(
     installation = Installation(settings=settings, namespace="op", service_account=account)
 
     async def found() -> list[Check]:
-        return [one async for one in workloads(cast("Any", workloads_of), installation)]
+        client = cast("Any", workloads_of)
+        return [one async for one in workloads(client, installation, workloads_of.objects)]
 
     return asyncio.run(found())
 
 
 def workloads_of(*, bundles: Any = (), rules: Any = (), granted: str = "") -> Workloads:
-    objects = {"bundles": [*PLAIN, *bundles], "copyrators": [*PLAIN, *rules]}
+    objects = {"bundles": [*PLAIN, *bundles], "rules": [*PLAIN, *rules]}
     return Workloads(objects, set(granted.split()))
 
 
@@ -280,7 +263,7 @@ def test_it_is_reviewed_in_each_namespace_that_is_served() -> None:
 
 
 def test_that_nobody_may_review_is_said() -> None:
-    (check,) = checks(NoReviews({"bundles": [WATCHED], "copyrators": []}, set()))
+    (check,) = checks(NoReviews({"bundles": [WATCHED], "rules": []}, set()))
     assert (check.good, check.said) == (None, "can't be checked: no reviews")
 
 
@@ -288,15 +271,12 @@ Place = tuple[str, str]
 
 
 class Scopes:
-    """Lists Bundles, and grants wide scopes but those that are `by_name` only."""
+    """Bundles; it grants wide scopes but those that are `by_name` only."""
 
     def __init__(self, bundles: list[dict[str, Any]], by_name: set[Place]) -> None:
         self.bundles = bundles
         self.by_name = by_name
         self.asked: list[Place] = []
-
-    async def list_pages(self, *_: Any, **__: Any) -> Any:
-        yield Page(items=cast("Items", self.bundles), resource_version="1")
 
     async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
         asked = body["spec"]["resourceAttributes"]
@@ -312,7 +292,7 @@ def bundle(namespace: str, **spec: Any) -> dict[str, Any]:
 
 def look(scopes: Scopes, **settings: Any) -> tuple[int, list[str], str]:
     installation = Installation(settings=Settings(**settings), namespace="op")
-    polled = asyncio.run(polled_references(cast("Any", scopes), installation))
+    polled = asyncio.run(polled_references(cast("Any", scopes), installation, scopes.bundles))
     return polled.named, sorted(map(str, polled.refs)), polled.sentence("the operator")
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -102,14 +100,10 @@ def test_a_source_is_named_as_people_write_it() -> None:
 
 
 class Server:
-    """Lists of rules and Bundles, and Secrets and ConfigMaps by their names."""
+    """Secrets and ConfigMaps by their names."""
 
-    def __init__(self, rules: list[Any], bundles: list[Any], **objects: Any) -> None:
-        self.lists = {"copyrators": rules, "bundles": bundles}
+    def __init__(self, **objects: Any) -> None:
         self.objects = objects
-
-    async def list_pages(self, resource: Resource, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        yield SimpleNamespace(items=self.lists[resource.plural])
 
     async def get(self, _resource: Resource, _namespace: str | None, name: str) -> Any:
         if name not in self.objects:
@@ -132,14 +126,14 @@ def secret(text: str) -> dict[str, Any]:
 def test_doctor_names_each_kubeconfig_at_fault_once() -> None:
     named = {name: {"kubeConfig": {"secretName": name}} for name in ("hub", "none")}
     rules = [body("a", source=named["hub"]), body("b", source=named["hub"])]
-    server = Server(rules, [body("shop", **named["none"])], hub=secret("users: [S3cret"))
-    found = asyncio.run(kubeconfigs(cast("Any", server), INSTALLATION, NOW))
+    server, bundles = Server(hub=secret("users: [S3cret")), [body("shop", **named["none"])]
+    found = asyncio.run(kubeconfigs(cast("Any", server), rules, bundles, NOW))
     assert found.good is False
     assert found.said.startswith(
         "Secret team/hub, key value: it isn't valid YAML in line 2; Secret team/none, key value: "
         "there is no such Secret; see: copyrator remote check SECRET"
     )
-    found = asyncio.run(kubeconfigs(cast("Any", Server([], [])), INSTALLATION, NOW))
+    found = asyncio.run(kubeconfigs(cast("Any", Server()), [], [], NOW))
     assert (found.good, found.said) == (True, "no rule or Bundle names another cluster")
 
 
@@ -152,8 +146,8 @@ def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() 
     staging["status"] = {"conditions": [attested]}
 
     def found(**objects: Any) -> tuple[bool | None, str]:
-        server = cast("Any", Server([], [shop, staging, body("other")], **objects))
-        check = asyncio.run(attestations(server, INSTALLATION))
+        server, bundles = cast("Any", Server(**objects)), [shop, staging, body("other")]
+        check = asyncio.run(attestations(server, INSTALLATION, bundles))
         return check.good, check.said
 
     missing = "Bundle team/staging: Secret team/attest-key of spec.attest doesn't exist; create it"
@@ -182,8 +176,8 @@ def test_doctor_names_the_fault_of_a_key_that_attests_and_nothing_of_it() -> Non
         staging = body("staging", attest={"environment": "staging", **pushes})
         texts = {name: base64.b64encode(content).decode() for name, content in data.items()}
         there = {secret: {"data": texts}} if secret else {}
-        server = cast("Any", Server([], [staging], **there))
-        check = asyncio.run(attestations(server, INSTALLATION))
+        server = cast("Any", Server(**there))
+        check = asyncio.run(attestations(server, INSTALLATION, [staging]))
         return check.good, check.said
 
     own = {"keyFrom": {"secretName": "attest-key", "key": "pem", "passwordKey": "password"}}

@@ -108,12 +108,12 @@ def test_a_choice_says_what_happens_and_not_that_it_is_done():
 
 def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():
     found = decision_values(PlanView(view(), updates(50, LINES + 5)))
-    shown = [len(one.diff.lines) for one in found["operations"]]
+    shown = [len(diff.lines) for _, _, diff, _ in found["operations"]]
     full = ALL_LINES // LINES
     assert shown == [LINES] * full + [0] * (50 - full)
-    assert {one.diff.left for one in found["operations"][:full]} == {5}
-    assert {one.diff.left for one in found["operations"][full:]} == {LINES + 5}
-    assert {one.diff.added for one in found["operations"]} == {LINES + 5}
+    assert {diff.left for _, _, diff, _ in found["operations"][:full]} == {5}
+    assert {diff.left for _, _, diff, _ in found["operations"][full:]} == {LINES + 5}
+    assert {diff.added for _, _, diff, _ in found["operations"]} == {LINES + 5}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():
 )
 def test_each_operation_is_on_one_page(asked, number, first, last):
     found = decision_values(PlanView(view(), updates(250, 1)), asked)
-    numbers = [one.number for one in found["operations"]]
+    numbers = [at for at, *_ in found["operations"]]
     assert (found["number"], found["pages"], found["total"]) == (number, 3, 250)
     assert (numbers[0], numbers[-1]) == (first, last)
 
@@ -139,7 +139,7 @@ def test_short_diffs_of_the_first_risky_operations_are_open():
     plan = view({"risky": risky, "riskyOperations": 8})
     for lines, opened in ((3, [True] * 5 + [False] * 3), (41, [False] * 8), (0, [False] * 8)):
         found = decision_values(PlanView(plan, updates(8, lines, "ServiceAccount")))
-        assert [one.is_open for one in found["operations"]] == opened
+        assert [is_open for *_, is_open in found["operations"]] == opened
 
 
 @given(JSON, JSON, JSON)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from copyrator.api.health import Result, Status
 from copyrator.cli.core.cluster import ahead
-from copyrator.cli.ui.release import health_of, release_objects
+from copyrator.cli.ui.bundle_page import health_of, release_objects
 from copyrator.kube.errors import Forbidden, ServerError
 from copyrator.kube.resources import Discovery
 
