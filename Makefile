@@ -56,7 +56,7 @@ test-ui: ## Test the local web page in Debian's Chromium, which root installs if
 	@$(RUN) pytest tests/e2e/ui
 
 # The e2e tests of Bundles run once more for each further version of werf that the stand-in plays.
-BUNDLES := tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
+BUNDLES := tests/e2e/engine tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
 
 test-busy: ## Run test in a new clone, and unit and component tests in random orders, on busy cores; log in build/busy.
 	@$(RUN) python hack/busy.py $(BUSY)

@@ -41,6 +41,7 @@ def front(
     tls: ssl.SSLContext | None = None,
     stalling: threading.Event | None = None,
     tokens: list[str] | None = None,
+    asked: list[str] | None = None,
 ) -> Iterator[str]:
     """`host:port` of a server before a registry.
 
@@ -51,6 +52,7 @@ def front(
         tls: speaks TLS by this context.
         stalling: while it is set, blobs aren't answered for.
         tokens: it wants a token, which it gives for the password; those that it gave.
+        asked: the paths of requests that it passed on.
     """
 
     class Guard(_Quiet):
@@ -85,6 +87,8 @@ def front(
                 return
             while stalling is not None and stalling.is_set() and "/blobs/" in self.path:
                 stopped.wait(0.1)
+            if asked is not None:
+                asked.append(self.path)
             upstream = http.client.HTTPConnection(behind, timeout=10)
             accept = {"Accept": self.headers["Accept"]} if self.headers["Accept"] else {}
             upstream.request(self.command, self.path, headers=accept)
