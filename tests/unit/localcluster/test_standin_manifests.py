@@ -35,7 +35,9 @@ def test_each_text_may_have_any_number_of_objects_and_they_share_nothing() -> No
 
 
 def test_what_is_written_is_read_again() -> None:
-    value: dict[str, Any] = {"a": ["yes", "1e3", "12:30", "2026-11-29", "", "x\ny\n", None, 1.5, {"b": {}}]}
+    value: dict[str, Any] = {
+        "a": ["yes", "1e3", "12:30", "2026-11-29", "", "x\ny\n", None, 1.5, {"b": {}}]
+    }
     assert manifests.parse_each([manifests.dump(value)]) == [[json.loads(json.dumps(value))]]
 
 
