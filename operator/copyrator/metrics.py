@@ -110,8 +110,7 @@ class Metrics:
         self.copies = self._gauge(
             "copies",
             "Copies of all rules: desired, ready (of these satisfied: objects of other clients), "
-            "failed, "
-            "conflicts, pending.",
+            "failed, conflicts, pending.",
             "state",
         )
         self.certificate_expiry = self._gauge(
@@ -294,8 +293,7 @@ class Metrics:
         self.polls = self._counter(
             "polls",
             "Polls of registries, each shared by all Bundles with the same registry, repository "
-            "and credentials; Answered, or "
-            "the reason of the failure.",
+            "and credentials; Answered, or the reason of the failure.",
             "result",
         )
         self.webhook_calls = self._counter(
@@ -317,8 +315,7 @@ class Metrics:
         self.registry_requests = self._counter(
             "registry_requests",
             "Requests to OCI registries; code is 0 without a response, host is other for hosts "
-            "that no "
-            "Bundle names.",
+            "that no Bundle names.",
             "host",
             "method",
             "code",

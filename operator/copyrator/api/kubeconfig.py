@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -384,19 +384,16 @@ def _with_credential(place: Kubeconfig, user: Fields) -> Kubeconfig:
                 "isn't a token: it has blanks or other characters that no HTTP header may have, "
                 f"or more than {_TOKEN_BYTES:,}; write it in one line, not in base64",
             )
-        return _replace(place, token=token, ends=_end_of_token(token))
+        return replace(place, token=token, ends=_end_of_token(token))
     if not user.has(certificate) and not user.has(key):
         raise InvalidKubeconfigError(user.path, f"has no credential; {_ACCOUNT}")
     chain = _certificates(user, certificate, f"is required beside {key}")
     _, leaf = chain[0]
-    return _replace(
-        place, certificate=_encode(chain), key=_private_key(user, key), ends=_end_of(leaf)
-    )
-
-
-def _replace(place: Kubeconfig, **credential: Any) -> Kubeconfig:
-    return Kubeconfig(
-        server=place.server, ca=place.ca, tls_server_name=place.tls_server_name, **credential
+    return replace(
+        place,
+        certificate=_encode(chain),
+        key=_private_key(user, key),
+        ends=whole_seconds(leaf.not_valid_after_utc),
     )
 
 
@@ -508,10 +505,6 @@ def _load(der: bytes) -> x509.Certificate | None:
     except Exception:
         return None
     return certificate
-
-
-def _end_of(certificate: x509.Certificate) -> datetime:
-    return whole_seconds(certificate.not_valid_after_utc)
 
 
 def _end_of_token(token: str) -> datetime | None:

@@ -102,8 +102,7 @@ def read_sources(spec: Fields, home: str) -> tuple[ComposedSource, ...]:
     if len(entries) > COMPOSED_SOURCES:
         spec.fail("sources", f"has more than {COMPOSED_SOURCES} entries; use a selector")
     found: dict[str, ComposedSource] = {}
-    for number, entry in enumerate(entries):
-        fields = Fields(entry, f"{spec.at('sources')}[{number}]")
+    for fields in spec.maps("sources", COMPOSED_SOURCES):
         alias = fields.required_text("as", _ALIAS)
         source = _source_in(fields, _namespace(fields, home))
         if alias in found:

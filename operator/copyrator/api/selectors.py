@@ -123,8 +123,7 @@ def parse_selector(raw: Any, path: str) -> LabelSelector:
         raise SpecError(path, f"has {count} requirements; at most {MAX_REQUIREMENTS} are allowed")
     labels = fields.text_map("matchLabels", syntax.label_key, syntax.label_value)
     wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels.items()]
-    for i, item in enumerate(fields.items("matchExpressions")):
-        wanted.append(_parse_expression(Fields(item, f"{fields.at('matchExpressions')}[{i}]")))
+    wanted += map(_parse_expression, fields.maps("matchExpressions", MAX_REQUIREMENTS))
     return LabelSelector.of(wanted)
 
 

@@ -80,8 +80,7 @@ def label_key(value: str) -> str | None:
         return None
     return (
         f"{shown(value)} isn't a valid label key; use at most 63 letters, digits, '-', '_' and "
-        "'.', "
-        "beginning and ending with a letter or digit"
+        "'.', beginning and ending with a letter or digit"
     )
 
 
@@ -91,8 +90,7 @@ def label_value(value: str) -> str | None:
         return None
     return (
         f"{shown(value)} isn't a valid label value; use at most 63 letters, digits, '-', '_' and "
-        "'.', "
-        "beginning and ending with a letter or digit"
+        "'.', beginning and ending with a letter or digit"
     )
 
 

@@ -287,8 +287,7 @@ def _range(text: str) -> VersionRange:
     if not text.isprintable() or not _RANGE_SIGN.search(text):
         raise VersionError(
             f"{shown(text)} isn't a valid tag: a tag has at most 128 letters, digits, '_', '.' "
-            "and '-', "
-            f"and doesn't begin with '.' or '-'; write {_FORMS}"
+            f"and '-', and doesn't begin with '.' or '-'; write {_FORMS}"
         )
     return VersionRange(text, tuple(_alternatives(text)))
 

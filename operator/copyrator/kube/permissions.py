@@ -12,26 +12,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.kube.errors import ApiError, BrokenAnswer, Permission, Refusal
 
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+
 _API_VERSION: Final = "authorization.k8s.io/v1"
-
-
-class Reviewer(Protocol):
-    """The part of KubeClient that sends reviews."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any],
-        timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
-    ) -> Any:
-        """Send a review."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +31,7 @@ class Subject:
 
 
 async def is_allowed(
-    reviewer: Reviewer,
+    reviewer: KubeClient,
     attributes: Mapping[str, str],
     subject: Subject | None = None,
     *,
@@ -148,14 +136,14 @@ class MissingPermissions:
             "needs it"
         )
 
-    async def review_for_ever(self, reviewer: Reviewer) -> None:
+    async def review_for_ever(self, reviewer: KubeClient) -> None:
         """Review the missing permissions periodically."""
         while True:
             await asyncio.sleep(TICK)
             if await self.review(reviewer):
                 self.on_granted()
 
-    async def review(self, reviewer: Reviewer) -> bool:
+    async def review(self, reviewer: KubeClient) -> bool:
         """Review the permissions that are due; return whether any was granted."""
         granted = False
         for permission, found in list(self._missing.items()):
@@ -166,7 +154,7 @@ class MissingPermissions:
                 granted |= await self._is_granted(reviewer, found)
         return granted
 
-    async def _is_granted(self, reviewer: Reviewer, found: _MissingPermission) -> bool:
+    async def _is_granted(self, reviewer: KubeClient, found: _MissingPermission) -> bool:
         refusal = found.refusal
         try:
             allowed = await is_allowed(reviewer, refusal.attributes)

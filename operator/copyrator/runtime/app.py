@@ -206,8 +206,7 @@ def _proxies() -> dict[str, str]:
     for name in proxies_with_password(found):
         log.warning(
             "%s contains a password, so it isn't passed to Jobs; if werf needs it, set it in "
-            "spec.env "
-            "of the Bundles",
+            "spec.env of the Bundles",
             name,
         )
     return variables_for_jobs(found)

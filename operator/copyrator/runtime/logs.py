@@ -69,9 +69,8 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else ConsoleFormatter())
-    handler.addFilter(ContextFilter())
-    handler.addFilter(CutOffFilter())
-    handler.addFilter(ApiErrorFilter())
+    for each in (add_context, _is_usual, _without_traceback):
+        handler.addFilter(each)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     chosen = logging.getLevelNamesMapping()[level.upper()]
@@ -86,32 +85,23 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     asyncio_logger.handlers.clear()
 
 
-class ContextFilter(logging.Filter):
-    """Adds the bound fields to the record when it is made, in the task that made it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Never drops a record."""
-        record.fields = _context.get()
-        return True
+def add_context(record: logging.LogRecord) -> bool:
+    """A filter: add the bound fields to a record when it is made, in the task that made it."""
+    record.fields = _context.get()
+    return True
 
 
-class CutOffFilter(logging.Filter):
-    """Drops kopf's ERROR about a request that it cut off itself."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Passes everything else."""
-        return not (record.name.startswith("kopf") and _CUT_OFF.match(record.getMessage()))
+def _is_usual(record: logging.LogRecord) -> bool:
+    """Drop kopf's ERROR about a request that it cut off itself."""
+    return not (record.name.startswith("kopf") and _CUT_OFF.match(record.getMessage()))
 
 
-class ApiErrorFilter(logging.Filter):
-    """Removes the traceback of kopf's lines about API server errors: it shows no cause."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Never drops a record."""
-        kind = record.exc_info[0] if record.exc_info else None
-        if kind is not None and kind.__module__ == "kopf._cogs.clients.errors":
-            record.exc_info = record.exc_text = None
-        return True
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Remove the traceback of kopf's lines about API server errors: it shows no cause."""
+    kind = record.exc_info[0] if record.exc_info else None
+    if kind is not None and kind.__module__ == "kopf._cogs.clients.errors":
+        record.exc_info = record.exc_text = None
+    return True
 
 
 class ConsoleFormatter(logging.Formatter):

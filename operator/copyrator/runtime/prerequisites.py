@@ -161,8 +161,7 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
         return (
             f"the CRD {name} is not established, its names are taken ({names.get('message')}): "
             f"another CRD of the group {crd['spec']['group']}, such as an older operator's, has "
-            "them; "
-            "export its objects, delete that CRD, apply the objects again"
+            "them; export its objects, delete that CRD, apply the objects again"
         )
     return f"the CRD {name} is not established yet"
 

@@ -103,7 +103,7 @@ async def test_an_event_reaches_its_half(app: App) -> None:
 async def test_a_key_is_reconciled_by_its_half_under_its_name_in_the_log(
     app: App, key: Key, half: str, fields: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.handler.addFilter(logs.ContextFilter())
+    caplog.handler.addFilter(logs.add_context)
     await app._reconcile(key)
     assert getattr(parts_of(app), half).keys == [key]
     (record,) = caplog.records

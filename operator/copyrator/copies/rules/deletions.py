@@ -14,6 +14,7 @@ import dataclasses
 import logging
 
 from copyrator.api import names
+from copyrator.api.fields import number_in
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts, confirmed_generation, read_unconfirmed
@@ -80,9 +81,9 @@ class DeletionGuard:
         if state.deletions.recalled:
             return
         edit = read_unconfirmed(rule.status)
-        observed = rule.status.get("observedGeneration")
+        observed = number_in(rule.status, "observedGeneration")
         confirmed, unconfirmed = state.deletions.confirmed, state.deletions.unconfirmed
-        if edit and edit.copies and isinstance(observed, int):
+        if edit and edit.copies and observed is not None:
             unconfirmed = Unconfirmed(observed, None, edit.had)
         elif confirmed_generation(rule.status) == rule.generation:
             confirmed = rule.generation

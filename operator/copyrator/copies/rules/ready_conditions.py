@@ -15,7 +15,7 @@ from copyrator.api.conditions import (
     suspend,
     suspended_ready,
 )
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import InvalidSpec, number_in
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec, place_of
 from copyrator.api.rule_status import (
@@ -348,10 +348,9 @@ def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None
     if condition.health is Health.STALLED and condition.reason in _REFUSALS:
         return kept, condition
     if kept is None:
-        observed = rule.status.get("observedGeneration")
         kept = suspend(
             rule.status.get("conditions"),
-            observed=observed if isinstance(observed, int) else None,
+            observed=number_in(rule.status, "observedGeneration"),
             generation=rule.generation,
             edits=1,
         )

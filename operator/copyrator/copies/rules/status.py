@@ -25,7 +25,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     ready_reason,
 )
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import InvalidSpec, number_in
 from copyrator.api.keys import CopyKey
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import RuleSpec
@@ -324,8 +324,7 @@ def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) 
     Its other clusters are recorded as they are now: of several that have changed, each is confirmed
     in turn. `lost` is the one that can't be used.
     """
-    numbers = (rule.status.get(name) for name in ("sources", "targets"))
-    sources, targets = (one if isinstance(one, int) else 0 for one in numbers)
+    sources, targets = (number_in(rule.status, name) or 0 for name in ("sources", "targets"))
     kept = {KubeconfigRef(one.secret, one.key): one for one in read_source_clusters(rule.status)}
     for use in _uses(context, rule):
         if use.accepted and use is not lost:

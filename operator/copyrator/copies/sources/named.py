@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import ObjectName
+from copyrator.api.selectors import LabelSelector
 from copyrator.copies.sources.records import SourceReader, SourceRecord, is_newer
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube import errors
@@ -51,7 +52,7 @@ class NamedSources:
 
     def has_watch(self, resource: Resource, name: ObjectName, share: SourceShare) -> bool:
         """Whether `acquire` opens no new watch."""
-        alone = _spec_of_one(resource, name, share)
+        alone = source_watch(resource, share, *name)
         return _spec_of_all(alone) in self._shared or alone in self._informers
 
     def acquire(
@@ -63,7 +64,7 @@ class NamedSources:
         on_synced: OnSynced,
     ) -> Registration:
         """Watch one object; its known state is delivered before this returns."""
-        alone = _spec_of_one(resource, name, share)
+        alone = source_watch(resource, share, *name)
         spec = _spec_of_all(alone)
         if spec not in self._shared and (alone in self._informers or self._count(spec) < ALONE):
             return self._informers.acquire(alone, listener, on_synced=on_synced)
@@ -78,11 +79,19 @@ class NamedSources:
         return sum((s.resource, s.namespace, s.share) == place and bool(s.name) for s in specs)
 
 
-def _spec_of_one(resource: Resource, name: ObjectName, share: SourceShare) -> WatchSpec:
+def source_watch(
+    resource: Resource,
+    share: SourceShare,
+    namespace: str,
+    name: str | None,
+    selector: LabelSelector | None = None,
+) -> WatchSpec:
+    """The watch of whole sources: of one, or of those that are selected."""
     return WatchSpec(
         resource=resource,
-        namespace=name.namespace,
-        name=name.name,
+        namespace=namespace,
+        name=name,
+        label_selector=selector.to_string() if selector else None,
         decode=SourceReader(resource.api_version, resource.kind),
         share=share,
         reserved=share.tenant is not None,

@@ -11,12 +11,13 @@ from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.summarize import loop
 from copyrator.copies.sources.bindings import SourceBinding, rule_context
-from copyrator.copies.sources.records import SourceReader, SourceRecord
+from copyrator.copies.sources.named import source_watch
+from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.template.rendering import source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
 from copyrator.kube.watch.reflector import OnChange
 
 
@@ -32,7 +33,8 @@ def has_watches(
             name = ObjectName(namespace, source.name)
             is_there = context.named_sources.has_watch(resource, name, share)
         else:
-            is_there = _spec(source, namespace, resource, share) in context.informers
+            spec = source_watch(resource, share, namespace, None, source.selector)
+            is_there = spec in context.informers
         if not is_there:
             return False
     return True
@@ -67,24 +69,12 @@ def watch_sources(
             name = ObjectName(namespace, source.name)
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
-            spec = _spec(source, namespace, resource, share)
+            spec = source_watch(resource, share, namespace, source.name, source.selector)
             place = informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
     if source.kubeconfig:
         state.remote_sources[source.kubeconfig] = registrations
     return registrations
-
-
-def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare) -> WatchSpec:
-    return WatchSpec(
-        resource=resource,
-        namespace=namespace,
-        name=source.name,
-        label_selector=source.selector.to_string() if source.selector else None,
-        decode=SourceReader(resource.api_version, resource.kind),
-        share=share,
-        reserved=share.tenant is not None,
-    )
 
 
 def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:

@@ -220,10 +220,14 @@ class CopyWriter:
         place = Place(self._key.kind, self._key.namespace, self._key.name)
         return new_object(content, place, winner.owner, self._context.sealer)
 
+    def _carried(self, winner: CopyRequest, seen: CopyRecord | Unmanaged) -> dict[str, Any]:
+        """The body that replaces an object of which we own the whole content."""
+        version = seen.resource_version
+        return carry_on(self._body(winner), seen.extras, uid=seen.uid, resource_version=version)
+
     async def _replace(self, winner: CopyRequest, record: CopyRecord) -> None:
         if self._exact:
-            extras, version = record.extras, record.resource_version
-            body = carry_on(self._body(winner), extras, uid=record.uid, resource_version=version)
+            body = self._carried(winner, record)
         else:
             live = await self._live(record.uid)
             body = self._merged(winner, live)
@@ -255,12 +259,7 @@ class CopyWriter:
         unmanaged = self.unmanaged
         assert unmanaged is not None
         if self._exact:
-            body = carry_on(
-                self._body(winner),
-                unmanaged.extras,
-                uid=unmanaged.uid,
-                resource_version=unmanaged.resource_version,
-            )
+            body = self._carried(winner, unmanaged)
             self._claim(body, winner, unmanaged.metadata)
         else:
             body = self._merged(winner, await self._live(unmanaged.uid))
@@ -291,12 +290,7 @@ class CopyWriter:
             raise NotAsWantedError
         self._whole = None
         if self._exact:
-            body = carry_on(
-                self._body(winner),
-                seen.extras,
-                uid=seen.uid,
-                resource_version=seen.resource_version,
-            )
+            body = self._carried(winner, seen)
             self._claim(body, winner, live["metadata"])
         else:
             body = self._merged(winner, live)

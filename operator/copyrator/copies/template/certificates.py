@@ -14,6 +14,7 @@ import base64
 import binascii
 import hashlib
 import re
+import ssl
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -148,13 +149,11 @@ CERTIFICATE_STEPS: Final = 40
 _TRUSTED: Final = "TRUSTED CERTIFICATE"
 """OpenSSL's form: a certificate, then for what it is trusted."""
 _LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", _TRUSTED)
-_BEGIN_PLAIN: Final = "-----BEGIN CERTIFICATE-----"
-_END_PLAIN: Final = "-----END CERTIFICATE-----"
+
 _BEGINS: Final = {f"-----BEGIN {label}-----": label for label in _LABELS}
 _ENDS: Final = {f"-----END {label}-----": label for label in _LABELS}
 _MARK: Final = re.compile(r"(?<!-)-{2,}+\s*+(?:BEGIN|END)\b", re.IGNORECASE)
 """A marker of whatever else is in PEM, of SSH2's keys, or a misspelt one."""
-_LINE: Final = 64
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 
 _TLS_USES: Final = frozenset(
@@ -198,7 +197,7 @@ def bundled(
     if not found:
         raise TemplateError("pem_bundle: there is no certificate that could be written")
     meter.make(2 * sum(map(len, found.values())))
-    return "".join(map(_pem, found.values())), until
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found.values())), until
 
 
 def _texts(
@@ -366,9 +365,3 @@ def _load(der: bytes, where: str) -> x509.Certificate:
     except Exception:
         raise TemplateError(f"{where}: a certificate can't be read") from None
     return certificate
-
-
-def _pem(der: bytes) -> str:
-    text = base64.b64encode(der).decode("ascii")
-    lines = [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
-    return "\n".join([_BEGIN_PLAIN, *lines, _END_PLAIN, ""])

@@ -249,8 +249,7 @@ TENANT_VARIABLES: Final = ("namespace", "rule", "source")
 
 _HINT: Final = (
     f"outside the operator's namespace it may contain {', '.join(TENANT_VARIABLES)} with their "
-    "fields "
-    f"and the filters {', '.join(TENANT_FILTERS)}"
+    f"fields and the filters {', '.join(TENANT_FILTERS)}"
 )
 
 _ALLOWED: Final = (

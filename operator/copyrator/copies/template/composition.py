@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
@@ -17,18 +17,10 @@ from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.rendering import Composing
 from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import Registration
 
 Versions = Mapping[tuple[str, str, str], str]
 """resourceVersion by kind (resource key, with the other cluster), namespace and name."""
-
-
-class Headers(Protocol):
-    """A watch of headers."""
-
-    @property
-    def store(self) -> Mapping[ObjectName, Any]:
-        """Headers by name: of more objects than the entry's, where the watch is shared."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +29,8 @@ class Part:
 
     entry: ComposedSource
     resource: Resource
-    watch: Headers | None = None
-    """None before it is opened."""
+    watch: Registration | None = None
+    """Of headers, also of more objects than the entry's; None before it is opened."""
     assumed: dict[ObjectName, Mapping[str, Any]] = field(default_factory=dict)
     """Objects that count as existing in a dry run."""
     cluster: RemoteCluster | None = None
