@@ -77,7 +77,6 @@ MATRIX: dict[str, dict[str, Any]] = {
     "rollouts": {
         "rules.consumers": True,
         "rules.restart": True,
-        "rules.rolloutHealthPause": 300,
     },
     "certificates": {"rules.certificateWarning": 86400},
     "other clusters": {"rules.maxRemotes": 3},
@@ -401,7 +400,7 @@ def shape(value: Any) -> Any:
 
 def test_large_numbers_of_a_file_are_written_out(cluster, tmp_path):
     names = ("jobsTTL", "timerInterval", "timerIdle")
-    rules = ("certificateWarning", "rolloutHealthPause")
+    rules = ("certificateWarning",)
     values = {"bundles": dict.fromkeys(names, 2592000), "rules": dict.fromkeys(rules, 2592000)}
     printed = written(cluster, tmp_path, values)
     assert "e+06" not in printed
@@ -500,7 +499,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("bundles.health.enabled", "yes"),
     ("rules.consumers", "yes"),
     ("rules.restart", "Consumers"),
-    ("rules.rolloutHealthPause", 0),
     ("bundles.approvalPolicy", True),
     ("image.keyless", "yes"),
     ("image.clouds", "yes"),
@@ -515,7 +513,6 @@ REFUSED: list[tuple[str, Any]] = [
     ("proxy.https", "proxy:3128"),
     ("ca.configMapName", "Not A Name"),
     ("metrics.serviceMonitor.interval", "soon"),
-    ("metrics.prometheusRule.pollLateSeconds", 0),
     ("metrics.dashbord.enabled", True),
     ("networkPolicy.metricsFrom", [{}]),
     ("networkPolicy.metricsFrom", [{"selector": {}}]),
@@ -792,7 +789,7 @@ def test_prometheus_finds_the_metrics_of_every_replica(cluster):
 def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
     values = {
         "metrics.prometheusRule.enabled": True,
-        "metrics.prometheusRule.pollLateSeconds": 7200,
+        "bundles.timerInterval": 2400,
         "rules.certificateWarning": 2592000,
     }
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)

@@ -353,12 +353,7 @@ class CopyController:
         context = self._context
         pause = TimeSlice().pause
         for state in list(context.rule_states.values()):
-            view = context.kinds.get(state.compiled.resource) if state.compiled else None
-            health = (
-                context.namespaces_synced,
-                view is None or view.synced,
-                *(registration.synced for registration in state.sources),
-            )
+            health = context.watch_health(state)
             if state.watch_health != health and state.key in context.rule_states:
                 state.watch_health = health
                 context.requeue_rule(state.key, Priority.RESYNC)

@@ -338,6 +338,7 @@ class RulePreparation:
         view = context.kinds[compiled.resource]
         assert context.namespace_watch is not None
         watches = [*state.sources, view.registration, context.namespace_watch]
+        state.watch_health = context.watch_health(state)
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
             condition = judge_remote(context, state, compiled.rule)

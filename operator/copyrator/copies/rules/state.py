@@ -232,7 +232,8 @@ class RuleState:
         next_status: loop time before which no status is written.
         report_by: loop time after which the status isn't delayed any more; inf: it is up to date.
         next_summary: loop time before which changes of copies cause no summary.
-        watch_health: whether each of its watches was complete when that was last looked at.
+        watch_health: whether each of its watches was complete when that was last looked at: when it
+            was judged, or queued for a change of this.
     """
 
     key: RuleKey
