@@ -18,7 +18,6 @@ from localcluster.cluster import Cluster, discard
 from localcluster.errors import LocalClusterError
 from localcluster.paths import state_root
 from localcluster.pins import CLUSTER_PROGRAMS
-from localcluster.state import Layout
 
 
 class _Group(click.Group):
@@ -79,35 +78,24 @@ def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str,
 
 @main.command()
 @_which
-@click.option("--all", "everything", is_flag=True, help="All clusters started with --name.")
-def down(state_dir: Path, everything: bool, **_name: str) -> None:
+def down(state_dir: Path, **_name: str) -> None:
     """Stop a cluster and remove its data."""
-    directories = _all() if everything else [state_dir]
-    for directory in directories:
-        if discard(directory):
-            click.echo(f"Stopped the cluster in {directory}.")
-        else:
-            click.echo(f"No cluster in {directory}.")
+    stopped = discard(state_dir)
+    click.echo(f"{'Stopped the' if stopped else 'No'} cluster in {state_dir}.")
 
 
 @main.command()
 @_which
-@click.option("--all", "everything", is_flag=True, help="All clusters started with --name.")
-def status(state_dir: Path, everything: bool, **_name: str) -> None:
+def status(state_dir: Path, **_name: str) -> None:
     """Show which components run; exit code 1 if one doesn't."""
-    healthy = True
-    directories = _all() if everything else [state_dir]
-    if not directories:
-        click.echo("No clusters.")
-    for directory in directories:
-        cluster = Cluster.attach(directory)
-        click.echo(f"{directory}")
-        for component, runs in cluster.status().items():
-            pid = cluster.supervisor.plan.state.processes[component].pid if runs else "-"
-            click.echo(f"  {component:<24} {'running' if runs else 'DOWN':<8} pid {pid}")
-            healthy = healthy and runs
-        _describe(cluster)
-    sys.exit(0 if healthy else 1)
+    cluster = Cluster.attach(state_dir)
+    found = cluster.status()
+    click.echo(f"{state_dir}")
+    for component, runs in found.items():
+        pid = cluster.supervisor.plan.state.processes[component].pid if runs else "-"
+        click.echo(f"  {component:<24} {'running' if runs else 'DOWN':<8} pid {pid}")
+    _describe(cluster)
+    sys.exit(0 if all(found.values()) else 1)
 
 
 @main.command()
@@ -190,15 +178,6 @@ def _option(name: str, state_dir: Path) -> str:
     if state_dir != state_root() / name:
         return f" --state {shlex.quote(str(state_dir))}"
     return "" if name == "default" else f" --name {shlex.quote(name)}"
-
-
-def _all() -> list[Path]:
-    """The directories of every cluster that was given a name."""
-    if not state_root().is_dir():
-        return []
-    return sorted(
-        directory for directory in state_root().iterdir() if Layout(directory).state_file.exists()
-    )
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:

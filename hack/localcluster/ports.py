@@ -15,7 +15,7 @@ from pathlib import Path
 
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
-from localcluster.paths import cache_dir
+from localcluster.paths import cache_dir, state_root
 
 # Below Linux's ephemeral ports (32768 and up), above what services usually listen on.
 _RANGE = range(20000, 30000)
@@ -60,7 +60,8 @@ def _pick(taken: dict[int, str], owner: Path) -> int:
             return port
     raise LocalClusterError(
         f"No free port between {_RANGE.start} and {_RANGE.stop}.",
-        "Stop clusters that you don't need: `hack/run python -m localcluster status --all`.",
+        f"Stop clusters that you don't need: `ls {state_root()}` shows their names, "
+        "`make cluster-down NAME=…` stops one.",
     )
 
 

@@ -56,10 +56,6 @@ class Client:
             address.hostname or "", address.port or 443, timeout=timeout, context=tls
         )
 
-    def close(self) -> None:
-        """Hang up; the next request connects anew. For waits longer than servers keep idle ones."""
-        self._connection.close()
-
     def get(self, body: Object) -> Object | None:
         """The object as the cluster has it; None if it, its namespace or its kind isn't there.
 

@@ -64,6 +64,14 @@ _Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
 _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+.0123456789"))
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> float:
+    value = loader.construct_yaml_float(node)
+    return int(value) if value.is_integer() else value
+
+
+_Loader.add_constructor(f"{_TAG}float", _number)
+
+
 def parse_each(texts: Iterable[str]) -> list[list[Object]]:
     """Read several texts, each YAML with any number of objects.
 

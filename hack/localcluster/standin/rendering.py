@@ -122,6 +122,8 @@ def _read(documents: list[tuple[str, str]], deploy: Deploy, chart: Path) -> list
     """
     parsed = manifests.parse_each(text for _, text in documents)
     for (source, _), bodies in zip(documents, parsed, strict=True):
+        if any(not {"kind", "metadata"} <= set(body) for body in bodies):
+            raise WerfError(f"parse manifests: Object 'Kind' is missing in {source}")
         for body, member in itertools.product(bodies, ("annotations", "labels")):
             given = body["metadata"].get(member) or {}
             others = {k: v for k, v in given.items() if isinstance(v, int | float)}

@@ -244,6 +244,17 @@ def test_annotations_and_labels_that_are_no_texts_are_refused_by_werf_3(
         assert (plan.code, plan.last.endswith(f'": {error}')) == (1, True), plan.last
 
 
+def test_an_annotation_that_is_no_text_is_left_out_by_werf_2(werf: Werf, charts: Charts) -> None:
+    werf.env[PLAYED] = "2.75.3"
+    number = NUMBERED.replace("MEMBER", "annotations").replace("VALUE", "1, b: kept")
+    charts.push(x=number)
+
+    werf.apply()
+
+    annotations = werf.object("ann")["metadata"]["annotations"]
+    assert ("a" in annotations, annotations.get("b")) == (False, "kept")
+
+
 @only_werf_3
 def test_an_annotation_in_quotes_passes_in_werf_3(werf: Werf, charts: Charts) -> None:
     werf.env[PLAYED] = "3.2.0"
