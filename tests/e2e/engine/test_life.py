@@ -312,35 +312,38 @@ def test_a_foreground_deletion_uninstalls_the_release(shop: Shop, operator: Oper
 # --- what is chosen ---
 
 TAGS = ("1.2.3", "1.2.39", "1.10.0", "2.0.0", "3.0.0-rc.1", "latest")
-CHOSEN = {
-    "1.2.3": "1.2.3",
-    "1.2.*": "1.2.39",
-    "v1.2.*": "1.2.39",
-    "1.*": "1.10.0",
-    "*": "2.0.0",
-    ">=1.2.3 <1.10.0": "1.2.39",
-    "~1.2": "1.2.39",
-    "^1.2.3": "1.10.0",
-    ">=3.0.0-rc.0": "3.0.0-rc.1",
-    None: "latest",
-}
-"""The version of each spec, of `TAGS` and the tags that werf itself leaves there."""
+CHOSEN: list[tuple[dict[str, object], str]] = [
+    ({"version": "1.2.3"}, "1.2.3"),
+    ({"version": "1.2.*"}, "1.2.39"),
+    ({"version": "v1.2.*"}, "1.2.39"),
+    ({"version": "1.*"}, "1.10.0"),
+    ({"version": "*"}, "2.0.0"),
+    ({"version": "*", "prerelease": True}, "3.0.0-rc.1"),
+    ({"version": "*", "tagFilter": r"1\.2\..*"}, "1.2.39"),
+    ({"version": ">=1.2.3 <1.10.0"}, "1.2.39"),
+    ({"version": "~1.2"}, "1.2.39"),
+    ({"version": "^1.2.3"}, "1.10.0"),
+    ({"version": ">=3.0.0-rc.0"}, "3.0.0-rc.1"),
+    ({"version": None}, "latest"),
+]
+"""Specs, and which of `TAGS` they mean, beside the tags that werf itself leaves there."""
 
 
 def test_the_version_is_the_highest_tag_that_the_spec_admits(team: Team) -> None:
     """Nothing is deployed: a suspended Bundle shows what is available."""
     digests = {tag: team.publish(tag, tag) for tag in TAGS}
     junk_tags(7, team.cluster.registry, team.repo, "1.2.3")
-    names = {f"b{number}": version for number, version in enumerate(CHOSEN)}
-    for name, version in names.items():
-        team.bundle(name, version=version, suspend=True)
+    for number, (spec, _) in enumerate(CHOSEN):
+        team.bundle(f"b{number}", suspend=True, **spec)
 
-    for name, version in names.items():
-        team.wait_reason(name, "Suspended")
-        found = team.status(name)["target"]
-        tag = CHOSEN[version]
-        assert found == {"version": tag, "digest": digests[tag]}, version
-        assert team.jobs(name) == []
+    for number, (spec, tag) in enumerate(CHOSEN):
+        team.wait_reason(f"b{number}", "Suspended")
+        status = team.status(f"b{number}")
+        assert status["target"] == {"version": tag, "digest": digests[tag]}, spec
+        assert team.jobs(f"b{number}") == []
+        if spec == {"version": "*"}:
+            passed_over = {"version": "3.0.0-rc.1", "reason": "PreRelease"}
+            assert status["available"]["rejected"] == [passed_over]
 
 
 WRONG: dict[str, tuple[dict[str, object], str, str]] = {
