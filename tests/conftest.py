@@ -37,6 +37,8 @@ HERE = Path(__file__).parent
 SLOWEST = (
     "e2e/guard/test_others.py",
     "e2e/test_demo.py",
+    "e2e/engine/test_restarts.py",
+    "e2e/engine/test_life.py",
     "e2e/bundles/test_notifications.py",
     "e2e/bundles/test_attest.py",
     "e2e/test_chart.py",

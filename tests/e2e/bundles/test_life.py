@@ -187,28 +187,3 @@ def test_a_changed_project_namespace_stalls_a_live_bundle(shop: Team) -> None:
     shop.patch("bundles", "shop", spec={"project_namespace": None})
     shop.wait_deployed("shop", digest)
     assert len(shop.jobs("shop")) == 1
-
-
-# --- pauses ---
-
-
-# --- restarts ---
-
-
-@long_form("tests/component/bundles/test_crashes.py::test_dies_after_any_write")
-def test_the_operator_may_be_down_longer_than_its_jobs_are_kept(
-    team: Team, operator: Operator
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h")
-    job = team.first_job()
-    operator.stop()
-    until(lambda: (team.get("jobs", job) or {}).get("status", {}).get("completionTime"))
-    team.delete("jobs", job, propagationPolicy="Background")  # as the TTL would
-    team.wait_gone("jobs", job)
-
-    operator.start()
-
-    status = team.wait_deployed("shop", digest)
-    assert [entry["reason"] for entry in status["history"]] == ["Deployed", "JobLost"]
-    assert team.release("shop") is not None

@@ -51,11 +51,13 @@ def noting(cluster: Cluster, *, password: bool = False) -> Iterator[Registry]:
         yield Registry(host, asked, stalling)
 
 
-def written(operator: Operator, team: Team, since: int, name: str = "") -> Counter[str]:
+def written(
+    operator: Operator, team: Team, since: int, name: str = "", but: tuple[str, ...] = ()
+) -> Counter[str]:
     """The operator's writes in the namespace, or for one Bundle, since a place in the audit log."""
     return Counter(
         f"{one.verb} {one.resource}" + (f"/{one.subresource}" if one.subresource else "")
-        for one in operator.writes(since, at={team.namespace})
+        for one in operator.writes(since, at={team.namespace}, but=but)
         if one.name.startswith(name)
     )
 

@@ -266,6 +266,7 @@ def come_to_their_steps(lives: Lives, proxy: Losing) -> None:
         create(lives, name)
     for name in stalling:
         wait(name)
+    until(lambda: all(is_settled(team, name, steps[name].at) for name in lives.resting))
     create(lives, last, registry=team.cluster.registry)
     wait(last)
 
@@ -301,14 +302,14 @@ def test_a_restart_goes_on_where_it_was(lives: Lives, name: str) -> None:
 
 
 def is_settled(team: Team, name: str, reason: str) -> bool:
-    """Whether all is deployed, and its Jobs go some time later."""
+    """Whether it is at rest for this reason, and its Jobs go some time later."""
     bundle = team.get("bundles", name) or {}
     status = bundle["status"]
     ready = next(one for one in status["conditions"] if one["type"] == "Ready")
     return (
         ready["reason"] == reason
         and status["observedGeneration"] == bundle["metadata"]["generation"]
-        and status["attempted"]["outcome"] != "Running"
+        and status.get("attempted", {}).get("outcome") != "Running"
         and all(job["spec"]["ttlSecondsAfterFinished"] == TTL for job in team.jobs(name))
     )
 
