@@ -327,6 +327,27 @@ async def test_a_failed_version_is_tried_anew_in_another_cluster(
     assert status["deployed"]["server"] == OTHER_SERVER
 
 
+@pytest.mark.promise
+async def test_an_attempt_is_made_in_the_cluster_that_is_on_record_or_not_at_all(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """The kubeconfig was replaced before its Job could be created."""
+    put(cluster)
+    refusals = cluster.refuse("create", "/jobs", 500, "etcd is away")
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run()
+    await eventually(lambda: cluster.status().get("attempted", {}).get("server") == SERVER)
+    await idle(operator)
+    put(cluster, OTHER_SERVER)
+    refusals.clear()
+
+    status = await deployed(cluster)
+
+    (job,) = cluster.jobs()
+    assert job["metadata"]["annotations"]["operator.werf.dev/server"] == OTHER_SERVER
+    assert status["deployed"]["server"] == OTHER_SERVER
+
+
 async def test_one_release_has_one_bundle_in_each_cluster(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
