@@ -300,17 +300,22 @@ async def test_a_release_does_not_go_to_another_cluster(
 ) -> None:
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG)
-    await run()
+    operator = await run()
     await deployed(cluster)
     put(cluster, OTHER_SERVER)
     message = await reports(cluster, "NamespaceChanged")
     assert SERVER in message
     assert OTHER_SERVER in message
-    put(cluster, token="rotated")
+    (third,) = kubeconfig_data(OTHER_SERVER).values()
+    cluster.change("secrets", "other", data={**kubeconfig_data(token="rotated"), "third": third})
     await deployed(cluster)
+    await idle(operator)
+    cluster.change("bundles", "shop", spec={"kubeConfig": {**KUBE_CONFIG, "key": "third"}})
+    assert OTHER_SERVER in await reports(cluster, "NamespaceChanged")
     cluster.change("bundles", "shop", spec={"kubeConfig": None})
-    assert "the operator's own cluster" in await reports(cluster, "NamespaceChanged")
-    assert len(cluster.jobs()) == 1
+    await eventually(lambda: "the operator's own cluster" in cluster.message())
+    assert cluster.reason() == "NamespaceChanged"
+    assert (len(cluster.jobs()), cluster.status()["attempted"]["attempt"]) == (1, 1)
 
 
 async def test_a_failed_version_is_tried_anew_in_another_cluster(
