@@ -10,7 +10,7 @@ from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, answering
 
 from copyrator.api.windows import DAYS
 
@@ -50,6 +50,18 @@ async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     assert operator.now() >= until
     await eventually(lambda: candidates(cluster) == [])
     assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
+
+
+async def test_a_listed_tag_that_the_registry_lost_is_passed_over(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    digest = registry.put("app", "1.1.0", "there")
+    registry.put("app", "1.2.0", "lost")
+    registry.fault, registry.fault_at = answering(404), "/manifests/1.2.0"
+    bundle(version="1.*", minAge="1h")
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert deployed(cluster) == digest
 
 
 async def test_a_former_digest_that_the_registry_lost_is_passed_over(

@@ -139,6 +139,26 @@ async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
     await eventually(lambda: history(cluster)[0] == ("Succeeded", False))
 
 
+@pytest.mark.promise
+async def test_the_plan_of_a_newer_version_is_no_check_for_drift(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
+) -> None:
+    """What it would change has not drifted, and is deployed by no correction."""
+    bundle(drift=CORRECT, approval=ALWAYS, version="1.*", retry=SOON)
+    operator = await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await release.in_sync()
+    release.changed += EDITED
+
+    registry.put("app", "1.1.0", "two")
+
+    await waits(cluster, version="1.1.0", operations=3)
+    await idle(operator)
+    assert condition(cluster, "Drifted") == ("False", "InSync")
+    assert len(cluster.jobs()) == 1
+
+
 async def check_now(cluster: BundleCluster, release: Release) -> None:
     """As if its time had come: no user's plan of what is deployed is made while another waits."""
     checks = release.checks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from tests.component.bundles.fake_cluster import (
     GUARD_POLICY,
     TEAM,
     BundleCluster,
+    fail,
 )
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.packed_charts import chart
 
@@ -138,6 +141,28 @@ async def test_a_plan_that_isnt_enforced_waits_for_a_person_who_is_told_why(
     assert "; operations aren't enforced" in cluster.message()
     approve(cluster, found)
     await deployed(cluster)
+
+
+@pytest.mark.promise
+async def test_an_approval_of_an_enforced_plan_doesnt_cover_a_retry_that_isnt_enforced(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.ends = fail
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "1h"})
+    operator = await run()
+    first = await waits(cluster, enforced=True)
+    approve(cluster, first)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("nextRetryAt"))
+    cluster.drop(GUARD_POLICY)
+
+    operator.let_pass(timedelta(hours=1))
+
+    again = await waits(cluster, enforced=False)
+    await idle(operator)
+    assert "decision" not in again
+    text = f"the approval of plan {first['id']} was of a deploy that the API server holds to its"
+    assert again["message"].startswith(text)
+    assert len(cluster.jobs()) == 1
 
 
 async def test_without_a_policy_in_the_settings_nothing_is_asked(

@@ -123,7 +123,7 @@ async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
 ) -> None:
     ends, cluster.ends, cluster.pods = cluster.ends, None, WAITING
     bundle(retry={"limit": 1, "backoff": "1h"})
-    await run()
+    operator = await run()
     await eventually(cluster.jobs)
     name = cluster.runs[0]
 
@@ -131,6 +131,8 @@ async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
 
     job = await eventually(lambda: given_up(cluster, name))
     assert job["spec"]["activeDeadlineSeconds"] == 1
+    await idle(operator)
+    assert cluster.status()["attempted"]["outcome"] == "Running", "until it has ended"
     cluster.end_without_pod(name)
     await waits(cluster)
     attempted = cluster.status()["attempted"]

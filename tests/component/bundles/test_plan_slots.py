@@ -87,8 +87,8 @@ def there(
 async def test_jobs_that_no_bundles_status_names_take_no_slot(
     there: Namespaces, cluster: BundleCluster, werf: Werf
 ) -> None:
-    """Six that are suspended, half of them with the owner and uid of a real Bundle."""
-    there.add(CROWD, "real", suspend=True)
+    """Six that are suspended, half of them with the owner and uid of a Bundle that has a plan."""
+    there.add(CROWD, "real", approval=ALWAYS)
     uid = cluster.objects[path_of("bundles", "real", CROWD)]["metadata"]["uid"]
     for number in range(6):
         labels = {"operator.werf.dev/job": "plan", "operator.werf.dev/bundle": "real"}
@@ -97,9 +97,10 @@ async def test_jobs_that_no_bundles_status_names_take_no_slot(
         metadata = {"name": name, "labels": labels, "annotations": annotations}
         body = {"metadata": {**metadata, "namespace": CROWD}, "spec": {"suspend": True}}
         cluster.write(path_of("jobs", name, CROWD), body)
+    await there.start(4)
+    await there.run(CROWD, 7)
     werf.holds_plans = False
     there.add(TEAM, "shop", approval=ALWAYS)
-    await there.start(4)
     await waits(cluster)
 
 

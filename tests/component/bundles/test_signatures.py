@@ -190,6 +190,24 @@ async def test_the_gauge_counts_what_runs_and_is_not_trusted(
     await eventually(lambda: untrusted() == 0, "it is counted no longer")
 
 
+@pytest.mark.usefixtures("trust")
+async def test_what_was_deployed_from_another_repository_isnt_judged_by_this_ones_signatures(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
+) -> None:
+    """The same digest lies there unsigned, and no alert says that a running release is."""
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    registry.put("moved", "1.0.0", "one")
+    bundle(verify=VERIFY)
+    await run(timer_interval=1.0)
+    await deployed(cluster)
+
+    cluster.change("bundles", "shop", spec={"repo": "moved"})
+
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Unsigned"))
+    assert condition(cluster, "Verified") == ("Unknown", "VerificationUnavailable")
+    assert len(cluster.jobs()) == 1
+
+
 def put_policy(cluster: BundleCluster, text: str) -> None:
     """Write the operator's signature policy."""
     cluster.write(

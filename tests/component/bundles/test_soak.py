@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tests.component.bundles.approvals import idle
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
     CONSENT,
@@ -60,6 +60,8 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     assert record["brokenBy"].startswith("it was held: load test failed")
     assert "longest" not in record
     assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
+    annotate(cluster, "staging", hold="looked into")  # which writes nothing on staging
+    await eventually(lambda: "is held: looked into" in gate_of(cluster)["message"])
     annotate(cluster, "staging", hold=None)
     await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun")
     (record,) = soak_of(cluster, "staging")
@@ -68,6 +70,46 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     await deployed(cluster, "production", "1.0.0")
     since = datetime.fromisoformat(record["since"])
     assert started(cluster, "production") >= since + timedelta(hours=1)
+
+
+async def test_a_bundle_that_is_being_deleted_promotes_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """Its deletion may take any time, and what stood in it before stays on record."""
+    bundle("staging", metadata={"annotations": CONSENT})
+    operator = await run()
+    await deployed(cluster, "staging", "1.0.0")
+    operator.let_pass(timedelta(hours=2))
+    cluster.ends = None
+    cluster.drop(path_of("bundles", "staging"))
+    await eventually(lambda: "until" in soak_of(cluster, "staging")[0])
+    assert "longest" in soak_of(cluster, "staging")[0]
+
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+
+    assert "Bundle team/staging doesn't exist" in await waits(cluster, "NotPromoted")
+    await idle(operator)
+    assert gate_of(cluster)["reason"] == "NotPromoted"
+
+
+async def test_what_is_older_than_the_bundle_promotes_nothing_even_while_it_cant_be_removed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """As after a restore of a backup that has the status."""
+    digest = registry.put("app", "1.0.0", "one")
+    long_ago = {"digest": digest, "version": "1.0.0", "since": "2020-01-01T00:00:00Z"}
+    soak = [{**long_ago, "until": "2020-02-01T00:00:00Z", "longest": "744h"}]
+    bundle("staging", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})
+    cluster.change("bundles", "staging", status={"soak": soak})
+    cluster.refuse("patch", "/bundles/staging/status", 500)
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+
+    operator = await run()
+
+    assert "hasn't been deployed in Bundle team/staging" in await waits(cluster, "NotPromoted")
+    await idle(operator)
+    assert soak_of(cluster, "staging") == soak
+    assert cluster.jobs() == []
 
 
 async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(

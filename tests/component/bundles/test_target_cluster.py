@@ -300,17 +300,22 @@ async def test_a_release_does_not_go_to_another_cluster(
 ) -> None:
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG)
-    await run()
+    operator = await run()
     await deployed(cluster)
     put(cluster, OTHER_SERVER)
     message = await reports(cluster, "NamespaceChanged")
     assert SERVER in message
     assert OTHER_SERVER in message
-    put(cluster, token="rotated")
+    (third,) = kubeconfig_data(OTHER_SERVER).values()
+    cluster.change("secrets", "other", data={**kubeconfig_data(token="rotated"), "third": third})
     await deployed(cluster)
+    await idle(operator)
+    cluster.change("bundles", "shop", spec={"kubeConfig": {**KUBE_CONFIG, "key": "third"}})
+    assert OTHER_SERVER in await reports(cluster, "NamespaceChanged")
     cluster.change("bundles", "shop", spec={"kubeConfig": None})
-    assert "the operator's own cluster" in await reports(cluster, "NamespaceChanged")
-    assert len(cluster.jobs()) == 1
+    await eventually(lambda: "the operator's own cluster" in cluster.message())
+    assert cluster.reason() == "NamespaceChanged"
+    assert (len(cluster.jobs()), cluster.status()["attempted"]["attempt"]) == (1, 1)
 
 
 async def test_a_failed_version_is_tried_anew_in_another_cluster(
@@ -324,6 +329,27 @@ async def test_a_failed_version_is_tried_anew_in_another_cluster(
     cluster.ends = succeed
     put(cluster, OTHER_SERVER)
     status = await deployed(cluster)
+    assert status["deployed"]["server"] == OTHER_SERVER
+
+
+@pytest.mark.promise
+async def test_an_attempt_is_made_in_the_cluster_that_is_on_record_or_not_at_all(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """The kubeconfig was replaced before its Job could be created."""
+    put(cluster)
+    refusals = cluster.refuse("create", "/jobs", 500, "etcd is away")
+    bundle(kubeConfig=KUBE_CONFIG)
+    operator = await run()
+    await eventually(lambda: cluster.status().get("attempted", {}).get("server") == SERVER)
+    await idle(operator)
+    put(cluster, OTHER_SERVER)
+    refusals.clear()
+
+    status = await deployed(cluster)
+
+    (job,) = cluster.jobs()
+    assert job["metadata"]["annotations"]["operator.werf.dev/server"] == OTHER_SERVER
     assert status["deployed"]["server"] == OTHER_SERVER
 
 

@@ -535,6 +535,8 @@ def _why_uncovered(status: BundleStatus, made: PlanResult) -> str | None:
         what = "other operations"
         if before.approved.image != made.plan.image:
             what = "another image of werf"
+        elif before.approved.enforced and made.unenforced:
+            what = "a deploy that the API server holds to its plan, which it can't now"
         elif _is_other_file(status, made):
             what = "objects of the release that have changed since, or the chart draws"
         return f"the approval of plan {before.approved.id} was of {what}"
