@@ -814,7 +814,10 @@ async def test_a_template_whose_hub_is_away_stays_as_it_is_and_recovers(cluster,
     await until(lambda: reason(cluster, "both") == "Synced", "Synced")
 
 
-async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(cluster, operator, hub):
+async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(
+    cluster, operator, hub, monkeypatch
+):
+    monkeypatch.setattr(remote, "REMOTE_REQUEST_SECONDS", 2 * BUSY)
     cluster.namespace("team-a")
     await operator.sees("team-a")
     hub.object("configmaps", HUB, "motd", data={"text": "there"})
@@ -833,6 +836,8 @@ async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(cluster
     cluster.object("configmaps", HOME, "local", data={})
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: "team-a" in cluster.copies("configmaps", "local"), "others are served")
+    await operator.settled()
+    assert hub.count("get") <= 1 + 2, "two rules read at a time"
     answered.set()
     hub.behave()
     await until(lambda: reason(cluster, "both-11") == "Synced", "all are composed")
