@@ -751,6 +751,24 @@ async def test_metrics_show_whether_it_is_up(cluster, operator, hub):
     assert registry.get_sample_value("copyrator_remote_up", labels) is None
 
 
+async def test_of_a_rule_whose_copies_cant_be_deleted_the_hub_isnt_read_any_more(
+    cluster, operator, hub
+):
+    await pulled(cluster, hub, operator)
+    cluster.always("delete", error(403, "Forbidden"))
+    cluster.gone("copyrators", HOME, "pull")
+
+    def is_read():
+        operator.controller.publish()
+        labels = {"kubeconfig": "hub-creds"}
+        return operator.metrics.registry.get_sample_value("copyrator_remote_up", labels)
+
+    await until(lambda: is_read() is None, "its watches end")
+    assert cluster.found("copyrators", HOME, "pull") is not None
+    cluster.behave()
+    await until(lambda: cluster.found("copyrators", HOME, "pull") is None, "it goes")
+
+
 def composing(name: str, *sources: dict[str, Any]) -> dict[str, Any]:
     """A rule that writes the texts of ConfigMaps together."""
     texts = " ".join(f"{{{{ sources.{one['as']}.data.text }}}}" for one in sources)
