@@ -242,9 +242,7 @@ class EventRecorder:
         patch = {"count": count, "lastTimestamp": format_time(pending.last)}
         try:
             await self._client.patch(EVENTS, pending.namespace, pending.name, patch)
-        except NotFound as error:
-            if error.namespace_missing:
-                raise
+        except NotFound:
             await self._client.create(EVENTS, pending.namespace, self._body(pending, count))
 
     def _body(self, pending: _PendingEvent, count: int) -> dict[str, Any]:

@@ -77,7 +77,6 @@ _START_SECONDS: Final = 5.0
 """For the watch of the ConfigMap when the operator starts."""
 _MARKED: Final = 200
 """Marks that are set before those over the limit are dropped."""
-_MAX_SECRET: Final = 4096
 _OUTCOMES: Final = ("sent", "failed", "dropped")
 _FAILED: Final = "NotificationFailed"
 _INVALID: Final = "NotificationsInvalid"
@@ -460,8 +459,8 @@ class Notifier:
             value = base64.b64decode(raw, validate=True)
         except binascii.Error:
             raise _SecretError(f"{where}: the key {ref.key} isn't valid base64") from None
-        if not value.strip() or len(value) > _MAX_SECRET:
-            raise _SecretError(f"{where}: the key {ref.key} is empty, or over {_MAX_SECRET} bytes")
+        if not value.strip():
+            raise _SecretError(f"{where}: the key {ref.key} is empty")
         return value
 
     async def _told(self, entry: Entry, transitions: list[Transition]) -> None:

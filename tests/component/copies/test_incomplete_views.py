@@ -192,12 +192,21 @@ async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, 
     await again.stop()
 
 
-@pytest.mark.parametrize("path", ["/api/v1/configmaps", "/api/v1/namespaces"])
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/api/v1/configmaps", error(500, "InternalError")),
+        ("/api/v1/configmaps", error(403, "Forbidden")),
+        ("/api/v1/configmaps", error(404, "NotFound")),  # as while its API server starts
+        ("/api/v1/namespaces", error(500, "InternalError")),
+    ],
+    ids=["", "refused", "kind gone for a moment", "namespaces"],
+)
 async def test_a_deleted_rule_waits_for_a_view_of_its_copies_and_of_namespaces(
-    cluster, copied, path
+    cluster, copied, path, answer
 ):
     await copied.stop()
-    cluster.always("list", for_path(cluster, path, error(500, "InternalError")))
+    cluster.always("list", for_path(cluster, path, answer))
     cluster.gone("copyrators", HOME, "rule")
     again = Operator(cluster)
     await again.start()

@@ -793,6 +793,24 @@ async def test_metrics_show_whether_it_is_up(cluster, operator, hub):
     assert registry.get_sample_value("copyrator_remote_up", labels) is None
 
 
+async def test_of_a_rule_whose_copies_cant_be_deleted_the_hub_isnt_read_any_more(
+    cluster, operator, hub
+):
+    await pulled(cluster, hub, operator)
+    cluster.always("delete", error(403, "Forbidden"))
+    cluster.gone("copyrators", HOME, "pull")
+
+    def is_read():
+        operator.controller.publish()
+        labels = {"kubeconfig": "hub-creds"}
+        return operator.metrics.registry.get_sample_value("copyrator_remote_up", labels)
+
+    await until(lambda: is_read() is None, "its watches end")
+    assert cluster.found("copyrators", HOME, "pull") is not None
+    cluster.behave()
+    await until(lambda: cluster.found("copyrators", HOME, "pull") is None, "it goes")
+
+
 def composing(name: str, *sources: dict[str, Any]) -> dict[str, Any]:
     """A rule that writes the texts of ConfigMaps together."""
     texts = " ".join(f"{{{{ sources.{one['as']}.data.text }}}}" for one in sources)
@@ -856,7 +874,10 @@ async def test_a_template_whose_hub_is_away_stays_as_it_is_and_recovers(cluster,
     await until(lambda: reason(cluster, "both") == "Synced", "Synced")
 
 
-async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(cluster, operator, hub):
+async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(
+    cluster, operator, hub, monkeypatch
+):
+    monkeypatch.setattr(remote, "REMOTE_REQUEST_SECONDS", 2 * BUSY)
     cluster.namespace("team-a")
     await operator.sees("team-a")
     hub.object("configmaps", HUB, "motd", data={"text": "there"})
@@ -875,6 +896,8 @@ async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(cluster
     cluster.object("configmaps", HOME, "local", data={})
     make_rule(cluster, "local", by_name("local"))
     await until(lambda: "team-a" in cluster.copies("configmaps", "local"), "others are served")
+    await operator.settled()
+    assert hub.count("get") <= 1 + 2, "two rules read at a time"
     answered.set()
     hub.behave()
     await until(lambda: reason(cluster, "both-11") == "Synced", "all are composed")

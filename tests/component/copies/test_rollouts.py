@@ -598,12 +598,16 @@ async def test_a_consumer_that_was_healthy_and_isnt_any_more_stops_the_rollout(c
 
 async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
     stage = healthy
+    workload(cluster, "t0", "api")
     stage.change("new")
     await stage.at_step(1, "t0")
     workload(cluster, "t0", ready=0)
     stage.wait()
     await stopped(stage)
+    workload(cluster, "t0", "api", ready=0)
     workload(cluster, "t0", ready=1)
+    await until(lambda: "t0/api isn't healthy" in stage.message, "another one isn't")
+    workload(cluster, "t0", "api", ready=1)
     await stage.at_step(2, "t0", "t1", "t2")
     assert "stopped" not in stage.rollout
     stage.wait()

@@ -31,6 +31,7 @@ class Kit:
             now=lambda: datetime.fromtimestamp(self.clock.now, UTC),
             metrics=self.metrics,
             instance="pod-1",
+            serves=lambda namespace: namespace != "others",
         )
         self.task = asyncio.create_task(self.recorder.run())
 
@@ -156,6 +157,13 @@ async def test_one_object_that_talks_too_much_is_cut_short_alone(kit: Kit) -> No
     kit.clock.now += 12
     kit.record("later")
     assert len(await kit.written()) == 27
+
+
+async def test_nothing_is_written_in_a_namespace_that_the_operator_doesnt_serve(kit: Kit) -> None:
+    kit.record(ref=ObjectRef("v1", "ConfigMap", "others", "app", "uid-2"))
+    kit.record()
+    (event,) = await kit.written()
+    assert event["metadata"]["namespace"] == "ns"
 
 
 async def test_nothing_more_is_tried_in_a_terminating_namespace(kit: Kit) -> None:

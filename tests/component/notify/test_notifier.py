@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
@@ -389,14 +390,17 @@ async def test_the_deletion_of_what_has_a_fault_is_told_and_its_successor_has_no
     await eventually(lambda: "!" not in str(marks_of(cluster)["chat"]["slots"]))
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["", "and made anew"])
 async def test_what_is_deleted_before_its_fault_is_told_is_told_as_both(
-    cluster: FakeCluster, receiver: Receiver, world: Make
+    cluster: FakeCluster, receiver: Receiver, world: Make, anew: bool
 ) -> None:
     chat(cluster, receiver)
     one = await started(cluster, world())
     one.bundle(**failed())
     await asyncio.sleep(0)
     one.bundles.remove(BundleKey("prod", "shop"), "uid-prod-shop")
+    if anew:
+        one.bundle(uid="another")
     await eventually(lambda: len(receiver.got) == 2)
     assert "couldn't be deployed" in receiver.texts[0]
     assert "it was deleted" in receiver.texts[1]

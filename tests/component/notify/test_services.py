@@ -209,3 +209,15 @@ async def test_a_receiver_may_have_a_certificate_of_the_operators_cas(
     finally:
         await runner.cleanup()
     assert len(receiver.got) == 1
+
+
+@pytest.mark.parametrize("form", ["http", "mmost"])
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("30", 30.0), ("1000000000", 3600.0), ("inf", 3600.0), ("-5", 0.0)]
+)
+async def test_a_receiver_that_asks_to_be_left_alone_is_for_an_hour_at_most(
+    child: Isolated, receiver: Receiver, form: str, said: str, seconds: float
+) -> None:
+    receiver.answers += [answering(429, Retry_After=said)]
+    answer = await sent(child, receiver.url.replace("http", form, 1) + "/token")
+    assert (answer.code, answer.retry_after) == (429, seconds)
