@@ -316,7 +316,10 @@ def test_incomplete_evidence_proves_nothing() -> None:
     )
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST)
     unread = GATE.judge(spec_of(), WANTED, facts, NOON)
-    assert reason(unread) == "VerificationUnavailable"
+    assert unread == Waiting(
+        "VerificationUnavailable",
+        f"{WHAT} can't be promoted: its attestations haven't been read yet; it is tried again",
+    )
 
 
 def test_the_end_of_a_withdrawal_is_known_where_another_cluster_is_positive() -> None:
@@ -341,7 +344,9 @@ def test_a_withdrawal_is_graver_than_what_is_missing_elsewhere() -> None:
 
     found = verdict(withdraws(environment="b"), spec=both)
 
-    assert reason(found) == "PromotionWithdrawn"
+    assert isinstance(found, Waiting)
+    assert found.reason == "PromotionWithdrawn"
+    assert found.environments == ("b", "a")
 
 
 # --- any sequence of statements -------------------------------------------------------------------
