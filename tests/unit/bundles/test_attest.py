@@ -280,7 +280,8 @@ def test_what_only_ends_a_stretch_withdraws_nothing(happens: Any) -> None:
 def test_what_was_withdrawn_is_attested_again_once_it_has_stood_anew() -> None:
     source = attested()
     source.hold("no").push().hold(None)
-    assert source.condition_of()[:2] == ("Unknown", "Soaking")
+    what = "1.1.0 (sha256:312e312e3000) is attested as staging once it has stood for 10m"
+    assert source.condition_of() == ("Unknown", "Soaking", what)
     source.later(9.9).write()
     assert source.said == [("1.1.0", "Withdrawn")]
     source.later(0.2).write().push()
@@ -310,7 +311,14 @@ def test_a_user_withdraws_by_the_annotation_once() -> None:
     assert source.status.last_handled_withdrawal == asked
     source.push().later(600).write()
     assert source.said == [("1.1.0", "Withdrawn")], "it hasn't stood anew"
-    assert source.condition_of()[:2] == ("False", "AttestationWithdrawn")
+    said = (
+        "the statement that 1.1.0 (sha256:312e312e3000) stands in staging was withdrawn{gone}: "
+        "the load test was wrong; it is attested again once it has stood anew"
+    )
+    assert source.condition_of() == ("False", "AttestationWithdrawn", said.format(gone=""))
+    lost = replace(source.status, attest=(replace(source.record("1.1.0"), state="Gone"),))
+    gone = replace(source, status=lost)
+    assert gone.condition_of()[2] == said.format(gone=" (the registry has it no more)")
     source.deploy("1.1.0").later(10).write().push()
     assert source.said == [("1.1.0", "Attested")], "the same request counts once"
 
@@ -396,6 +404,22 @@ def test_a_push_that_was_overtaken_is_no_success_but_its_manifest_is_replaced() 
     assert source.record("1.1.0").manifest == "sha256:first"
 
 
+def test_a_push_records_what_is_left_there_and_whether_the_digest_is_gone() -> None:
+    source = Source()
+    source.deploy("1.1.0").later(10).write()
+    pending = source.record("1.1.0")
+
+    def pushed(manifest: str | None, left: int) -> AttestStatus:
+        (found,) = record_push(source.status, PushResult(pending, manifest, left)).attest
+        return found
+
+    assert pushed("sha256:new", 3) == replace(
+        pending, state="Attested", manifest="sha256:new", left=3
+    )
+    assert pushed("sha256:new", 0).left is None
+    assert pushed(None, 0) == replace(pending, state="Gone")
+
+
 def test_what_a_failed_push_was_about_is_renewed_when_it_has_become_old() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write().later(60).write()
@@ -406,7 +430,8 @@ def test_what_a_failed_push_was_about_is_renewed_when_it_has_become_old() -> Non
 def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write()
-    assert source.condition_of()[:2] == ("Unknown", "Attesting")
+    pushing = "the statement that 1.1.0 (sha256:312e312e3000) stands in staging is being pushed"
+    assert source.condition_of() == ("Unknown", "Attesting", pushing)
     fault = AttestFault(BundleReason.AUTHENTICATION_FAILED, "no")
     told = source.condition_of(fault)
     assert told == (
@@ -442,9 +467,67 @@ def test_where_the_registry_keeps_old_statements_it_is_renewed_rarely_and_warned
     source = attested()
     record = replace(source.record("1.1.0"), left=MANY - 1)
     source.status = replace(source.status, attest=(record,))
-    assert f"the registry has {MANY} statements about it" in source.condition_of()[2]
+    assert source.condition_of()[2].startswith(
+        "1.1.0 (sha256:312e312e3000) is attested as staging; "
+        f"the registry has {MANY} statements about it, as it doesn't delete old ones"
+    )
     due = due_at(source.status.attest, source.status, source.input)
     assert due == at(record.issued_at) + timedelta(seconds=RARELY)
+    fewer = replace(record, left=MANY - 2)
+    assert (
+        "statements"
+        not in replace(source, status=replace(source.status, attest=(fewer,))).condition_of()[2]
+    )
+    due = due_at((fewer,), source.status, source.input)
+    assert due == at(record.issued_at) + timedelta(hours=1)
+
+
+def test_what_was_withdrawn_is_due_at_once_and_rarely_only_where_many_are_left() -> None:
+    source = attested().hold("no").push().hold(None).later(20).write()
+    record = replace(source.record("1.1.0"), state="Withdrawn", issued_at=format_time(source.now))
+    stood = NOON + timedelta(minutes=20)
+    for left, due in ((MANY - 2, stood), (MANY - 1, source.now + timedelta(seconds=RARELY))):
+        records = (replace(record, left=left),)
+        assert due_at(records, source.status, source.input) == due
+
+
+@pytest.mark.parametrize("field", ["digest", "since", "until", "issued_at"])
+def test_of_a_record_that_is_not_whole_nothing_is_stated(field: str) -> None:
+    source = attested()
+    record = source.record("1.1.0")
+    for junk in (None, "") if field == "digest" else (None, "garbage", "9999-12-31T23:59:59Z"):
+        forged = replace(record, **{field: junk})
+        assert statement_of(forged, source.status, SPEC, CLUSTER) is None
+
+
+def test_what_a_statement_says() -> None:
+    source = attested()
+    record = source.record("1.1.0")
+    whole = statement_of(replace(record, revision=7), source.status, SPEC, CLUSTER)
+    assert whole is not None
+    assert (whole.revision, whole.seconds) == (7, 600)
+    least = replace(record, revision=None, seconds=None)
+    found = statement_of(least, source.status, SPEC, CLUSTER)
+    assert found is not None
+    assert (found.revision, found.seconds) == (1, 0)
+
+
+def test_a_condition_of_another_kind_is_no_fault_of_a_push() -> None:
+    source = Source()
+    source.deploy("1.1.0").later(10).write()
+    for status, reason in (("False", "EnvironmentNotAllowed"), ("Unknown", "PushRefused")):
+        before = {"type": "Attested", "status": status, "reason": reason, "message": "x"}
+        assert source.write(conditions=(before,)).condition_of()[:2] == ("Unknown", "Attesting")
+
+
+def test_before_the_first_deploy_nothing_is_attested() -> None:
+    assert Source().condition_of() == ("Unknown", "Soaking", "nothing is deployed yet")
+
+
+def test_a_date_that_nobody_could_have_written_delays_nothing() -> None:
+    source = attested()
+    record = replace(source.record("1.1.0"), issued_at="garbage")
+    assert due_at((record,), source.status, source.input) == NOON + timedelta(minutes=10)
 
 
 def test_of_more_than_ten_digests_withdrawn_ones_go_first_then_the_oldest() -> None:
@@ -502,7 +585,10 @@ def test_another_environment_or_repository_is_another_statement() -> None:
     assert {one.state for one in source.status.attest} == {"Withdrawing"}
     source.push()
     assert source.condition_of()[:2] == ("False", "PushRefused")
-    assert "can't be pushed to registry.example.com/shop" in source.condition_of()[2]
+    assert source.condition_of()[2].endswith(
+        "can't be pushed to registry.example.com/shop, which the spec doesn't name any more: set "
+        "registry and repo back until it is withdrawn"
+    )
 
 
 def test_evidence_that_broke_while_nothing_was_attested_is_withdrawn_later() -> None:
@@ -549,7 +635,11 @@ def test_where_the_name_is_not_allowed_nothing_is_attested_but_withdrawn() -> No
     source.input = replace(source.input, is_allowed=False)
     source.later(600).write()
     assert source.said == [("1.1.0", "Attested")]
-    assert source.condition_of()[:2] == ("False", "EnvironmentNotAllowed")
+    text = (
+        "the namespace staging may not attest as staging: an administrator allows it by "
+        "attest.environments of the chart"
+    )
+    assert source.condition_of() == ("False", "EnvironmentNotAllowed", text)
     assert source.hold("no").said == [("1.1.0", "Withdrawing")]
 
 

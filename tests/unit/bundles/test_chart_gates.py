@@ -61,7 +61,11 @@ def test_a_chart_that_lacks_dependencies_is_refused_for_good(missing: str, said:
     found = judge(VENDORED, ChartFacts(unvendored=tuple(missing)))
     assert isinstance(found, Refused)
     assert (found.reason, found.is_retried) == ("DependenciesNotVendored", False)
-    assert found.message.startswith(f"the chart of {DIGEST} lacks {said} charts/: ")
+    assert found.message == (
+        f"the chart of {DIGEST} lacks {said} charts/: werf would download that at each run, "
+        "whatever was signed or approved; vendor it: run `werf helm dependency build` (or `helm "
+        "dependency update`) in the chart's directory, commit its charts/ and publish again"
+    )
 
 
 def test_a_chart_that_may_be_read_in_several_ways_is_refused_for_good() -> None:

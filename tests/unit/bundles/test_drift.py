@@ -315,6 +315,25 @@ def test_what_drifts_on_has_drifted_since_it_was_found_first() -> None:
     assert judge(FOUND, EDITED, BLIND).verdict == DriftVerdict.DRIFTED
 
 
+def test_only_what_has_drifted_may_be_put_back_differently() -> None:
+    """And only as long as it drifts: then a correction waits for approval."""
+
+    def judged(*found: str, differs: bool) -> DriftStatus:
+        beyond = compare_with_baseline(ops(*found), (), Drift())
+        before = status(drift=replace(FOUND, differs=True))
+        return drift_record.record_verdict(
+            before, beyond, "check-9", NOW, is_regular=True, differs=differs
+        ).drift
+
+    assert judged(EDITED, differs=True).differs is True
+    assert judged(EDITED, differs=False).differs is None
+    assert judged(differs=True).differs is None
+    differs = status(drift=replace(FOUND, differs=True))
+    assert drift_record.set_unknown(differs, "PlanFailed", "no").drift.differs is None
+    ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
+    assert drift_record.remove_ignored(differs, ignoring).drift.differs is None
+
+
 def test_a_status_lists_a_few_and_counts_all() -> None:
     many = [f"update ::ConfigMap:a{number:03}" for number in range(1000)]
     found = judge(DriftStatus(), *many)
@@ -508,6 +527,11 @@ MADE_OF_ATTEMPT: dict[str, Any] = {
     [
         (status(), spec(), (ConditionStatus.TRUE, "Drifted")),
         (status(), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
+        (
+            status(),  # its baseline isn't bound
+            spec(approval=ApprovalMode.ALWAYS),
+            (ConditionStatus.TRUE, "RenderedDifferently"),
+        ),
         (status(drift=TWICE), spec(), (ConditionStatus.TRUE, "DriftRecurring")),
         (status(drift=TWICE), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
         (
@@ -610,10 +634,19 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 
     said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
     made = drift_record.record_check_result(
-        said, replace(PLAN, missing_namespace="prod", seal="seal-2"), NOW + HOUR, bound=False
+        said,
+        replace(
+            PLAN,
+            plan=replace(PLAN.plan, image="werf@sha256:1"),
+            missing_namespace="prod",
+            seal="seal-2",
+        ),
+        NOW + HOUR,
+        bound=False,
     )
     planned = replace(
         running,
+        image="werf@sha256:1",
         outcome="Planned",
         made_at=format_time(NOW + HOUR),
         bound=False,
@@ -627,10 +660,11 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
     begun = plan_record.record_plan(status(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
-    plan = plan_record.record_result(begun, PlanResult(PLAN.plan, None), spec(), NOW).plan
+    rendered = replace(PLAN, plan=replace(PLAN.plan, render="1" * 64))
+    plan = plan_record.record_result(begun, rendered, spec(), NOW).plan
     check = drift_record.record_check_result(
         plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "c", NOW),
-        PLAN,
+        rendered,
         NOW,
         bound=False,
     )
@@ -763,6 +797,14 @@ MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)
             ),
         ),
         (
+            status(drift=replace(FOUND, differs=True), baseline=replace(BASE, bound=True)),
+            spec(approval=ApprovalMode.ALWAYS),
+            (
+                "update ::ConfigMap:app has drifted, and the chart may render differently now than "
+                "when it was deployed: a deploy that corrects it is planned, and waits for approval"
+            ),
+        ),
+        (
             status(drift=replace(MANY, count=9)),
             spec(),
             ", ".join(MANY.objects[:5]) + " and 4 more have drifted",
@@ -832,3 +874,23 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     what = status(plan=approved, drift=replace(FOUND, check=checked), baseline=bound)
     assert not drift_record.needs_approval(what, asked)
     assert drift_record.record_correction(what, asked).attempted.plan == "i"
+
+
+def test_the_mode_decides_what_is_kept_of_drift() -> None:
+    what = status()
+    assert drift_record.record_mode(what, spec(), "s", "v") == what
+    off = drift_record.record_mode(what, spec(DriftMode.OFF), "s", "v")
+    assert off == drift_record.switch_off_drift(what, spec(DriftMode.OFF))
+    hindered = drift_record.record_mode(what, spec(suspend=True), "s", "v")
+    assert hindered.drift.reason == "Suspended"
+    edited = drift_record.record_mode(what, spec(), "other", "v")
+    assert edited.drift.reason == "NotAsDeployed"
+    valued = drift_record.record_mode(what, spec(), "s", "other")
+    assert valued.drift.reason == "NotAsDeployed"
+    ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
+    assert drift_record.record_mode(what, ignoring, "s", "v").drift.verdict == "NotDrifted"
+
+
+def test_a_correction_is_by_the_job_that_found_the_drift() -> None:
+    assert drift_record.correctable_job(status(), spec()) == "check-1"
+    assert drift_record.correctable_job(status(), spec(DriftMode.DETECT)) is None

@@ -282,6 +282,17 @@ MESSAGES: dict[str, tuple[tuple[DeployedStatement, ...], str]] = {
         tuple(withdraws(i, cluster=f"c{i}") for i in range(1, 6)),
         "cluster c3 withdrew it at 2026-05-04T09:00:00Z (it was held: no); and 2 more",
     ),
+    "many, the newest first": (
+        tuple(withdraws(i, cluster=f"c{i}", reason="") for i in (3, 1, 2)),
+        (
+            "staging release shop/shop of cluster c1 withdrew it at 2026-05-04T11:00:00Z; release "
+            "shop/shop of cluster c2 withdrew it at 2026-05-04T10:00:00Z; release shop/shop of"
+        ),
+    ),
+    "too little, and as old as it may be": (
+        (says(168, seconds=60),),
+        "it stood in release shop/shop of cluster aaaa-eu for 1m, and soak is 24h",
+    ),
 }
 
 
@@ -307,6 +318,15 @@ def test_refused_attestations_are_named_where_there_is_nothing_better() -> None:
     assert "sha256:22" not in better.message
 
 
+def test_attestations_of_others_are_counted_where_there_is_nothing_better() -> None:
+    evidence = DeployedEvidence((), ("sha256:22: no",), others=2)
+    (found,) = find_objections(spec_of().promote_from.attestations, evidence, WHAT, NOON)
+
+    assert found.text.endswith(
+        "attestation sha256:22: no; passed over: 2 attestations of other tools or predicate types"
+    )
+
+
 def test_incomplete_evidence_proves_nothing() -> None:
     found = verdict(says(), fault="the registry answers 500")
 
@@ -316,7 +336,10 @@ def test_incomplete_evidence_proves_nothing() -> None:
     )
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST)
     unread = GATE.judge(spec_of(), WANTED, facts, NOON)
-    assert reason(unread) == "VerificationUnavailable"
+    assert unread == Waiting(
+        "VerificationUnavailable",
+        f"{WHAT} can't be promoted: its attestations haven't been read yet; it is tried again",
+    )
 
 
 def test_the_end_of_a_withdrawal_is_known_where_another_cluster_is_positive() -> None:
@@ -329,6 +352,9 @@ def test_the_end_of_a_withdrawal_is_known_where_another_cluster_is_positive() ->
     statements = [says(1), withdraws(4, US)]
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=DeployedEvidence(tuple(statements)))
     assert GATE.judge(spec_of(), WANTED, facts, ends) == PASSED
+    as_long = verdict(says(4 - 1 / 3600), withdraws(4, US))
+    assert isinstance(as_long, Waiting)
+    assert as_long.until == ends
     alone = verdict(withdraws(4, US))
     older = verdict(says(5), withdraws(4, US))
     assert isinstance(alone, Waiting)
@@ -341,7 +367,9 @@ def test_a_withdrawal_is_graver_than_what_is_missing_elsewhere() -> None:
 
     found = verdict(withdraws(environment="b"), spec=both)
 
-    assert reason(found) == "PromotionWithdrawn"
+    assert isinstance(found, Waiting)
+    assert found.reason == "PromotionWithdrawn"
+    assert found.environments == ("b", "a")
 
 
 # --- any sequence of statements -------------------------------------------------------------------

@@ -292,6 +292,20 @@ def test_a_message_names_three(count: int, more: str) -> None:
     assert got.message.count("Bundle") == 3
 
 
+@pytest.mark.parametrize(
+    ("count", "named"), [(1, "a/0"), (3, "a/0, a/1, a/2"), (5, "a/0, a/1, a/2 and 2 more")]
+)
+def test_what_ends_the_wait_names_three(count: int, named: str) -> None:
+    found = parsed({"bundles": [{"namespace": "a", "name": f"{n}"} for n in range(count)]})
+    assert isinstance(found, BundleSpec)
+    assert GATE.ends is not None
+    assert GATE.ends(found) == f"its soak of 24h in {named} ends"
+    keys = {"cosign": {"keysFrom": {"kind": "Secret", "name": "k"}}}
+    elsewhere = parsed({"attestations": [{"environment": "prod"} | keys]})
+    assert isinstance(elsewhere, BundleSpec)
+    assert GATE.ends(elsewhere) == "its withdrawal is too old to count"
+
+
 def test_time_that_nobody_saw_does_not_count_and_is_said() -> None:
     seen = SeenTime(gaps=(Gap(at(10), at(25)),))
     got = judge(soaked(), now=at(60), seen=seen)

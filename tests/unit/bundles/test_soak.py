@@ -21,6 +21,7 @@ from copyrator.api.bundle_status import (
     SoakStatus,
 )
 from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import AsApprovedStatus, StoredReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period
@@ -189,6 +190,15 @@ def test_time_alone_writes_nothing() -> None:
             [("1.1.0", None, False)],
             "the release wasn't healthy",
         ),
+        (
+            lambda b: b.write(
+                as_approved=AsApprovedStatus(
+                    reason=StoredReason.DEPLOYED_DIFFERENTLY, version="1.1.0"
+                )
+            ),
+            [("1.1.0", None, False)],
+            "1.1.0 wasn't deployed as approved",
+        ),
     ],
     ids=[
         "a newer version",
@@ -204,6 +214,7 @@ def test_time_alone_writes_nothing() -> None:
         "rolled back after it was broken",
         "drifted",
         "unhealthy",
+        "not as approved",
     ],
 )
 def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) -> None:
@@ -225,6 +236,7 @@ def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) 
         lambda b: b.write(conditions=({"type": "Ready", "reason": "ValuesMissing"},)),
         lambda b: b.write(conditions=({"type": "Ready", "reason": "Suspended"},)),
         lambda b: b.write(conditions=({"type": "Ready", "reason": "InvalidSpec"},)),
+        lambda b: b.write(as_approved=AsApprovedStatus(reason=StoredReason.UNREADABLE)),
         lambda b: b.pin("1.1.0"),
         lambda b: b.pin("1.2.0"),
         lambda b: b.write(pin=PinStatus(requested="none")),

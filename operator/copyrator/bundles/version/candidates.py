@@ -398,7 +398,6 @@ class TagSelection:
         beside ``2.1.3``) isn't expected.
         """
         best, known = ranking.best, [one for one, _ in ranking.rejected]
-        known += [best] if best else []
         for _, one in sorted(self._lookalikes.values(), reverse=True, key=lambda kept: kept[0]):
             size = len(one.numbers)
             if isinstance(one, VersionTag) and ranking is self._dotted:
