@@ -48,6 +48,7 @@ from copyrator.bundles.gates.gate import (
     Sources,
     Verdict,
     Waiting,
+    ceil_second,
 )
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.candidates import is_below
@@ -114,7 +115,7 @@ def update_records(
             last,
             version=there.version,
             since=format_time(
-                max(_ceil_second(now), around.created or now, parse_time(there.time) or now)
+                max(ceil_second(now), around.created or now, parse_time(there.time) or now)
             ),
             until=None,
             broken_by=None,
@@ -267,18 +268,10 @@ def _drop_excess(records: list[SoakStatus]) -> tuple[SoakStatus, ...]:
     return tuple(records)
 
 
-def _ceil_second(moment: datetime) -> datetime:
-    """The moment, rounded up to a whole second: the time before it doesn't count."""
-    down = moment.replace(microsecond=0)
-    return down if down == moment else down + timedelta(seconds=1)
-
-
 NAME: Final = "promotion"
 _NAMED: Final = 3
 """Bundles that a sentence names."""
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-
 _ORDER: Final = (
     BundleReason.PROMOTION_NOT_ALLOWED,
     BundleReason.PROMOTION_WITHDRAWN,
@@ -291,13 +284,6 @@ ASKED: Final = frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST, Occasion.FORCE,
 """The occasions on which it is judged, or its objections are recorded."""
 
 
-def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
-    """When a digest's soak ends, or ended, in all sources; None where that isn't known."""
-    moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
-    known = [moment for moment in moments if moment is not None]
-    return max(known) if known and len(known) == len(moments) else None
-
-
 def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterator[datetime]:
     """Of all recorded soaks, while a version waits.
 
@@ -306,19 +292,16 @@ def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterat
     if NAME not in status.open_gates or not spec.promote_from.bundles:
         return
     yield _LONG_AGO
-    for record in sources.bundles[0].soak if sources.bundles else ():
-        end = passes_at(sources, spec.promote_from.soak, record.digest or "")
-        if end is not None:
-            yield end
-
-
-def _passes_at(
-    source: PromotionSource, seen: SeenTime, soak: float, digest: str
-) -> datetime | None:
-    record = source.record_of(digest)
-    if record is None or not source.is_allowed or _is_held(source, digest):
-        return None
-    return _end(record, seen, soak)
+    soak, every = spec.promote_from.soak, sources.bundles
+    for digest in (one.digest or "" for one in every[0].soak) if every else ():
+        ends = [
+            _end(record, sources.seen, soak)
+            for one in every
+            if one.is_allowed and not _is_held(one, digest) and (record := one.record_of(digest))
+        ]
+        known = [end for end in ends if end is not None]
+        if known and len(known) == len(every):  # in each of them it ends
+            yield max(known)
 
 
 def _is_held(source: PromotionSource, digest: str) -> bool:

@@ -133,18 +133,13 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular = check_rhythm(uid, spec.drift.interval).after(max(known))
-    if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == status.attempted.attempt:
+    regular, attempted = check_rhythm(uid, spec.drift.interval).after(max(known)), status.attempted
+    if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
-    return _after_correction(status, spec, regular)
-
-
-def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime) -> datetime:
-    """When the check after a correction is due: at once, or after the delay of a retry."""
     if not is_broken_off(status):
-        return AT_ONCE
-    again = parse_time(status.attempted.next_retry_at)
-    if again is None or (status.attempted.interruptions or 0) > spec.retry.limit:
+        return AT_ONCE  # after a correction
+    again = parse_time(attempted.next_retry_at)
+    if again is None or (attempted.interruptions or 0) > spec.retry.limit:
         return regular
     return min(again, regular)
 
@@ -319,7 +314,7 @@ def record_verdict(
         differs: whether a correction may write something else than was deployed.
     """
     before, stamp = status.drift, format_time(now)
-    objects = tuple(str(one) for one in found.drifted)
+    objects = tuple(map(str, found.drifted))
     drift = replace(
         before,
         checked_at=stamp,
@@ -389,7 +384,8 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     drift = status.drift
     if not drift.objects or (drift.count or 0) > len(drift.objects):
         return status  # the list isn't complete: the next check decides
-    kept = tuple(one for one in drift.objects if not _is_ignored_now(one, spec))
+    known = [(one, read_operation(one)) for one in drift.objects]
+    kept = tuple(text for text, one in known if one is None or not is_ignored(one, spec.drift))
     if len(kept) == len(drift.objects):
         return status
     drift = replace(drift, objects=kept, count=len(kept) or None)
@@ -398,11 +394,6 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
             drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
         )
     return replace(status, drift=drift)
-
-
-def _is_ignored_now(text: str, spec: BundleSpec) -> bool:
-    operation = read_operation(text)
-    return operation is not None and is_ignored(operation, spec.drift)
 
 
 def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
@@ -503,12 +494,8 @@ def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 def record_corrected(status: BundleStatus) -> BundleStatus:
     """The status where the attempt that has ended corrected what was found."""
     drift = status.drift
-    again = dict.fromkeys((*drift.corrected, *drift.objects))
-    drift = replace(
-        drift,
-        corrections=(drift.corrections or 0) + 1,
-        corrected=tuple(again)[:MAX_DRIFTED],
-    )
+    again = tuple(dict.fromkeys((*drift.corrected, *drift.objects)))[:MAX_DRIFTED]
+    drift = replace(drift, corrections=(drift.corrections or 0) + 1, corrected=again)
     return replace(status, drift=drift)
 
 
