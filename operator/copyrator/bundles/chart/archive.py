@@ -135,22 +135,8 @@ class _Stream:
         self._at += len(found)
         return found
 
-    def read(self, size: int) -> bytes:
+    def take(self, size: int) -> Iterator[bytes]:
         """So many bytes.
-
-        Raises:
-            UnreadableError: there are fewer.
-        """
-        found = bytearray()
-        while len(found) < size:
-            part = self._next(size - len(found))
-            if not part:
-                raise UnreadableError("it is cut off")
-            found += part
-        return bytes(found)
-
-    def skip(self, size: int) -> None:
-        """Leave out so many bytes.
 
         Raises:
             UnreadableError: there are fewer.
@@ -160,6 +146,16 @@ class _Stream:
             if not part:
                 raise UnreadableError("it is cut off")
             size -= len(part)
+            yield part
+
+    def read(self, size: int) -> bytes:
+        """As ``take``, in one piece."""
+        return b"".join(self.take(size))
+
+    def skip(self, size: int) -> None:
+        """Leave out so many bytes; raises as ``take``."""
+        for _ in self.take(size):
+            pass
 
     def count_zeros(self) -> int | None:
         """How many bytes are left; None where one of them isn't zero."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -29,7 +29,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
-    conditions_by_type,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
@@ -91,7 +90,7 @@ def update_records(
         now: used as the beginning or end of a period only.
     """
     records = list(valid_records(known, around.created))
-    there, fault = status.deployed, _fault(status, around)
+    there, fault = status.deployed, next(_faults(status, around), None)
     records = [
         one if one.digest == there.digest else _end_replaced(one, status, records, around, now)
         for one in records
@@ -106,21 +105,13 @@ def update_records(
                 records[at] = replace(records[at], longest=None)
         return tuple(records)
     last = records[at] if at is not None else SoakStatus(digest=there.digest)
-    if _continues(last, there.time):
-        return tuple(records)
+    since, deployed = parse_time(last.since), parse_time(there.time)
+    if last.until is None and since is not None and (deployed is None or since >= deployed):
+        return tuple(records)  # else another leader may have deployed it again
     if at is not None:
         del records[at]
-    records.append(
-        replace(
-            last,
-            version=there.version,
-            since=format_time(
-                max(ceil_second(now), around.created or now, parse_time(there.time) or now)
-            ),
-            until=None,
-            broken_by=None,
-        )
-    )
+    begun = format_time(max(ceil_second(now), around.created or now, deployed or now))
+    records.append(replace(last, version=there.version, since=begun, until=None, broken_by=None))
     return _drop_excess(records)
 
 
@@ -129,26 +120,14 @@ def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tupl
     return tuple(one for one in known if one.digest and not _is_older(one, created))
 
 
-def _continues(record: SoakStatus, deployed_at: str | None) -> bool:
-    """Whether its period began after the last deploy, which another leader may have made."""
-    since, deployed = parse_time(record.since), parse_time(deployed_at)
-    return record.until is None and since is not None and (deployed is None or since >= deployed)
-
-
 def _is_older(record: SoakStatus, created: datetime | None) -> bool:
     since = parse_time(record.since)
     return since is None or since > _LATEST or (created is not None and since < created)
 
 
-def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
-    """Why the period of what is deployed ends; None where it continues."""
-    return next(_faults(status, around), None)
-
-
 def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
-    """All causes, first those that withdraw the evidence."""
-    conditions = conditions_by_type(status.conditions)
-    yield from _withdrawals(status, around, conditions)
+    """Why the period of what is deployed ends, first what withdraws the evidence; else nothing."""
+    yield from _withdrawals(status, around)
     attempted = status.attempted
     if attempted.outcome == Outcome.RUNNING:
         yield _Break(f"a deploy of {attempted.version} began")
@@ -160,18 +139,16 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(text)
 
 
-def _withdrawals(
-    status: BundleStatus, around: Surroundings, conditions: Mapping[str, Mapping[str, Any]]
-) -> Iterator[_Break]:
+def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
         yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
     if status.as_approved.is_different:
         yield _Break(f"{status.as_approved.version} wasn't deployed as approved", withdraws=True)
-    if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
+    if status.condition(ConditionType.DRIFTED).get("status") == ConditionStatus.TRUE:
         yield _Break("objects of the release drifted", withdraws=True)
-    if _is(conditions, ConditionType.HEALTHY, ConditionStatus.FALSE):
+    if status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.FALSE:
         yield _Break("the release wasn't healthy", withdraws=True)
     if status.attempted.outcome == Outcome.FAILED:
         yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)
@@ -188,12 +165,6 @@ def _is_rolled_back(status: BundleStatus) -> bool:
     pin, there = status.pin, status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
-
-
-def _is(
-    conditions: Mapping[str, Mapping[str, Any]], kind: ConditionType, wanted: ConditionStatus
-) -> bool:
-    return bool(conditions.get(kind, {}).get("status") == wanted)
 
 
 def _end_period(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -199,10 +200,8 @@ class GuardLists:
         return True
 
     async def _take_out(self, name: str, key: str) -> None:
-        try:
+        with suppress(NotFound):
             await self._client.patch(CONFIGMAPS, self._namespace, name, {"data": {key: None}})
-        except NotFound:
-            return
 
     # --- removal ---------------------------------------------------------------------------------
 

@@ -85,17 +85,16 @@ def find_hindrance(
     if spec.suspend:
         return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
     if there.digest is None:
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, "nothing is deployed yet")
-    if attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
+        text = "nothing is deployed yet"
+    elif attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
         text = f"the deploy of {attempted.version} hasn't succeeded"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    if there.spec_hash != spec_hash or there.reference != spec.reference:
+    elif there.spec_hash != spec_hash or there.reference != spec.reference:
         text = "the spec isn't the one that was deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    if there.values_hash != values_hash:
+    elif there.values_hash != values_hash:
         text = "the values aren't the ones that were deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    return None
+    else:
+        return None
+    return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
 
 
 def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> datetime | None:

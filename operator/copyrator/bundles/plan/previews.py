@@ -102,10 +102,8 @@ class PreviewResolver:
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:
-    if resolution.error is not None:
-        return PlanFault(resolution.error.message, resolution.error.reason)
-    if resolution.unresolved is not None:
-        return PlanFault(resolution.unresolved.message, resolution.unresolved.reason)
+    if (why := resolution.error or resolution.unresolved) is not None:
+        return PlanFault(why.message, why.reason)
     if not resolution.tag and resolution.held is not None:
         held = resolution.held
         text = f"{held.candidate.version}: {held.objection.message}"

@@ -19,7 +19,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -257,13 +257,7 @@ def read_attesters(
     """
     from copyrator.signatures.keys import identify  # noqa: PLC0415
 
-    signers = {
-        identify(file, key): requirement.name
-        for requirement in asked.requirements
-        for entry in requirement.entries
-        if isinstance(entry, CosignKeys)
-        for file, key in entry.keys.items()
-    }
+    signers = dict(_signing_keys(asked.requirements))
     usable: list[CosignKeys] = []
     faults: list[str] = []
     environments: dict[bytes, str] = {}
@@ -297,18 +291,21 @@ def find_signer(bundle: bytes, requirements: Iterable[SignatureRequirement]) -> 
 
     Call it in a thread: it loads cryptography and parses keys.
     """
+    hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
+    for identity, name in _signing_keys(requirements):
+        if base64.b64encode(hashlib.sha256(identity).digest()).decode() == hint:
+            return name
+    return None
+
+
+def _signing_keys(requirements: Iterable[SignatureRequirement]) -> Iterator[tuple[bytes, str]]:
+    """What identifies each key that is trusted for signatures, and the requirement's name."""
     from copyrator.signatures.keys import identify  # noqa: PLC0415
 
-    hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
     for requirement in requirements:
         for entry in requirement.entries:
-            if not isinstance(entry, CosignKeys):
-                continue
-            for file, key in entry.keys.items():
-                hashed = hashlib.sha256(identify(file, key)).digest()
-                if base64.b64encode(hashed).decode() == hint:
-                    return requirement.name
-    return None
+            for file, key in entry.keys.items() if isinstance(entry, CosignKeys) else ():
+                yield identify(file, key), requirement.name
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
