@@ -388,14 +388,6 @@ def attested_condition(
         around: the rest of the Bundle.
         faults: of the last push of statements, as far as it failed in this process.
     """
-    found = _find_push_fault(status, around, faults)
-    return _judge_statement(status, around) if found is None else found
-
-
-def _find_push_fault(
-    status: BundleStatus, around: AttestInput, faults: Mapping[StatementKey, AttestFault]
-) -> FurtherCondition | None:
-    """Why a statement can't be pushed; None where all are pushed, or about to be."""
     spec, no = around.spec, ConditionStatus.FALSE
     pending = [one for one in find_pending(status, around) if one.state != AttestState.GONE]
     for one in pending:
@@ -417,14 +409,14 @@ def _find_push_fault(
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
     before = status.condition(ConditionType.ATTESTED)
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
-    if not is_told or all(one.is_quiet for one in pending):
-        return None
-    # Of a former process: the push is tried again at once.
-    return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+    if is_told and not all(one.is_quiet for one in pending):
+        # Of a former process: the push is tried again at once.
+        return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+    return _judge_statement(status, around)
 
 
 def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:
-    """Whether what is deployed is attested."""
+    """Whether what is deployed is attested, where all statements are pushed, or about to be."""
     spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
     assert attest is not None
     record = find_record(status.attest, status, spec)

@@ -331,16 +331,14 @@ def record_verdict(
         drift = replace(drift, corrections=None, corrected=())
     status = replace(status, drift=drift)
     if found.unseen and not objects:
-        return set_unknown(status, DriftReason.BLIND_APPLY, _describe_unseen(found.unseen))
+        number = len(found.unseen) - 1
+        more = f" and {number} more" if number else ""
+        text = (
+            f"{found.unseen[0]}{more} can't be compared: their dry runs were refused, unlike right "
+            "after the deploy. The Job's log says why; check the permissions of its service account"
+        )
+        return set_unknown(status, DriftReason.BLIND_APPLY, text)
     return status
-
-
-def _describe_unseen(unseen: Sequence[Operation]) -> str:
-    more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-    return (
-        f"{unseen[0]}{more} can't be compared: their dry runs were refused, unlike right after "
-        "the deploy. The Job's log says why; check the permissions of its service account"
-    )
 
 
 def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
