@@ -47,7 +47,7 @@ from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.jobs import PlanJobClient
 from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionRecorder, PermissionReviewer
+from copyrator.bundles.plan.permissions import PermissionRecorder
 from copyrator.bundles.plan.previews import PreviewResolver
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import awaits_approval_since, next_check
@@ -282,8 +282,7 @@ class BundleController:
             inputs=inputs,
             charts=charts,
         )
-        reviews = PermissionReviewer(context, reviewer)
-        self._permissions = permissions = PermissionRecorder(context, reviews, seals)
+        self._permissions = permissions = PermissionRecorder(context, reviewer, seals)
         plan_queue = PlanQueue(context, jobs)
         self._lists = lists = GuardLists(
             client, settings, informers, jobs, kept=timing.guard_list_kept

@@ -213,3 +213,20 @@ def test_whatever_the_file_has_only_keys_are_named(parts):
         tree = yaml.compose(text, Loader=yaml.CSafeLoader) if is_composed else None
         if tree is not None:
             assert set(found) == {node.value for node, _ in tree.value}
+
+
+def test_a_record_that_an_earlier_version_wrote_is_read() -> None:
+    former = (
+        '{"env": {"A": "1"}, "sources": [["ConfigMap app", "2", {"values.yaml": ["3", {"image": '
+        '"4"}]}], ["Secret key", "5", {"key": ["6", null]}], ["ConfigMap many", "7", null]]}'
+    )
+    found = Inputs(
+        (
+            SourceHash("ConfigMap app", "2", {"values.yaml": FileHash("3", {"image": "4"})}),
+            SourceHash("Secret key", "5", {"key": FileHash("6")}),
+            SourceHash("ConfigMap many", "7"),
+        ),
+        {"A": "1"},
+    )
+    assert read_inputs(former) == found
+    assert json.loads(found.to_text()) == json.loads(former)

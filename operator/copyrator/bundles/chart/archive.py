@@ -64,34 +64,20 @@ class Budget:
     judged: int = CHART_JUDGED_BYTES
     files: int = CHART_FILES
 
-    def take_bytes(self, size: int) -> None:
-        """Use some of the bytes.
+    def take(self, *, size: int = 0, judged: int = 0, files: int = 0) -> None:
+        """Use some of the bytes, of those that are kept, and of the files.
 
         Raises:
             UnreadableError: there aren't as many left.
         """
         self.size -= size
+        self.judged -= judged
+        self.files -= files
         if self.size < 0:
             raise UnreadableError(f"unpacked it has more than {CHART_UNPACKED_BYTES // 2**20} MiB")
-
-    def take_judged(self, size: int) -> None:
-        """Use some of the bytes that are kept.
-
-        Raises:
-            UnreadableError: there aren't as many left.
-        """
-        self.judged -= size
         if self.judged < 0:
             limit = CHART_JUDGED_BYTES // 2**20
             raise UnreadableError(f"its templates, CRDs and subcharts have more than {limit} MiB")
-
-    def take_file(self) -> None:
-        """Use one of the files.
-
-        Raises:
-            UnreadableError: none is left.
-        """
-        self.files -= 1
         if self.files < 0:
             raise UnreadableError(f"it has more than {CHART_FILES} files")
 
@@ -113,7 +99,7 @@ def unpack(packed: bytes, budget: Budget) -> dict[str, bytes]:
         name, kind, size = entry
         content = b""
         if _is_file(name, kind):
-            budget.take_file()
+            budget.take(files=1)
             parts = name.split("/")
             if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
                 shown = shorten_text(name)
@@ -124,7 +110,7 @@ def unpack(packed: bytes, budget: Budget) -> dict[str, bytes]:
             if path in files:
                 raise UnreadableError(f"it has two files {shorten_text(path)}")
             if _JUDGED.fullmatch(path):
-                budget.take_judged(size)
+                budget.take(judged=size)
                 content, size = stream.read(size), 0
             files[path] = content.removeprefix(b"\xef\xbb\xbf")
         stream.skip(size + -(size + len(content)) % _BLOCK)
@@ -149,22 +135,8 @@ class _Stream:
         self._at += len(found)
         return found
 
-    def read(self, size: int) -> bytes:
+    def take(self, size: int) -> Iterator[bytes]:
         """So many bytes.
-
-        Raises:
-            UnreadableError: there are fewer.
-        """
-        found = bytearray()
-        while len(found) < size:
-            part = self._next(size - len(found))
-            if not part:
-                raise UnreadableError("it is cut off")
-            found += part
-        return bytes(found)
-
-    def skip(self, size: int) -> None:
-        """Leave out so many bytes.
 
         Raises:
             UnreadableError: there are fewer.
@@ -174,6 +146,16 @@ class _Stream:
             if not part:
                 raise UnreadableError("it is cut off")
             size -= len(part)
+            yield part
+
+    def read(self, size: int) -> bytes:
+        """As ``take``, in one piece."""
+        return b"".join(self.take(size))
+
+    def skip(self, size: int) -> None:
+        """Leave out so many bytes; raises as ``take``."""
+        for _ in self.take(size):
+            pass
 
     def count_zeros(self) -> int | None:
         """How many bytes are left; None where one of them isn't zero."""
@@ -196,7 +178,7 @@ def _gunzip(packed: bytes, budget: Budget) -> Iterator[bytes]:
             while not inflater.eof:
                 part = inflater.decompress(rest, _CHUNK)
                 rest = inflater.unconsumed_tail
-                budget.take_bytes(len(part))
+                budget.take(size=len(part))
                 if part:
                     yield part
                 elif not rest and not inflater.eof:

@@ -179,7 +179,11 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
     plan = status.plan
     is_due = must_plan(status, target, now)
     if is_due or plan.outcome == PlanOutcome.RUNNING:
-        return _planning_verdict(plan, spec, target.version, is_begun=not is_due)
+        if spec.suspend and is_due:
+            text = "nothing is planned while spec.suspend is true, unless a plan is requested"
+            return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
+        message = None if is_due else plan.message  # where it is due, that is of an earlier plan
+        return Waiting(BundleReason.PLANNING, message or _planned_first(target.version))
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
     if passes(plan, spec.approval):
@@ -190,9 +194,8 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
 def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
     """The verdict on a plan that may not be deployed."""
     if plan.decision == PlanDecision.REJECTED:
-        return Refused(
-            BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{_by(plan)}"
-        )
+        by = f" by {plan.by}" if plan.by else ""
+        return Refused(BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{by}")
     if spec.approval.must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
             f"{_describe_plan(plan)} isn't enforced, and bound or exact, as "
@@ -211,16 +214,6 @@ def _uncertainties(plan: PlanStatus) -> Iterator[str]:
     for word in find_uncertain(plan):
         reasons = "; ".join(word.reasons(plan)[:_NAMED]) or UNKNOWN
         yield f"{word.negation.capitalize()}: {reasons}"
-
-
-def _planning_verdict(
-    plan: PlanStatus, spec: BundleSpec, version: str, *, is_begun: bool
-) -> Waiting:
-    if spec.suspend and not is_begun:
-        text = "nothing is planned while spec.suspend is true, unless a plan is requested"
-        return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
-    message = plan.message if is_begun else None  # else it is of an earlier plan
-    return Waiting(BundleReason.PLANNING, message or _planned_first(version))
 
 
 def _planned_first(version: str | None) -> str:
@@ -251,10 +244,6 @@ def _command(verb: str, spec: BundleSpec) -> str:
 def _describe_plan(plan: PlanStatus) -> str:
     """The plan with its version, as a newer one may be available."""
     return f"plan {plan.id} of {plan.version}"
-
-
-def _by(plan: PlanStatus) -> str:
-    return f" by {plan.by}" if plan.by else ""
 
 
 def summary(plan: PlanStatus) -> str:

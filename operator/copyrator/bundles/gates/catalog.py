@@ -74,11 +74,9 @@ def _judge_chart(
         if facts.chart is None:
             text = f"the chart of {candidate.digest} hasn't been read yet"
             return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
-        return (
-            facts.chart
-            if isinstance(facts.chart, Waiting)
-            else judge(candidate.digest, facts.chart)
-        )
+        if isinstance(facts.chart, Waiting):
+            return facts.chart
+        return judge(candidate.digest, facts.chart)
 
     return judge_candidate
 
@@ -90,9 +88,9 @@ def _judge_vendored(digest: str, chart: ChartFacts) -> Verdict:
         )
     if not chart.unvendored:
         return PASSED
-    named, more = chart.unvendored[:_NAMED_DEPENDENCIES], len(chart.unvendored)
-    more -= _NAMED_DEPENDENCIES
-    missing = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    more = len(chart.unvendored) - _NAMED_DEPENDENCIES
+    missing = ", ".join(chart.unvendored[:_NAMED_DEPENDENCIES])
+    missing += f" and {more} more" if more > 0 else ""
     return Refused(
         BundleReason.DEPENDENCIES_NOT_VENDORED,
         f"the chart of {digest} lacks {missing} in charts/: werf would download that at each run, "
@@ -202,17 +200,14 @@ def _judge_windows(
     found = next_opening(spec.windows, now)
     if found is None:
         text = "deploys begin only in spec.windows, of which none opens within two weeks"
-        return Waiting(BundleReason.OUTSIDE_WINDOW, text, _midnight(now))
+        # The next midnight in UTC: a daily check changes the status once a day at most.
+        tomorrow = now.astimezone(UTC).date() + timedelta(days=1)
+        return Waiting(BundleReason.OUTSIDE_WINDOW, text, datetime.combine(tomorrow, time(), UTC))
     opening, window = found
     local = opening.astimezone(ZoneInfo(window.zone))
     shown = f"{DAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} {window.zone}"
     text = f"deploys begin only in spec.windows; the next one opens on {shown}"
     return Waiting(BundleReason.OUTSIDE_WINDOW, text, opening)
-
-
-def _midnight(now: datetime) -> datetime:
-    """The next midnight in UTC: a daily check changes the status once a day at most."""
-    return datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), time(), UTC)
 
 
 WINDOW: Final = Gate(

@@ -155,7 +155,11 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
         return _withdrawal(there, what)
     if there.positive:
         return None
-    reasons = [*_too_little(there), *(_dated_ahead(one) for one in there.ahead)]
+    reasons = [*_too_little(there)]
+    for one in there.ahead:
+        at = format_time(one.issued_at)
+        ahead = f"the statement of {_place(one)} is dated ahead, {at}"
+        reasons.append(f"{ahead}: correct the clock of that cluster")
     if not reasons:
         reasons = [f"attestation {why}" for why in evidence.refused]
         if evidence.others:
@@ -195,14 +199,6 @@ def _too_little(there: _Environment) -> Iterable[str]:
             yield (
                 f"it stood in {_place(one)} for {format_duration(one.seconds)}, and soak is {soak}"
             )
-
-
-def _dated_ahead(statement: DeployedStatement) -> str:
-    at = format_time(statement.issued_at)
-    return (
-        f"the statement of {_place(statement)} is dated ahead, {at}: correct the clock of that "
-        "cluster"
-    )
 
 
 def _place(statement: DeployedStatement) -> str:
@@ -299,9 +295,11 @@ def due_at(
     stands = _stands_at(status, around, record)
     if stands is None or record is None:
         return stands
-    soak, issued = _soak_of(status), _parse_date(record.issued_at)
-    if record.is_positive or (record.left or 0) + 1 >= MANY:
-        stands = stands if issued is None else max(stands, issued + _renewal(record, around.spec))
+    soak, issued, attest = _soak_of(status), _parse_date(record.issued_at), around.spec.attest
+    are_many = (record.left or 0) + 1 >= MANY
+    if attest is not None and issued is not None and (record.is_positive or are_many):
+        renew = max(attest.renew, RARELY) if are_many else attest.renew
+        stands = max(stands, issued + timedelta(seconds=renew))
     is_over = record.is_positive or soak is None or soak.since != record.requested_for
     return stands if is_over else None
 
@@ -361,8 +359,7 @@ def statement_of(
     record: AttestStatus, status: BundleStatus, spec: BundleSpec, cluster: str
 ) -> DeployedStatement | None:
     """The statement that is recorded; None: the record isn't whole, as somebody forged it."""
-    dates = [_parse_date(one) for one in (record.since, record.until, record.issued_at)]
-    since, until, issued_at = dates
+    since, until, issued_at = map(_parse_date, (record.since, record.until, record.issued_at))
     if not record.digest or since is None or until is None or issued_at is None:
         return None
     return DeployedStatement(
@@ -391,14 +388,6 @@ def attested_condition(
         around: the rest of the Bundle.
         faults: of the last push of statements, as far as it failed in this process.
     """
-    found = _find_push_fault(status, around, faults)
-    return _judge_statement(status, around) if found is None else found
-
-
-def _find_push_fault(
-    status: BundleStatus, around: AttestInput, faults: Mapping[StatementKey, AttestFault]
-) -> FurtherCondition | None:
-    """Why a statement can't be pushed; None where all are pushed, or about to be."""
     spec, no = around.spec, ConditionStatus.FALSE
     pending = [one for one in find_pending(status, around) if one.state != AttestState.GONE]
     for one in pending:
@@ -420,14 +409,14 @@ def _find_push_fault(
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
     before = status.condition(ConditionType.ATTESTED)
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
-    if not is_told or all(one.is_quiet for one in pending):
-        return None
-    # Of a former process: the push is tried again at once.
-    return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+    if is_told and not all(one.is_quiet for one in pending):
+        # Of a former process: the push is tried again at once.
+        return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+    return _judge_statement(status, around)
 
 
 def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:
-    """Whether what is deployed is attested."""
+    """Whether what is deployed is attested, where all statements are pushed, or about to be."""
     spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
     assert attest is not None
     record = find_record(status.attest, status, spec)
@@ -517,12 +506,6 @@ def _stands_at(
     if longest is not None and longest >= wanted:
         return since
     return around.seen.reaches(since, wanted)
-
-
-def _renewal(record: AttestStatus, spec: BundleSpec) -> timedelta:
-    assert spec.attest is not None
-    renew = spec.attest.renew
-    return timedelta(seconds=max(renew, RARELY) if (record.left or 0) + 1 >= MANY else renew)
 
 
 def _issue(

@@ -300,22 +300,19 @@ def judge(
     Those that a forced deploy or a rollback ignores are evaluated too, so that their objections are
     recorded.
     """
-    return tuple(
-        _result(gate, spec, candidate, facts, now) for gate in gates if gate.concerns(spec)
-    )
-
-
-def _result(
-    gate: Gate, spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
-) -> GateResult:
-    if facts.occasion in gate.occasions:
-        return GateResult(gate.name, gate.judge(spec, candidate, facts, now))
-    over = _PASSED_OVER.get(facts.occasion)
-    if over is not None and Occasion.REQUEST in gate.occasions:
-        verdict = gate.judge(spec, candidate, facts, now)
-        if not isinstance(verdict, Passed):
-            return GateResult(gate.name, Passed(over), verdict)
-    return GateResult(gate.name, PASSED)
+    results = []
+    for gate in gates:
+        if not gate.concerns(spec):
+            continue
+        is_asked, over = facts.occasion in gate.occasions, _PASSED_OVER.get(facts.occasion)
+        verdict: Verdict = PASSED
+        if is_asked or (over is not None and Occasion.REQUEST in gate.occasions):
+            verdict = gate.judge(spec, candidate, facts, now)
+        if is_asked or isinstance(verdict, Passed):
+            results.append(GateResult(gate.name, verdict if is_asked else PASSED))
+        else:
+            results.append(GateResult(gate.name, Passed(over or ""), verdict))
+    return tuple(results)
 
 
 def hold_back(candidate: Candidate, results: tuple[GateResult, ...]) -> Held | None:
@@ -339,7 +336,7 @@ def next_verdict_change(found: Iterable[GateStatus]) -> datetime | None:
 
 def record_verdicts(results: Sequence[GateResult]) -> tuple[GateStatus, ...]:
     """The verdicts for ``status.gates``: equal ones give equal records whatever the time."""
-    return tuple(_record_verdict(one) for one in results)
+    return tuple(map(_record_verdict, results))
 
 
 def record_passed_over(results: Iterable[GateResult]) -> tuple[PassedOver, ...]:
@@ -365,7 +362,7 @@ def _record_verdict(result: GateResult) -> GateStatus:
                 state=GateState.WAITING,
                 reason=reason,
                 message=message,
-                until=format_time(_whole_second(until)) if until else None,
+                until=format_time(ceil_second(until)) if until else None,
             )
         case Refused(reason, message):
             return GateStatus(
@@ -373,7 +370,7 @@ def _record_verdict(result: GateResult) -> GateStatus:
             )
 
 
-def _whole_second(moment: datetime) -> datetime:
+def ceil_second(moment: datetime) -> datetime:
     """The moment, rounded up to a whole second, as times in a status are."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -29,7 +29,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
-    conditions_by_type,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
@@ -48,6 +47,7 @@ from copyrator.bundles.gates.gate import (
     Sources,
     Verdict,
     Waiting,
+    ceil_second,
 )
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.candidates import is_below
@@ -90,7 +90,7 @@ def update_records(
         now: used as the beginning or end of a period only.
     """
     records = list(valid_records(known, around.created))
-    there, fault = status.deployed, _fault(status, around)
+    there, fault = status.deployed, next(_faults(status, around), None)
     records = [
         one if one.digest == there.digest else _end_replaced(one, status, records, around, now)
         for one in records
@@ -105,21 +105,13 @@ def update_records(
                 records[at] = replace(records[at], longest=None)
         return tuple(records)
     last = records[at] if at is not None else SoakStatus(digest=there.digest)
-    if _continues(last, there.time):
-        return tuple(records)
+    since, deployed = parse_time(last.since), parse_time(there.time)
+    if last.until is None and since is not None and (deployed is None or since >= deployed):
+        return tuple(records)  # else another leader may have deployed it again
     if at is not None:
         del records[at]
-    records.append(
-        replace(
-            last,
-            version=there.version,
-            since=format_time(
-                max(_ceil_second(now), around.created or now, parse_time(there.time) or now)
-            ),
-            until=None,
-            broken_by=None,
-        )
-    )
+    begun = format_time(max(ceil_second(now), around.created or now, deployed or now))
+    records.append(replace(last, version=there.version, since=begun, until=None, broken_by=None))
     return _drop_excess(records)
 
 
@@ -128,26 +120,14 @@ def valid_records(known: Sequence[SoakStatus], created: datetime | None) -> tupl
     return tuple(one for one in known if one.digest and not _is_older(one, created))
 
 
-def _continues(record: SoakStatus, deployed_at: str | None) -> bool:
-    """Whether its period began after the last deploy, which another leader may have made."""
-    since, deployed = parse_time(record.since), parse_time(deployed_at)
-    return record.until is None and since is not None and (deployed is None or since >= deployed)
-
-
 def _is_older(record: SoakStatus, created: datetime | None) -> bool:
     since = parse_time(record.since)
     return since is None or since > _LATEST or (created is not None and since < created)
 
 
-def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
-    """Why the period of what is deployed ends; None where it continues."""
-    return next(_faults(status, around), None)
-
-
 def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
-    """All causes, first those that withdraw the evidence."""
-    conditions = conditions_by_type(status.conditions)
-    yield from _withdrawals(status, around, conditions)
+    """Why the period of what is deployed ends, first what withdraws the evidence; else nothing."""
+    yield from _withdrawals(status, around)
     attempted = status.attempted
     if attempted.outcome == Outcome.RUNNING:
         yield _Break(f"a deploy of {attempted.version} began")
@@ -159,18 +139,16 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(text)
 
 
-def _withdrawals(
-    status: BundleStatus, around: Surroundings, conditions: Mapping[str, Mapping[str, Any]]
-) -> Iterator[_Break]:
+def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
         yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
     if status.as_approved.is_different:
         yield _Break(f"{status.as_approved.version} wasn't deployed as approved", withdraws=True)
-    if _is(conditions, ConditionType.DRIFTED, ConditionStatus.TRUE):
+    if status.condition(ConditionType.DRIFTED).get("status") == ConditionStatus.TRUE:
         yield _Break("objects of the release drifted", withdraws=True)
-    if _is(conditions, ConditionType.HEALTHY, ConditionStatus.FALSE):
+    if status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.FALSE:
         yield _Break("the release wasn't healthy", withdraws=True)
     if status.attempted.outcome == Outcome.FAILED:
         yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)
@@ -187,12 +165,6 @@ def _is_rolled_back(status: BundleStatus) -> bool:
     pin, there = status.pin, status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
-
-
-def _is(
-    conditions: Mapping[str, Mapping[str, Any]], kind: ConditionType, wanted: ConditionStatus
-) -> bool:
-    return bool(conditions.get(kind, {}).get("status") == wanted)
 
 
 def _end_period(
@@ -267,18 +239,10 @@ def _drop_excess(records: list[SoakStatus]) -> tuple[SoakStatus, ...]:
     return tuple(records)
 
 
-def _ceil_second(moment: datetime) -> datetime:
-    """The moment, rounded up to a whole second: the time before it doesn't count."""
-    down = moment.replace(microsecond=0)
-    return down if down == moment else down + timedelta(seconds=1)
-
-
 NAME: Final = "promotion"
 _NAMED: Final = 3
 """Bundles that a sentence names."""
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-
 _ORDER: Final = (
     BundleReason.PROMOTION_NOT_ALLOWED,
     BundleReason.PROMOTION_WITHDRAWN,
@@ -291,13 +255,6 @@ ASKED: Final = frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST, Occasion.FORCE,
 """The occasions on which it is judged, or its objections are recorded."""
 
 
-def passes_at(sources: Sources, soak: float, digest: str) -> datetime | None:
-    """When a digest's soak ends, or ended, in all sources; None where that isn't known."""
-    moments = [_passes_at(one, sources.seen, soak, digest) for one in sources.bundles]
-    known = [moment for moment in moments if moment is not None]
-    return max(known) if known and len(known) == len(moments) else None
-
-
 def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterator[datetime]:
     """Of all recorded soaks, while a version waits.
 
@@ -306,19 +263,16 @@ def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterat
     if NAME not in status.open_gates or not spec.promote_from.bundles:
         return
     yield _LONG_AGO
-    for record in sources.bundles[0].soak if sources.bundles else ():
-        end = passes_at(sources, spec.promote_from.soak, record.digest or "")
-        if end is not None:
-            yield end
-
-
-def _passes_at(
-    source: PromotionSource, seen: SeenTime, soak: float, digest: str
-) -> datetime | None:
-    record = source.record_of(digest)
-    if record is None or not source.is_allowed or _is_held(source, digest):
-        return None
-    return _end(record, seen, soak)
+    soak, every = spec.promote_from.soak, sources.bundles
+    for digest in (one.digest or "" for one in every[0].soak) if every else ():
+        ends = [
+            _end(record, sources.seen, soak)
+            for one in every
+            if one.is_allowed and not _is_held(one, digest) and (record := one.record_of(digest))
+        ]
+        known = [end for end in ends if end is not None]
+        if known and len(known) == len(every):  # in each of them it ends
+            yield max(known)
 
 
 def _is_held(source: PromotionSource, digest: str) -> bool:

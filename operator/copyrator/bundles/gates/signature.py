@@ -63,7 +63,8 @@ def _judge(_spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
 def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
     """The verdict on a digest whose signatures were read."""
     if judged.is_trusted:
-        return Passed(_names(judged))
+        signed = (f"{one.requirement}: signed by {one.entry}" for one in judged.holds)
+        return Passed("; ".join(signed))
     where, is_one = " and ".join(judged.failed), len(judged.failed) == 1
     if asked.faults:
         which = f"{where} can't" if is_one else f"not all of {where} can"
@@ -83,10 +84,6 @@ def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
 def unavailable(message: str) -> Waiting:
     """The verdict where signatures can't be read now."""
     return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, f"{message}; it is tried again")
-
-
-def _names(judged: Judgement) -> str:
-    return "; ".join(f"{one.requirement}: signed by {one.entry}" for one in judged.holds)
 
 
 def verification(asked: Asked, digest: str, found: Verdict) -> Verification:

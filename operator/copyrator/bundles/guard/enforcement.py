@@ -64,13 +64,6 @@ class Enforcement:
         return not self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    reason: str
-    at: float
-    """Monotonic seconds."""
-
-
 class EnforcementReviewer:
     """What can be enforced of the plans of all Bundles.
 
@@ -88,8 +81,8 @@ class EnforcementReviewer:
         self._settings = settings
         self._monotonic = monotonic
         self._fresh = fresh
-        self._answers: dict[ServiceAccount | str, _Finding] = {}
-        """By account, and by what else was asked; the oldest first."""
+        self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
+        """By account, and by what else was asked, each with its time; the oldest first."""
         self._limit = asyncio.Semaphore(_AT_ONCE)
         self._others: frozenset[str] = frozenset()
         """API groups of other API servers."""
@@ -118,12 +111,12 @@ class EnforcementReviewer:
     ) -> str:
         now, known = self._monotonic(), self._answers.get(question)
         if known is not None:
-            lasts = _UNENFORCED_SECONDS if known.reason else self._fresh
-            if now - known.at < lasts:
-                return known.reason
+            reason, at = known
+            if now - at < (_UNENFORCED_SECONDS if reason else self._fresh):
+                return reason
         reason = await ask()
         self._answers.pop(question, None)
-        self._answers[question] = _Finding(reason, now)
+        self._answers[question] = reason, now
         if len(self._answers) > _ACCOUNTS:
             del self._answers[next(iter(self._answers))]
         return reason
@@ -186,13 +179,13 @@ async def find_fault(client: KubeClient, settings: Settings) -> str:
         ApiError: they can't be read now.
     """
     name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
+
+    def find_binding_fault(spec: Mapping[str, Any]) -> str:
+        return binding_fault(spec, name, home)
+
     for path, kind, fault_of in (
         (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
-        (
-            BINDINGS,
-            "ValidatingAdmissionPolicyBinding",
-            lambda spec: binding_fault(spec, name, home),
-        ),
+        (BINDINGS, "ValidatingAdmissionPolicyBinding", find_binding_fault),
     ):
         try:
             body = await client.request("GET", f"{path}/{name}", timeout=_SECONDS)
@@ -251,10 +244,7 @@ def binding_fault(spec: Mapping[str, Any], policy: str, home: str) -> str:
     exists = {"key": LABEL_GUARD, "operator": "Exists"}
     if reference.get("selector") != {"matchExpressions": [exists]}:
         return f"paramRef.selector isn't by the label {LABEL_GUARD}"
-    return "matchResources leaves some objects out" if _narrows(spec) else ""
-
-
-def _narrows(spec: Mapping[str, Any]) -> bool:
-    """Whether it is asked for some objects only."""
-    found = spec.get("matchResources") or {}
-    return any(value for name, value in found.items() if name != "matchPolicy")
+    narrowed = (spec.get("matchResources") or {}).items()
+    if any(value for name, value in narrowed if name != "matchPolicy"):
+        return "matchResources leaves some objects out"
+    return ""

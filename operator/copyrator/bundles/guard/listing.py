@@ -157,7 +157,8 @@ def deploy_list(deploy: GuardedDeploy) -> str:
         newest = range(max(deploy.deployed_revision, deploy.revision - _LATER), deploy.revision)
         revisions.update((deploy.deployed_revision, *newest))
     for revision in revisions:
-        lines.allow_own("Secret", _revision(deploy.release, revision), _Verbs.WRITE)
+        name = f"sh.helm.release.v1.{deploy.release}.v{revision}"
+        lines.allow_own("Secret", name, _Verbs.WRITE)
     # Beyond the history's limit, which may have been lowered, and there may be gaps.
     is_known = deploy.deployed_revision is not None or deploy.revision == 1
     every = _Verbs.DELETE if is_known else _Verbs.ALL
@@ -181,10 +182,6 @@ def uninstall_list(uninstall: GuardedUninstall) -> str:
     # The newest is updated, whatever its number: a failed revision may have been the last.
     lines.allow_own("Secret", _every_revision(uninstall.release), _Verbs.ALL)
     return lines.text()
-
-
-def _revision(release: str, revision: int) -> str:
-    return f"sh.helm.release.v1.{release}.v{revision}"
 
 
 def _every_revision(release: str) -> str:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
@@ -71,25 +73,6 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
     )
 
 
-class GuardedJobs(Protocol):
-    """What is asked of Jobs and their pods."""
-
-    job_changed: Callable[[ObjectName | None], None]
-    """Called with a Job that changed, or one of its pods; None: all were listed."""
-
-    def is_over(self, job: ObjectName) -> bool:
-        """Whether a Job is known to have ended or be gone, with its pods that are watched."""
-        ...
-
-    async def has_ended(self, job: ObjectName) -> bool:
-        """Whether it is over, with each of its pods; asked for where the watches may not tell.
-
-        Raises:
-            ApiError: they can't be read.
-        """
-        ...
-
-
 class GuardLists:
     """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
 
@@ -106,7 +89,7 @@ class GuardLists:
         client: KubeClient,
         settings: Settings,
         informers: InformerFactory,
-        jobs: GuardedJobs,
+        jobs: JobClient,
         *,
         kept: float,
     ) -> None:
@@ -217,10 +200,8 @@ class GuardLists:
         return True
 
     async def _take_out(self, name: str, key: str) -> None:
-        try:
+        with suppress(NotFound):
             await self._client.patch(CONFIGMAPS, self._namespace, name, {"data": {key: None}})
-        except NotFound:
-            return
 
     # --- removal ---------------------------------------------------------------------------------
 
@@ -239,7 +220,8 @@ class GuardLists:
         if not self._has(key) or not self._jobs.is_over(job_of(key)):
             self._cancel(key)
         elif key not in self._timers and key not in self._due:
-            self._start_timer(key)
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(self._kept, self._expire, key)
 
     @property
     def _pages(self) -> dict[str, StoredLists]:
@@ -249,10 +231,6 @@ class GuardLists:
 
     def _has(self, key: str) -> bool:
         return any(key in page.keys and not page.deleting for page in self._pages.values())
-
-    def _start_timer(self, key: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(self._kept, self._expire, key)
 
     def _cancel(self, key: str) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
@@ -286,14 +264,9 @@ class GuardLists:
     async def _remove_from(self, name: str, page: StoredLists, key: str) -> None:
         """Delete a ConfigMap with its last list, unless another one was added meanwhile."""
         if page.keys == {key}:
+            state = {"uid": page.uid, "resource_version": page.resource_version}
             try:
-                await self._client.delete(
-                    CONFIGMAPS,
-                    self._namespace,
-                    name,
-                    uid=page.uid,
-                    resource_version=page.resource_version,
-                )
+                await self._client.delete(CONFIGMAPS, self._namespace, name, **state)
             except NotFound:
                 return
             except ConflictError:

@@ -69,19 +69,11 @@ def find_refusals(error: str, policy: str) -> tuple[DeniedWrite, ...]:
     """
     words = (re.escape(one) for one in (NOT_APPROVED, NOT_AS_ACCOUNT))
     denied = _DENIED.format(re.escape(policy), *words)
-    return tuple(map(_read, re.finditer(denied, error, re.MULTILINE)))
-
-
-def _read(found: re.Match[str]) -> DeniedWrite:
-    as_account, verb, group, kind, subresource, namespace, name = found.groups()
-    return DeniedWrite(
-        verb=verb,
-        group=group,
-        kind=kind,
-        subresource=subresource or "",
-        namespace=namespace,
-        name=name.rstrip(),
-        as_account=as_account is not None,
+    return tuple(
+        DeniedWrite(verb, group, kind, part or "", namespace, name.rstrip(), as_account is not None)
+        for as_account, verb, group, kind, part, namespace, name in (
+            found.groups() for found in re.finditer(denied, error, re.MULTILINE)
+        )
     )
 
 

@@ -85,17 +85,16 @@ def find_hindrance(
     if spec.suspend:
         return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
     if there.digest is None:
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, "nothing is deployed yet")
-    if attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
+        text = "nothing is deployed yet"
+    elif attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
         text = f"the deploy of {attempted.version} hasn't succeeded"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    if there.spec_hash != spec_hash or there.reference != spec.reference:
+    elif there.spec_hash != spec_hash or there.reference != spec.reference:
         text = "the spec isn't the one that was deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    if there.values_hash != values_hash:
+    elif there.values_hash != values_hash:
         text = "the values aren't the ones that were deployed"
-        return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
-    return None
+    else:
+        return None
+    return Hindrance(DriftReason.NOT_AS_DEPLOYED, text)
 
 
 def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> datetime | None:
@@ -133,18 +132,13 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular = check_rhythm(uid, spec.drift.interval).after(max(known))
-    if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == status.attempted.attempt:
+    regular, attempted = check_rhythm(uid, spec.drift.interval).after(max(known)), status.attempted
+    if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
-    return _after_correction(status, spec, regular)
-
-
-def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime) -> datetime:
-    """When the check after a correction is due: at once, or after the delay of a retry."""
     if not is_broken_off(status):
-        return AT_ONCE
-    again = parse_time(status.attempted.next_retry_at)
-    if again is None or (status.attempted.interruptions or 0) > spec.retry.limit:
+        return AT_ONCE  # after a correction
+    again = parse_time(attempted.next_retry_at)
+    if again is None or (attempted.interruptions or 0) > spec.retry.limit:
         return regular
     return min(again, regular)
 
@@ -319,7 +313,7 @@ def record_verdict(
         differs: whether a correction may write something else than was deployed.
     """
     before, stamp = status.drift, format_time(now)
-    objects = tuple(str(one) for one in found.drifted)
+    objects = tuple(map(str, found.drifted))
     drift = replace(
         before,
         checked_at=stamp,
@@ -337,16 +331,14 @@ def record_verdict(
         drift = replace(drift, corrections=None, corrected=())
     status = replace(status, drift=drift)
     if found.unseen and not objects:
-        return set_unknown(status, DriftReason.BLIND_APPLY, _describe_unseen(found.unseen))
+        number = len(found.unseen) - 1
+        more = f" and {number} more" if number else ""
+        text = (
+            f"{found.unseen[0]}{more} can't be compared: their dry runs were refused, unlike right "
+            "after the deploy. The Job's log says why; check the permissions of its service account"
+        )
+        return set_unknown(status, DriftReason.BLIND_APPLY, text)
     return status
-
-
-def _describe_unseen(unseen: Sequence[Operation]) -> str:
-    more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-    return (
-        f"{unseen[0]}{more} can't be compared: their dry runs were refused, unlike right after "
-        "the deploy. The Job's log says why; check the permissions of its service account"
-    )
 
 
 def is_same(drift: DriftStatus, objects: Sequence[str]) -> bool:
@@ -389,7 +381,8 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     drift = status.drift
     if not drift.objects or (drift.count or 0) > len(drift.objects):
         return status  # the list isn't complete: the next check decides
-    kept = tuple(one for one in drift.objects if not _is_ignored_now(one, spec))
+    known = [(one, read_operation(one)) for one in drift.objects]
+    kept = tuple(text for text, one in known if one is None or not is_ignored(one, spec.drift))
     if len(kept) == len(drift.objects):
         return status
     drift = replace(drift, objects=kept, count=len(kept) or None)
@@ -398,11 +391,6 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
             drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
         )
     return replace(status, drift=drift)
-
-
-def _is_ignored_now(text: str, spec: BundleSpec) -> bool:
-    operation = read_operation(text)
-    return operation is not None and is_ignored(operation, spec.drift)
 
 
 def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
@@ -503,12 +491,8 @@ def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 def record_corrected(status: BundleStatus) -> BundleStatus:
     """The status where the attempt that has ended corrected what was found."""
     drift = status.drift
-    again = dict.fromkeys((*drift.corrected, *drift.objects))
-    drift = replace(
-        drift,
-        corrections=(drift.corrections or 0) + 1,
-        corrected=tuple(again)[:MAX_DRIFTED],
-    )
+    again = tuple(dict.fromkeys((*drift.corrected, *drift.objects)))[:MAX_DRIFTED]
+    drift = replace(drift, corrections=(drift.corrections or 0) + 1, corrected=again)
     return replace(status, drift=drift)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -265,29 +265,23 @@ EDITED: Final = PlanFault(
 """The Job of a plan isn't created, as what it would be made of has changed since."""
 
 
+@dataclass(eq=False)
 class PlanJobClient:
     """The plan Jobs of all Bundles."""
 
-    def __init__(
-        self,
-        context: Context,
-        jobs: JobClient,
-        references: ReferenceReader,
-        redaction: Redactor,
-        *,
-        seals: SealStore,
-        logins: JobLogins,
-        inputs: InputsStore,
-        charts: ChartFinder,
-    ) -> None:
-        self._context = context
-        self._jobs = jobs
-        self._logins = logins
-        self._references = references
-        self._seals = seals
-        self._inputs = inputs
-        self._charts = charts
-        self._reader = PlanReader(context, jobs, logins, redaction)
+    context: Context
+    jobs: JobClient
+    references: ReferenceReader
+    redaction: InitVar[Redactor]
+    _: KW_ONLY
+    seals: SealStore
+    logins: JobLogins
+    inputs: InputsStore
+    charts: ChartFinder
+    _reader: PlanReader = field(init=False)
+
+    def __post_init__(self, redaction: Redactor) -> None:
+        self._reader = PlanReader(self.context, self.jobs, self.logins, redaction)
 
     async def create(
         self,
@@ -316,13 +310,13 @@ class PlanJobClient:
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
         job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
-        inputs = self._inputs.begin(entry, order.spec) if is_deploy else None
+        inputs = self.inputs.begin(entry, order.spec) if is_deploy else None
         try:
             order = await self._add_credentials(entry, spec, job, order)
             also = inputs.add if inputs is not None else None
-            values_hash, sealed = await self._seals.write_values(entry, spec, job, also)
+            values_hash, sealed = await self.seals.write_values(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
-                await self._inputs.store(entry, job, inputs)
+                await self.inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
             log.debug("%s: not planned: %s", entry.key, error)
             return EDITED  # the next reconcile reports it
@@ -343,7 +337,7 @@ class PlanJobClient:
             order, job, nonce, purpose.job_kind, renders=renders, is_owned=not entry.deleting
         )
         try:
-            created = await self._jobs.create(body)
+            created = await self.jobs.create(body)
         except ApiError as error:
             if error.transient:
                 raise
@@ -360,7 +354,7 @@ class PlanJobClient:
             PendingLoginError: it was asked for.
         """
         with suppress(RegistryError):  # the plan reports it
-            await self._logins.require(entry, spec)
+            await self.logins.require(entry, spec)
 
     async def _add_credentials(
         self, entry: BundleEntry, spec: BundleSpec, job: str, order: DeployOrder
@@ -372,25 +366,25 @@ class PlanJobClient:
             RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
             ApiError: a Secret can't be written.
         """
-        target = await self._references.in_cluster(entry, spec)
+        target = await self.references.in_cluster(entry, spec)
         if target.spec != spec:
             text = "spec.kubeConfig stands for another cluster by now"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         if target.kubeconfig is not None:
-            sealed = await self._seals.write_kubeconfig(entry, job, target.kubeconfig)
+            sealed = await self.seals.write_kubeconfig(entry, job, target.kubeconfig)
             order = replace(order, kubeconfig=sealed)
-        access = await self._references.access(entry, spec)
+        access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
-            order = await self._logins.provide(entry, spec, order, job, access)
+            order = await self.logins.provide(entry, spec, order, job, access)
         return order
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self._seals.derive(entry, job, "nonce")
+        return self.seals.derive(entry, job, "nonce")
 
     async def find(self, entry: BundleEntry, plan: PlanRecord) -> JobRecord | None:
         """The Job of a recorded plan; None where it doesn't exist."""
-        return await self._jobs.find(entry.key, entry.uid, plan.job or "")
+        return await self.jobs.find(entry.key, entry.uid, plan.job or "")
 
     async def progress(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, plan: PlanRecord
@@ -407,14 +401,14 @@ class PlanJobClient:
             ApiError: its pods, or the registry's credentials, can't be read now.
         """
         if not job.done:
-            renew_at = await self._logins.keep(entry, spec, job)
+            renew_at = await self.logins.keep(entry, spec, job)
             delay = await self._delay(entry.key, job, spec, plan.message)
             return replace(delay, due=min(filter(None, (delay.due, renew_at)), default=None))
-        chart = await self._charts.of(entry, spec, plan.digest or "")
+        chart = await self.charts.of(entry, spec, plan.digest or "")
         if chart is None:
             return PlanDelay(plan.message)
         if isinstance(chart, RegistryError):
-            again = self._context.clock() + timedelta(seconds=ERROR_SECONDS)
+            again = self.context.clock() + timedelta(seconds=ERROR_SECONDS)
             text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
             return PlanDelay(text, again)
         made_of = PlanSubject(ServiceAccount.of(spec), spec.werf_image, chart)
@@ -432,17 +426,17 @@ class PlanJobClient:
 
         A Job whose Secrets were deleted is ended.
         """
-        now, timing = self._context.clock(), self._context.timing
+        now, timing = self.context.clock(), self.context.timing
         queued = f"Job {job.name}, {ready_conditions.SUSPENDED}"
         if job.suspended:
             return PlanDelay(queued)
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
             return PlanDelay(None if known == queued else known, patience)
-        blocked = self._logins.find_fault(key, job)
-        blocked = blocked or await find_blocked(self._context.client, self._jobs, job, spec)
+        blocked = self.logins.find_fault(key, job)
+        blocked = blocked or await find_blocked(self.context.client, self.jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
-            await self._jobs.give_up(job, blocked.reason)
+            await self.jobs.give_up(job, blocked.reason)
         text = f"Job {job.name} is blocked: {blocked.message}" if blocked else None
         return PlanDelay(text, now + timedelta(seconds=timing.job_recheck))
 
@@ -451,12 +445,12 @@ class PlanJobClient:
         namespace = spec.project_namespace
         if spec.kube_config is not None:
             return None  # it isn't known: the operator has no access there
-        return namespace if await is_namespace_missing(self._context.client, namespace) else None
+        return namespace if await is_namespace_missing(self.context.client, namespace) else None
 
     async def missing_account(self, spec: BundleSpec) -> PlanFault | None:
         """The fault of a missing service account; None where it isn't known to be missing."""
         try:
-            text = await missing_account(self._context.client, spec)
+            text = await missing_account(self.context.client, spec)
         except Forbidden:
             return None
         return PlanFault(text, BundleReason.SERVICE_ACCOUNT_MISSING) if text else None
@@ -465,14 +459,14 @@ class PlanJobClient:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         status = entry.status
         needed = {record_of(status, purpose).job for purpose in PlanPurpose}
-        await end_plans(self._jobs, entry, but=needed)
-        await self._seals.remove_others(entry, needed_jobs(status))
+        await end_plans(self.jobs, entry, but=needed)
+        await self.seals.remove_others(entry, needed_jobs(status))
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:
         """Count a plan's outcome in the metrics."""
-        metrics = self._context.metrics
+        metrics = self.context.metrics
         purpose = job.kind.value
         metrics.deploys.labels(purpose, "succeeded" if succeeded else "failed").inc()
         if job.created is not None:
-            seconds = ((job.finished or self._context.clock()) - job.created).total_seconds()
+            seconds = ((job.finished or self.context.clock()) - job.created).total_seconds()
             metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -112,29 +112,19 @@ class _Task:
         return set_message(self.entry.status, self.purpose, message)
 
 
+@dataclass(eq=False)
 class PlanMachine:
     """Makes the plans of all Bundles."""
 
-    def __init__(
-        self,
-        context: Context,
-        plan_jobs: PlanJobClient,
-        plan_queue: PlanQueue,
-        *,
-        seals: SealStore,
-        permissions: PermissionRecorder,
-        enforcement: EnforcementReviewer,
-        inputs: InputsStore,
-        previews: PreviewResolver,
-    ) -> None:
-        self._context = context
-        self._plan_jobs = plan_jobs
-        self._plan_queue = plan_queue
-        self._seals = seals
-        self._permissions = permissions
-        self._enforcement = enforcement
-        self._inputs = inputs
-        self._previews = previews
+    context: Context
+    plan_jobs: PlanJobClient
+    plan_queue: PlanQueue
+    _: KW_ONLY
+    seals: SealStore
+    permissions: PermissionRecorder
+    enforcement: EnforcementReviewer
+    inputs: InputsStore
+    previews: PreviewResolver
 
     # --- the plan of the next deploy --------------------------------------------------------------
 
@@ -151,7 +141,7 @@ class PlanMachine:
         """
         task = _Task(entry, spec, PlanPurpose.DEPLOY)
         again = await self._tidy_plan(task)
-        has_turn = self._plan_queue.has_turn(task.ticket)
+        has_turn = self.plan_queue.has_turn(task.ticket)
         status, due = entry.status, again
         is_decided = has_new_decision(status, entry.annotations)
         if not (status.plan.is_running or is_decided or has_turn):
@@ -159,10 +149,10 @@ class PlanMachine:
         if status.plan.is_running:
             status, due = await self._observe(task)
             due = min(filter(None, (due, again)), default=None)
-        status = record_decision(status, entry.annotations, self._context.clock())
+        status = record_decision(status, entry.annotations, self.context.clock())
         if status is entry.status and not has_turn:
             return None, due
-        self._context.memories.decide_again(entry.key, spec.interval)
+        self.context.memories.decide_again(entry.key, spec.interval)
         return status, due
 
     def begin_plan(
@@ -187,16 +177,16 @@ class PlanMachine:
 
     def skip_plan(self, key: BundleKey) -> None:
         """Remove a Bundle from the queue of plans: none has to be begun."""
-        self._plan_queue.forget(Ticket(key, PlanPurpose.DEPLOY))
+        self.plan_queue.forget(Ticket(key, PlanPurpose.DEPLOY))
 
     def is_job_created(self, entry: BundleEntry, status: BundleStatus) -> bool:
         """Whether the Job of the running plan in the status was created."""
-        begun = self._context.memories[entry.key].plan.begun
+        begun = self.context.memories[entry.key].plan.begun
         return status.plan.is_running and begun == status.plan.number
 
     async def discard(self, entry: BundleEntry) -> Step:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
-        await self._plan_jobs.discard(entry)
+        await self.plan_jobs.discard(entry)
         return Step(entry)
 
     async def _tidy_plan(self, task: _Task) -> datetime | None:
@@ -206,20 +196,20 @@ class PlanMachine:
         may have to be determined again, without their contents. After a start also what a former
         process left, of attempts too; returns when to try that again, as it stops nothing.
         """
-        entry, memory = task.entry, self._context.memories[task.entry.key].plan
+        entry, memory = task.entry, self.context.memories[task.entry.key].plan
         if memory.values_of is not None and not task.record.is_running:
-            await self._seals.remove_job(entry, memory.values_of)
+            await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        status, now = entry.status, self._context.clock()
+        status, now = entry.status, self.context.clock()
         since = AT_ONCE if task.spec.cloud is not None else now - LEFT_WITHIN
         is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
         may_be = is_planned or bool(task.spec.auth or task.spec.cloud or task.spec.kube_config)
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             try:
-                await self._seals.remove_others(entry, needed_jobs(status))
+                await self.seals.remove_others(entry, needed_jobs(status))
             except ApiError as error:
                 log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
-                return self._context.clock() + timedelta(seconds=ERROR_SECONDS)
+                return self.context.clock() + timedelta(seconds=ERROR_SECONDS)
         memory.is_tidied = True
         return None
 
@@ -242,7 +232,7 @@ class PlanMachine:
         return step.then(lambda written: self._check(replace(task, entry=written), values_hash))
 
     async def _observe_check(self, task: _Task) -> Step:
-        before, memory = task.status, self._context.memories[task.entry.key].check
+        before, memory = task.status, self.context.memories[task.entry.key].check
         status, due = await self._observe(task)
         check = status.drift.check
         if check.is_running:
@@ -252,7 +242,7 @@ class PlanMachine:
             left = set(needed_jobs(before)) - set(needed_jobs(status))
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
             if left or not memory.is_tidied:
-                await self._plan_jobs.discard(written)
+                await self.plan_jobs.discard(written)
                 memory.is_tidied = True
             return Step(written, due=(AT_ONCE,))  # its Job isn't needed any more
 
@@ -260,32 +250,32 @@ class PlanMachine:
 
     async def _check(self, task: _Task, values_hash: str | None) -> Step:
         """Begin a check that is due."""
-        entry, status, now = task.entry, task.status, self._context.clock()
+        entry, status, now = task.entry, task.status, self.context.clock()
         due = due_at(status, task.spec, entry.spec_hash, entry.uid)
         if due is None and not status.drift.check.is_running:
-            self._plan_queue.forget(task.ticket)
+            self.plan_queue.forget(task.ticket)
             return Step(entry)
-        memory = self._context.memories[entry.key].check
-        within = self._context.timing.drift_tidied
+        memory = self.context.memories[entry.key].check
+        within = self.context.timing.drift_tidied
         checked_at = parse_time(status.drift.checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
-            await self._plan_jobs.discard(entry)  # what a former process may have left
+            await self.plan_jobs.discard(entry)  # what a former process may have left
             memory.is_tidied = True
         found = correctable_job(status, task.spec)
         if found is not None and memory.correctable != found:
             memory.correctable = found
-            self._context.memories.decide_again(entry.key, task.spec.interval)
-        is_due = due is not None and due <= self._context.clock()
+            self.context.memories.decide_again(entry.key, task.spec.interval)
+        is_due = due is not None and due <= self.context.clock()
         if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
-            await self._plan_jobs.await_login(entry, task.spec)
+            await self.plan_jobs.await_login(entry, task.spec)
             return self._begin_check(task)
-        self._plan_queue.forget(task.ticket)
+        self.plan_queue.forget(task.ticket)
         memory.missed_until = None
         return Step(entry, due=(None if is_due else due,))
 
     def _begin_check(self, task: _Task) -> Step:
         """Record a check; while it waits in the queue, the scheduled ones it misses are counted."""
-        entry, memory = task.entry, self._context.memories[task.entry.key].check
+        entry, memory = task.entry, self.context.memories[task.entry.key].check
         there = task.status.deployed
         wanted = DesiredDeploy(
             version=there.version or "",
@@ -296,10 +286,10 @@ class PlanMachine:
         )
         step = self._begin(task, task.status, target_of(entry, task.spec, wanted))
         if step is None:
-            now = self._context.clock()
+            now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
             count = check_rhythm(entry.uid, task.spec.drift.interval).count(since, now)
-            self._context.metrics.drift_checks_skipped.inc(count)
+            self.context.metrics.drift_checks_skipped.inc(count)
             return Step(entry)
         return step
 
@@ -320,15 +310,15 @@ class PlanMachine:
     async def _observe_preview(self, task: _Task) -> Step:
         entry = task.entry
         if not task.record.is_running:
-            return record_part(entry, remove_expired_preview(task.status, self._context.clock()))
+            return record_part(entry, remove_expired_preview(task.status, self.context.clock()))
         status, due = await self._observe(task)
         if status.preview.is_running:
             return record_part(entry, status, due)
 
         async def remove_values(written: BundleEntry) -> Step:
-            memory = self._context.memories[entry.key].plan
+            memory = self.context.memories[entry.key].plan
             known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
-            await self._seals.remove_values(written, status.preview.job)
+            await self.seals.remove_values(written, status.preview.job)
             memory.is_tidied = known
             return Step(written)
 
@@ -339,20 +329,20 @@ class PlanMachine:
         entry, spec, preview = task.entry, task.spec, task.status.preview
         request = requested_preview(entry.annotations, task.status)
         if request is None:
-            self._plan_queue.forget(task.ticket)
+            self.plan_queue.forget(task.ticket)
         end = parse_time(preview.expires_at) if preview.outcome is not None else None
         unchanged = Step(entry, due=(end,))
         if request is None or entry.is_paused:
             return unchanged
-        target = await self._previews.resolve(entry, spec, request)
+        target = await self.previews.resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
-            await self._plan_jobs.await_login(entry, spec)
-            target = await self._plan_jobs.missing_account(spec) or target
+            await self.plan_jobs.await_login(entry, spec)
+            target = await self.plan_jobs.missing_account(spec) or target
         if target is None:
             return unchanged
         status = request_preview(task.status, request)
         if isinstance(target, PlanFault):
-            status = refuse_preview(status, target, spec.retry, self._context.clock())
+            status = refuse_preview(status, target, spec.retry, self.context.clock())
             return record_part(entry, status).then(self.discard)
         return self._begin(task, status, target) or unchanged
 
@@ -360,10 +350,10 @@ class PlanMachine:
 
     def _begin(self, task: _Task, status: BundleStatus, target: PlanTarget) -> Step | None:
         """Record a plan; its Job is created once that is on record. None: the plan is queued."""
-        entry, purpose, now = task.entry, task.purpose, self._context.clock()
+        entry, purpose, now = task.entry, task.purpose, self.context.clock()
         number = next_number(task.status, purpose)
         job = purpose.job_of(task.spec.name, entry.uid, number)
-        if not self._plan_queue.begin(task.ticket, job):
+        if not self.plan_queue.begin(task.ticket, job):
             return None
         is_requested = entry.request is not None
         status = record_plan(status, purpose, target, job, now, is_requested=is_requested)
@@ -371,7 +361,7 @@ class PlanMachine:
         async def create(written: BundleEntry) -> Step:
             begun = replace(task, entry=written)
             if purpose is not PlanPurpose.CHECK:
-                await self._plan_jobs.discard(written)
+                await self.plan_jobs.discard(written)
             return self._report_begun(begun, await self._create_job(begun))
 
         step = record_part(entry, status).then(create)
@@ -383,8 +373,8 @@ class PlanMachine:
         try:
             yield
         finally:
-            if self._context.memories[ticket.key].plan_of(ticket.purpose).begun != number:
-                self._plan_queue.end(ticket)
+            if self.context.memories[ticket.key].plan_of(ticket.purpose).begun != number:
+                self.plan_queue.end(ticket)
 
     def _report_begun(self, task: _Task, fault: PlanFault | None) -> Step:
         """Report why no Job was created; of a deploy's plan the next reconcile does, if need be."""
@@ -394,7 +384,7 @@ class PlanMachine:
         status = task.status if fault is None else self._refuse_job(task, fault)
         if task.purpose is PlanPurpose.PREVIEW:
             return record_part(entry, status)
-        self._context.memories[entry.key].check.missed_until = None
+        self.context.memories[entry.key].check.missed_until = None
         # The watch may not report the change that was just read.
         step = Step(entry, status, due=(AT_ONCE,))
         return step if fault is None else step.then(self.discard)
@@ -407,14 +397,12 @@ class PlanMachine:
         elif task.purpose is PlanPurpose.CHECK:
             if not is_made_of(task.status.drift.check, entry, spec):
                 return EDITED
-            if (missing := await self._plan_jobs.missing_account(spec)) is not None:
+            if (missing := await self.plan_jobs.missing_account(spec)) is not None:
                 return missing
             # A chart that draws gets no hash, with which its correction would never be equal.
             is_bound = has_baseline(task.status) and task.status.baseline.bound
             renders = 1 if is_bound else 2
-        fault = await self._plan_jobs.create(
-            entry, spec, task.purpose, task.record, renders=renders
-        )
+        fault = await self.plan_jobs.create(entry, spec, task.purpose, task.record, renders=renders)
         if fault is None:
             self._slot(task).begun = task.record.number
         return fault
@@ -432,12 +420,12 @@ class PlanMachine:
         entry, status, record = task.entry, task.status, task.record
         if task.purpose is PlanPurpose.DEPLOY and not is_made_of(status.plan, entry, task.spec):
             return status, None  # another plan replaces it
-        job = await self._plan_jobs.find(entry, record)
+        job = await self.plan_jobs.find(entry, record)
         if job is None:
             return await self._replace_job(task), None
         slot = self._slot(task)
         slot.begun = record.number
-        found = await self._plan_jobs.progress(entry, task.spec, job, record)
+        found = await self.plan_jobs.progress(entry, task.spec, job, record)
         if isinstance(found, PlanDelay):
             return task.set_message(found.message), found.due
         status = self._fail(task, found) if isinstance(found, PlanFault) else status
@@ -445,12 +433,12 @@ class PlanMachine:
             status = await self._record_result(task, found)
         if slot.counted != record.number:
             slot.counted = record.number
-            self._plan_jobs.count(job, succeeded=isinstance(found, Plan))
+            self.plan_jobs.count(job, succeeded=isinstance(found, Plan))
         return status, None
 
     async def _replace_job(self, task: _Task) -> BundleStatus:
         """The status with the recorded plan whose Job doesn't exist: it was lost, or is created."""
-        self._plan_queue.end(task.ticket)
+        self.plan_queue.end(task.ticket)
         if self._slot(task).begun == task.record.number:
             text = f"Job {task.record.job} was deleted before its plan was read"
             return self._fail(task, PlanFault(text))
@@ -462,21 +450,21 @@ class PlanMachine:
 
     def _fail(self, task: _Task, why: PlanFault) -> BundleStatus:
         """The status where no plan could be made."""
-        now = self._context.clock()
+        now = self.context.clock()
         status = record_failure(task.status, task.purpose, why, task.spec.retry, now)
         if task.purpose is PlanPurpose.CHECK:
             return set_unknown(status, why.reason, why.message)
         if task.purpose is PlanPurpose.DEPLOY:
-            memory = self._context.memories[task.entry.key].plan
+            memory = self.context.memories[task.entry.key].plan
             memory.values_of = status.plan.job  # deleted once this is written
             if why.denied:
-                self._permissions.ask_without_plan(task.entry, task.spec, why)
+                self.permissions.ask_without_plan(task.entry, task.spec, why)
                 missing = list_missing(why.denied)
                 status = with_record(status, task.purpose, missing=missing)
         return status
 
     def _slot(self, task: _Task) -> PlanMemory:
-        return self._context.memories[task.entry.key].plan_of(task.purpose)
+        return self.context.memories[task.entry.key].plan_of(task.purpose)
 
     # --- results ----------------------------------------------------------------------------------
 
@@ -487,39 +475,39 @@ class PlanMachine:
             plan = without_unstable_file(task.status, record, plan)
         if task.purpose is PlanPurpose.DEPLOY:
             return await self._record_plan_result(task, plan)
-        missing = await self._plan_jobs.missing_namespace(task.spec)
+        missing = await self.plan_jobs.missing_namespace(task.spec)
         if task.purpose is PlanPurpose.CHECK:
             status = await self._judge_check(task, PlanResult(plan, missing))
-            await self._seals.remove_values(entry, status.drift.check.job)
+            await self.seals.remove_values(entry, status.drift.check.job)
             return status
-        baseline = await self._seals.plans.find(entry, task.status.baseline)
+        baseline = await self.seals.plans.find(entry, task.status.baseline)
         result = PlanResult(plan, missing, baseline=baseline)
-        status = record_preview_result(task.status, result, self._context.clock())
+        status = record_preview_result(task.status, result, self.context.clock())
         return set_message(status, task.purpose, describe_left_out(task.spec))
 
     async def _record_plan_result(self, task: _Task, plan: Plan) -> BundleStatus:
         entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
-        seal = await self._seals.plans.store(entry, job, plan.text)
-        missing = await self._plan_jobs.missing_namespace(spec)
+        seal = await self.seals.plans.store(entry, job, plan.text)
+        missing = await self.plan_jobs.missing_namespace(spec)
         is_missing = missing is not None
-        self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
+        self.permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
         result = PlanResult(
             plan,
             missing,
             seal,
-            approved=await self._seals.plans.find(entry, status.plan.approved),
-            baseline=await self._seals.plans.find(entry, status.baseline),
+            approved=await self.seals.plans.find(entry, status.plan.approved),
+            baseline=await self.seals.plans.find(entry, status.baseline),
         )
-        enforcement = await self._enforcement.of(spec, result.operations)
+        enforcement = await self.enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
         if spec.auto_rollback and enforcement.is_enforced:
-            withheld = (await self._seals.plans.find_rollback_hooks(entry)).unknown
+            withheld = (await self.seals.plans.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
-        status = record_result(status, result, spec, self._context.clock())
-        changed, unknown = await self._inputs.find_changes(entry, status)
+        status = record_result(status, result, spec, self.context.clock())
+        changed, unknown = await self.inputs.find_changes(entry, status)
         status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)
-        await self._seals.remove_values(entry, job)
-        self._context.memories[entry.key].plan.values_of = None
+        await self.seals.remove_values(entry, job)
+        self.context.memories[entry.key].plan.values_of = None
         return await self._judge_plan(task, status, result)
 
     async def _judge_plan(
@@ -534,7 +522,7 @@ class PlanMachine:
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self._seals.plans.find(entry, status.baseline)
+        baseline = await self.seals.plans.find(entry, status.baseline)
         if baseline is None:
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
@@ -547,12 +535,12 @@ class PlanMachine:
         Raises:
             ApiError: the baseline can't be read, or the operations can't be stored now.
         """
-        entry, spec, status, now = task.entry, task.spec, task.status, self._context.clock()
+        entry, spec, status, now = task.entry, task.spec, task.status, self.context.clock()
         bound = not unbound_reasons(result.plan)
         baseline = None
         if has_baseline(status):
             try:
-                baseline = await self._seals.plans.read(entry, status.baseline)
+                baseline = await self.seals.plans.read(entry, status.baseline)
             except Forbidden as error:
                 status = record_check_result(status, result, now, bound=bound)
                 text = f"the Secret with the baseline can't be read: {error.message}"
@@ -575,7 +563,7 @@ class PlanMachine:
     async def _store(self, task: _Task, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
         job = task.record.job or ""
-        seal = await self._seals.plans.store(task.entry, job, result.plan.text)
+        seal = await self.seals.plans.store(task.entry, job, result.plan.text)
         return replace(result, seal=seal)
 
     async def _follows_from_plan(
@@ -589,7 +577,7 @@ class PlanMachine:
         plan = status.plan
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
-        made = await self._seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        made = await self.seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
         if made is None:
             return False
         return made.render == baseline.render or covers(made.operations, baseline.operations)
@@ -597,7 +585,7 @@ class PlanMachine:
     def _record_verdict(
         self, task: _Task, status: BundleStatus, found: DriftFindings, *, differs: bool
     ) -> BundleStatus:
-        record, now = record_of(status, task.purpose), self._context.clock()
+        record, now = record_of(status, task.purpose), self.context.clock()
         is_regular = is_regular_check(status, task.spec, task.entry.uid, record.started_at)
         job = record.job or ""
         return record_verdict(status, found, job, now, is_regular=is_regular, differs=differs)

@@ -38,6 +38,7 @@ from copyrator.kube.resources import NAMESPACES, Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
+    from copyrator.bundles.memory import DeployPlanMemory
     from copyrator.kube.client.client import KubeClient
 
 PERMISSION_REVIEWS_AT_ONCE: Final = 4
@@ -81,83 +82,143 @@ class Review:
     findings: PermissionFindings | None = None
 
 
-class PermissionReviewer:
-    """The reviews of all Bundles' plans.
+class PermissionRecorder:
+    """Reviews and records the permissions that the plans of all Bundles lack.
 
     Args:
         context: the controller's.
         client: sends the reviews; nothing else waits for it.
+        seals: have the operations of waiting plans.
     """
 
-    def __init__(self, context: Context, client: KubeClient) -> None:
+    def __init__(self, context: Context, client: KubeClient, seals: SealStore) -> None:
         self._context = context
         self._client = client
+        self._seals = seals
         self._discovery = Discovery(client)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
-        context.memories.on_drop(lambda key, _: self.forget(key))
+        context.memories.on_drop(lambda _, memory: _forget(memory.plan))
         self._pause = 0.0
         self._paused_until = 0.0
         """Monotonic seconds."""
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether no reviews are sent now."""
-        return bool(self._pause) and self._context.monotonic() < self._paused_until
+    def ask(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        operations: Collection[Operation],
+        *,
+        is_namespace_missing: bool,
+    ) -> None:
+        """Begin the reviews of a plan that was made."""
+        request = _review_request(spec, is_namespace_missing=is_namespace_missing)
+        self._begin_request(entry, spec, request.of(operations))
 
-    def begins(self, key: BundleKey, job: str) -> bool:
-        """Whether ``begin`` would send reviews of this plan: not while paused or running."""
-        there = self._review_of(key)
-        return not self.is_paused and (there is None or there.job != job)
+    def ask_without_plan(self, entry: BundleEntry, spec: BundleSpec, why: PlanFault) -> None:
+        """Begin reviews of what the deploy needs, as a plan failed by a missing permission."""
+        request = replace(_review_request(spec), denied=why.denied, kinds=why.kinds)
+        self._begin_request(entry, spec, request)
 
-    def begin(self, key: BundleKey, job: str, ask: Ask) -> None:
-        """Send the reviews of a plan; the Bundle is requeued once there are findings.
+    def review(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Record findings; then begin reviews of a waiting plan that has none.
 
-        Args:
-            key: the Bundle's.
-            job: the name of the Job that made the plan.
-            ask: returns the request when the reviews may be sent; None: nothing is reviewed.
+        It has none after a restart, and where reviews failed or were forbidden.
         """
-        if not self.begins(key, job):
-            return
-        self.forget(key)
-        task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
-        self._context.memories[key].plan.review = Review(job, task)
+        memory = self._context.memories.get(entry.key)
+        review = memory.plan.review if memory is not None else None
+        if review is None or review.findings is None:
+            self._ask_again(entry, spec)
+            return Step(entry)
 
-    def findings_of(self, key: BundleKey) -> tuple[str, PermissionFindings] | None:
-        """The plan's Job and the findings, until ``forget``; None while there are none."""
-        there = self._review_of(key)
-        if there is None or there.findings is None:
-            return None
-        return there.job, there.findings
+        async def ask_again(written: BundleEntry) -> Step:
+            self._ask_again(written, spec)
+            return Step(written)
 
-    def forget(self, key: BundleKey) -> None:
-        """Drop the findings: they are in the status, or not needed."""
-        there = self._review_of(key)
-        if there is not None:
-            self._context.memories[key].plan.review = None
-            there.task.cancel()
+        return self._record_findings(entry, review.job, review.findings).then(ask_again)
 
     async def close(self) -> None:
         """End all reviews."""
         reviews = [memory.plan.review for memory in self._context.memories.values()]
         await cancel_all({one.task for one in reviews if one is not None})
 
-    def _review_of(self, key: BundleKey) -> Review | None:
-        memory = self._context.memories.get(key)
-        return None if memory is None else memory.plan.review
+    def _begin_request(self, entry: BundleEntry, spec: BundleSpec, request: ReviewRequest) -> None:
+        """Begin reviews, but of a release in another cluster, where they can't be asked for."""
+
+        async def ask() -> ReviewRequest:
+            return request
+
+        if spec.kube_config is None:
+            self._begin(entry.key, entry.status.plan.job or "", ask)
+
+    def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
+        """Record the findings about the plan of this Job, if it is the present one."""
+        plan = entry.status.plan
+        if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
+            return Step(entry)  # the plan's outcome isn't written yet
+
+        async def forget(written: BundleEntry) -> Step:
+            memory = self._context.memories[entry.key].plan
+            if plan.job == job:
+                memory.reviewed = job
+            _forget(memory)
+            return Step(written)
+
+        if plan.job != job:
+            return Step(entry, effect=forget)
+        status = replace(entry.status, plan=record_findings(plan, findings))
+        return record_part(entry, status).then(forget)
+
+    def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Review the permissions of a waiting plan whose operations are in its Secret."""
+        plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
+        is_waiting = is_waiting and spec.kube_config is None
+        if not is_waiting or plan.missing_permissions is not None:
+            return
+        job, memory = plan.job or "", self._context.memories[entry.key].plan
+
+        async def ask() -> ReviewRequest | None:
+            kept = await self._seals.plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
+            if kept is None:
+                self._context.memories[entry.key].plan.reviewed = job
+                return None
+            missing = await is_namespace_missing(self._context.client, spec.project_namespace)
+            return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
+
+        if memory.reviewed != job:
+            self._begin(entry.key, job, ask)
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether no reviews are sent now."""
+        return bool(self._pause) and self._context.monotonic() < self._paused_until
+
+    def _begin(self, key: BundleKey, job: str, ask: Ask) -> None:
+        """Send the reviews of this Job's plan, unless they are under way, or none are sent now.
+
+        The Bundle is requeued once there are findings. ``ask`` returns the request when the reviews
+        may be sent; None: nothing is reviewed.
+        """
+        memory = self._context.memories[key].plan
+        if self._is_paused or (memory.review is not None and memory.review.job == job):
+            return
+        _forget(memory)
+        task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
+        memory.review = Review(job, task)
 
     async def _review(self, key: BundleKey, ask: Ask) -> None:
         findings = None
         async with self._turns.slot(key.namespace):
-            if not self.is_paused:  # another plan's review may have failed
+            if not self._is_paused:  # another plan's review may have failed
                 findings = await self._ask_reviews(ask)
-        review = self._review_of(key)
-        if review is None:
+        memory = self._context.memories.get(key)
+        if memory is None or memory.plan.review is None:
             return
         if findings is None:
-            self._context.memories[key].plan.review = None
+            memory.plan.review = None
             return
-        review.findings = findings
+        memory.plan.review.findings = findings
         self._context.schedule.changed(key, Change.PERMISSIONS)
 
     async def _ask_reviews(self, ask: Ask) -> PermissionFindings | None:
@@ -179,6 +240,8 @@ class PermissionReviewer:
             if (served := await self._discovery.in_group(one.kind, one.group)) is not None:
                 kinds[one] = served
         missing = []
+        subject = Subject(request.account.user, request.account.groups)
+        timeout = self._context.timing.review_timeout
         for need in required_permissions(
             request.namespace,
             kinds,
@@ -186,23 +249,20 @@ class PermissionReviewer:
             denied=request.denied,
         ):
             denied = [
-                verb for verb in need.verbs if not await self._is_allowed(request, need, verb)
+                verb
+                for verb in need.verbs
+                if not await is_allowed(
+                    self._client, need.attributes(verb), subject, timeout=timeout
+                )
             ]
             if denied:
                 missing.append(replace(need, verbs=tuple(denied)))
         unknown = len(request.kinds) - len(kinds)
         return PermissionFindings(tuple(missing), unknown + request.beyond)
 
-    async def _is_allowed(
-        self, request: ReviewRequest, need: RequiredPermission, verb: str
-    ) -> bool:
-        account, timeout = request.account, self._context.timing.review_timeout
-        subject = Subject(account.user, account.groups)
-        return await is_allowed(self._client, need.attributes(verb), subject, timeout=timeout)
-
     def _postpone(self, error: ApiError | TimeoutError) -> None:
         """Pause all reviews after an error."""
-        if self.is_paused:
+        if self._is_paused:
             return
         if not self._pause:
             why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
@@ -213,98 +273,11 @@ class PermissionReviewer:
         self._paused_until = self._context.monotonic() + self._pause
 
 
-class PermissionRecorder:
-    """Records the permissions that the plans of all Bundles lack."""
-
-    def __init__(self, context: Context, reviews: PermissionReviewer, seals: SealStore) -> None:
-        self._context = context
-        self._reviews = reviews
-        self._seals = seals
-
-    def ask(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        operations: Collection[Operation],
-        *,
-        is_namespace_missing: bool,
-    ) -> None:
-        """Begin the reviews of a plan that was made."""
-        request = _review_request(spec, is_namespace_missing=is_namespace_missing)
-        self._begin(entry, spec, request.of(operations))
-
-    def ask_without_plan(self, entry: BundleEntry, spec: BundleSpec, why: PlanFault) -> None:
-        """Begin reviews of what the deploy needs, as a plan failed by a missing permission."""
-        request = replace(_review_request(spec), denied=why.denied, kinds=why.kinds)
-        self._begin(entry, spec, request)
-
-    def _begin(self, entry: BundleEntry, spec: BundleSpec, request: ReviewRequest) -> None:
-        """Begin reviews, but of a release in another cluster, where they can't be asked for."""
-        if spec.kube_config is not None:
-            return
-
-        async def ask() -> ReviewRequest:
-            return request
-
-        self._reviews.begin(entry.key, entry.status.plan.job or "", ask)
-
-    def review(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Record findings; then begin reviews of a waiting plan that has none.
-
-        It has none after a restart, and where reviews failed or were forbidden.
-        """
-        found = self._reviews.findings_of(entry.key)
-        if found is None:
-            self._ask_again(entry, spec)
-            return Step(entry)
-
-        async def ask_again(written: BundleEntry) -> Step:
-            self._ask_again(written, spec)
-            return Step(written)
-
-        return self._record_findings(entry, *found).then(ask_again)
-
-    async def close(self) -> None:
-        """End all reviews."""
-        await self._reviews.close()
-
-    def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
-        """Record the findings about the plan of this Job, if it is the present one."""
-        plan = entry.status.plan
-        if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
-            return Step(entry)  # the plan's outcome isn't written yet
-
-        async def forget(written: BundleEntry) -> Step:
-            if plan.job == job:
-                self._context.memories[entry.key].plan.reviewed = job
-            self._reviews.forget(entry.key)
-            return Step(written)
-
-        if plan.job != job:
-            return Step(entry, effect=forget)
-        status = replace(entry.status, plan=record_findings(plan, findings))
-        return record_part(entry, status).then(forget)
-
-    def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Review the permissions of a waiting plan whose operations are in its Secret."""
-        plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
-        is_waiting = is_waiting and spec.kube_config is None
-        if not is_waiting or plan.missing_permissions is not None:
-            return
-        job = plan.job or ""
-        reviewed = self._context.memories[entry.key].plan.reviewed
-        if reviewed == job or not self._reviews.begins(entry.key, job):
-            return
-
-        async def ask() -> ReviewRequest | None:
-            kept = await self._seals.plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
-            if kept is None:
-                self._context.memories[entry.key].plan.reviewed = job
-                return None
-            missing = await is_namespace_missing(self._context.client, spec.project_namespace)
-            return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
-
-        self._reviews.begin(entry.key, job, ask)
+def _forget(memory: DeployPlanMemory) -> None:
+    """Drop the findings: they are in the status, or not needed."""
+    if memory.review is not None:
+        memory.review.task.cancel()
+        memory.review = None
 
 
 def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> ReviewRequest:

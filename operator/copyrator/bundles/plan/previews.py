@@ -5,7 +5,7 @@ No decision about deploys depends on it, nor on the gates that a deploy must pas
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
@@ -30,20 +30,14 @@ from copyrator.bundles.version.resolve import (
 )
 
 
+@dataclass(eq=False)
 class PreviewResolver:
     """Resolves the versions of all Bundles' previews."""
 
-    def __init__(
-        self,
-        context: Context,
-        references: ReferenceReader,
-        trust: TrustStore,
-        polls: RegistryPoller,
-    ) -> None:
-        self._context = context
-        self._references = references
-        self._trust = trust
-        self._polls = polls
+    context: Context
+    references: ReferenceReader
+    trust: TrustStore
+    polls: RegistryPoller
 
     async def resolve(
         self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
@@ -58,7 +52,7 @@ class PreviewResolver:
         except VersionError as error:
             return PlanFault(f"{ANN_PLAN_VERSION}: {error}", BundleReason.INVALID_SPEC)
         try:
-            values_hash = await self._references.values_hash(entry, spec)
+            values_hash = await self.references.values_hash(entry, spec)
             found = await self._resolution(entry, spec, request)
         except MissingReferenceError as error:
             return PlanFault(str(error), error.reason)
@@ -81,7 +75,7 @@ class PreviewResolver:
         Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
         VENDORED is asked of Bundles without gates, too, of the version that they'd get.
         """
-        memory, context = self._context.memories[entry.key].preview, self._context
+        memory, context = self.context.memories[entry.key].preview, self.context
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
         asked_of = {signature.GATE.name, *OF_CHARTS}
@@ -89,11 +83,11 @@ class PreviewResolver:
         queries = RegistryReader(
             replace(entry, status=BundleStatus(), annotations={}),
             replace(spec, version=request.version),
-            await self._references.access(entry, spec),
-            self._polls,
+            await self.references.access(entry, spec),
+            self.polls,
             memory.since,
         )
-        asked = await self._trust.of(entry, spec)
+        asked = await self.trust.of(entry, spec)
         judge = Judge(queries, Gates(version=version), context.clock(), asked)
         found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
@@ -108,10 +102,8 @@ class PreviewResolver:
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:
-    if resolution.error is not None:
-        return PlanFault(resolution.error.message, resolution.error.reason)
-    if resolution.unresolved is not None:
-        return PlanFault(resolution.unresolved.message, resolution.unresolved.reason)
+    if (why := resolution.error or resolution.unresolved) is not None:
+        return PlanFault(why.message, why.reason)
     if not resolution.tag and resolution.held is not None:
         held = resolution.held
         text = f"{held.candidate.version}: {held.objection.message}"

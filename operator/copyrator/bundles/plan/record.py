@@ -157,15 +157,12 @@ def next_check(status: BundleStatus) -> datetime | None:
     A failed plan that no deploy waits for, such as one that a user requested, isn't retried.
     """
     plan, due = status.plan, None
-    if plan.outcome == PlanOutcome.FAILED and _waits_for_plan(status):
+    waits = any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
+    if plan.outcome == PlanOutcome.FAILED and waits:
         due = parse_time(plan.next_retry_at)
     return min(
         (at for at in (due, next_verdict_change(status.gates)) if at is not None), default=None
     )
-
-
-def _waits_for_plan(status: BundleStatus) -> bool:
-    return any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
 
 
 def awaits_approval_since(status: BundleStatus) -> datetime | None:
@@ -264,26 +261,17 @@ def record_plan(
     record["pinned"] = target.digest == status.pin.digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
-    carries_over = same and _carries_over(status, is_requested)
+    # An approval may carry over to a plan of the same input until the deploy has succeeded.
+    is_open = not is_spent(status) or (not is_requested and _is_tried(status))
     plan = replace(
         before.remove_plan(),
         **record,
         failures=before.failures if failed else None,
         interruptions=before.interruptions if failed else None,
-        approved=before.approved if carries_over else ApprovedPlan(),
+        approved=before.approved if same and is_open else ApprovedPlan(),
         missing=missing_of(status),  # until this plan's are known
     )
     return replace(status, plan=plan)
-
-
-def _carries_over(status: BundleStatus, is_requested: bool) -> bool:
-    """Whether the approval may carry over to a plan of the same input.
-
-    It may until the deploy has succeeded.
-    """
-    if not is_spent(status):
-        return True
-    return not is_requested and _is_tried(status)
 
 
 def _is_tried(status: BundleStatus) -> bool:
@@ -501,12 +489,8 @@ def record_result(
     if not _is_covered(status, made, operations):
         plan = replace(plan, message=_why_uncovered(status, made))
     else:
-        plan = replace(
-            plan,
-            decision=PlanDecision.APPROVED,
-            by=before.approved.by,
-            at=before.approved.at,
-        )
+        given = before.approved
+        plan = replace(plan, decision=PlanDecision.APPROVED, by=given.by, at=given.at)
     return replace(status, plan=plan)
 
 
@@ -675,13 +659,8 @@ def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime)
     _, fields = summarize_result(what)
     fields["bound"] = False if fields["unbound"] else None
     fields["exact"] = False if fields["inexact"] else None
-    return with_record(
-        status,
-        PlanPurpose.PREVIEW,
-        **fields,
-        made_at=format_time(now),
-        expires_at=_preview_end(now),
-    )
+    fields |= {"made_at": format_time(now), "expires_at": _preview_end(now)}
+    return with_record(status, PlanPurpose.PREVIEW, **fields)
 
 
 def _preview_end(now: datetime) -> str:

@@ -259,7 +259,10 @@ def deploy_command(
     """
     probe = "require_guard\n" if guard is not None else ""
     apply = 'exec werf "$@"\n' if comparison is None else _apply_and_compare(comparison)
-    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, _apply_saved(flags), apply)
+    # The very file that was hashed is applied where werf saved the plan.
+    command = shlex.join(("set", "--", "bundle", "apply", *flags))
+    command += '\n[ -z "$saved" ] || set -- "$@" --use-plan "$memory/saved.$plans"\n'
+    parts = (_CHECKS_OF_DEPLOY, probe, _PROOF, probe, command, apply)
     script = _BEGINNING + (_probe(guard) if guard is not None else "") + "".join(parts)
     first = ("deploy", directory, salt.copy, approved.copy, _name_of(account))
     return "sh", "-c", literal(script), *first, *_arguments((approved, salt, *values))
@@ -272,7 +275,8 @@ def checked_deploy_command(
 
     It ends as werf does, or with one of ``PlanExit`` or 128 + a signal before anything is applied.
     """
-    script = _CHECKED_DEPLOY + _apply(flags)
+    apply = shlex.join(("exec", "werf", "bundle", "apply", *flags))
+    script = f"{_CHECKED_DEPLOY}{apply}\n"
     return "sh", "-c", literal(script), "deploy", directory, "", *_arguments(values)
 
 
@@ -286,16 +290,6 @@ def _probe(policy: str) -> str:
     A dry run of this name is the only one that the policy judges, and it is on no list.
     """
     return f"guard={shlex.quote(policy)}\n{_REQUIRE_GUARD}"
-
-
-def _apply_saved(flags: Sequence[str]) -> str:
-    """The arguments of an apply, of the very file that was hashed where werf saved the plan."""
-    command = shlex.join(("set", "--", "bundle", "apply", *flags))
-    return f'{command}\n[ -z "$saved" ] || set -- "$@" --use-plan "$memory/saved.$plans"\n'
-
-
-def _apply(flags: Sequence[str]) -> str:
-    return shlex.join(("exec", "werf", "bundle", "apply", *flags)) + "\n"
 
 
 def _apply_and_compare(comparison: StoredComparison) -> str:

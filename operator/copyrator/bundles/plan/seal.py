@@ -12,13 +12,13 @@ is recorded.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from copyrator.api import names
@@ -183,32 +183,22 @@ def sealed_secret_key(source: int, key: str, seal: str) -> SealedFile:
 
 def sealed_render_salt(seal: str) -> SealedFile:
     """The file with the Bundle's salt of the hash of renders."""
-    return SealedFile(
-        path=f"{SALT_DIR}/{RENDER_SALT}",
-        salt=f"{SALT_DIR}/{SALT}",
-        copy=f"{_COPIES}/render-salt",
-        sha256=seal,
-    )
+    return _sealed(SALT_DIR, RENDER_SALT, f"{_COPIES}/render-salt", seal)
 
 
 def approved_operations(seal: str) -> SealedFile:
     """The file with the operations that were approved."""
-    return SealedFile(
-        path=f"{APPROVED_DIR}/{OPERATIONS}",
-        salt=f"{APPROVED_DIR}/{SALT}",
-        copy=f"{_COPIES}/approved",
-        sha256=seal,
-    )
+    return _sealed(APPROVED_DIR, OPERATIONS, f"{_COPIES}/approved", seal)
 
 
 def sealed_kubeconfig(seal: str) -> SealedFile:
     """The file with the copy of the kubeconfig, which is copied to memory: it is on no disk."""
-    return SealedFile(
-        path=f"{_KUBECONFIG_DIR}/{KUBECONFIG}",
-        salt=f"{_KUBECONFIG_DIR}/{SALT}",
-        copy=f"{RENDER_DIR}/{KUBECONFIG}",
-        sha256=seal,
-    )
+    return _sealed(_KUBECONFIG_DIR, KUBECONFIG, f"{RENDER_DIR}/{KUBECONFIG}", seal)
+
+
+def _sealed(directory: str, key: str, copy: str, seal: str) -> SealedFile:
+    """A file that is mounted beside its salt."""
+    return SealedFile(f"{directory}/{key}", f"{directory}/{SALT}", copy, seal)
 
 
 def kubeconfig_volume(job: str) -> dict[str, Any]:
@@ -265,15 +255,12 @@ def secret(
     data: Mapping[str, str],
 ) -> dict[str, Any]:
     """An immutable Secret of this name in the Bundle's namespace, with base64 by key."""
+    owners = [dict(owner)] if owner is not None else []
+    metadata = {"name": name, "namespace": namespace, "labels": labels.labels}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": labels.labels,
-            "ownerReferences": [dict(owner)] if owner is not None else [],
-        },
+        "metadata": {**metadata, "ownerReferences": owners},
         "immutable": True,
         "type": "Opaque",
         "data": dict(data),
@@ -295,16 +282,14 @@ _NAMED: Final = 20
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True)
-class FileHash:
+class FileHash(msgspec.Struct, frozen=True, array_like=True):
     """The hash of a values file, and those of its top-level keys; None where they aren't known."""
 
     whole: str
     keys: Hashes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceHash:
+class SourceHash(msgspec.Struct, frozen=True, array_like=True):
     """A values source, such as ``ConfigMap shop-values``, and its files; None: too many."""
 
     name: str
@@ -312,42 +297,20 @@ class SourceHash:
     files: Mapping[str, FileHash] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """The values sources in their order, and the variables."""
 
     sources: tuple[SourceHash, ...] = ()
-    env: Hashes | None = None
+    env: Hashes = {}
 
     def to_text(self) -> str:
         """The record, as ``read_inputs`` reads it."""
-        sources = [
-            [
-                one.name,
-                one.whole,
-                None
-                if one.files is None
-                else {name: [file.whole, file.keys] for name, file in one.files.items()},
-            ]
-            for one in self.sources
-        ]
-        return json.dumps({"sources": sources, "env": self.env or {}}, sort_keys=True)
+        return msgspec.json.encode(self, order="deterministic").decode()
 
 
 def read_inputs(text: str) -> Inputs:
     """Parse ``Inputs.to_text``; only records with a valid signature are parsed."""
-    raw: Mapping[str, Any] = json.loads(text)
-    sources = tuple(
-        SourceHash(
-            name,
-            whole,
-            None
-            if files is None
-            else {key: FileHash(whole, keys) for key, (whole, keys) in files.items()},
-        )
-        for name, whole, files in raw["sources"]
-    )
-    return Inputs(sources, raw["env"])
+    return msgspec.json.decode(text, type=Inputs)
 
 
 def keyed_hash(key: bytes, *parts: bytes) -> str:

@@ -347,10 +347,8 @@ class PlanStore:
 
     def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
         """Keep a plan that is small, so that its deploy reads no Secret."""
-        kept, compressed = (
-            self._context.memories[entry.key].operations,
-            zlib.compress(text.encode()),
-        )
+        kept = self._context.memories[entry.key].operations
+        compressed = zlib.compress(text.encode())
         if len(compressed) <= _REMEMBERED_BYTES:
             kept[job] = compressed
         while len(kept) > _REMEMBERED:
@@ -455,9 +453,8 @@ class InputsReader:
         name = f"{source.kind} {source.name}"
         if again := sum(one.name.partition(" (")[0] == name for one in self._sources):
             name += f" ({again + 1})"  # it is named twice, perhaps as spec.secretKey
-        whole = seal.keyed_hash(
-            self.key, *(part.encode() for pair in hashes.items() for part in pair)
-        )
+        parts = (part.encode() for pair in hashes.items() for part in pair)
+        whole = seal.keyed_hash(self.key, *parts)
         self._files += len(files)
         if self._files > PLAN_INPUT_FILES:
             self._sources.append(SourceHash(name, whole))
@@ -470,24 +467,18 @@ class InputsReader:
 
     async def _key_hashes(self, files: Mapping[str, bytes]) -> Mapping[str, Hashes | None]:
         """The hashes of the files' top-level keys, as far as the limits go."""
-        parsed = {}
-        brackets = 0
-        for name in sorted(files):
-            number = files[name].count(b"[") + files[name].count(b"{")
-            if (
-                self._bytes + len(files[name]) > PLAN_INPUT_BYTES
-                or self._brackets + number > PLAN_INPUT_BRACKETS
-            ):
+        parsed, size, brackets = {}, 0, 0
+        for name, content in sorted(files.items()):
+            number = content.count(b"[") + content.count(b"{")
+            is_long = self._bytes + size + len(content) > PLAN_INPUT_BYTES
+            if is_long or self._brackets + brackets + number > PLAN_INPUT_BRACKETS:
                 continue
-            self._bytes += len(files[name])
-            self._brackets += number
-            brackets += number
-            parsed[name] = files[name]
-        is_small = (
-            sum(map(len, parsed.values())) <= limits.BUNDLE_REDACTION_INLINE_BYTES
-            and brackets <= limits.BUNDLE_REDACTION_INLINE_BRACKETS
-        )
-        if is_small:
+            size, brackets = size + len(content), brackets + number
+            parsed[name] = content
+        self._bytes += size
+        self._brackets += brackets
+        is_small = size <= limits.BUNDLE_REDACTION_INLINE_BYTES
+        if is_small and brackets <= limits.BUNDLE_REDACTION_INLINE_BRACKETS:
             found = seal.key_hashes_of(self.key, parsed)
         else:
             try:

@@ -34,7 +34,7 @@ from copyrator.bundles.gates.evidence import (
     update_statements,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.memory import FailedPush
+from copyrator.bundles.memory import AttestMemory, FailedPush
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
@@ -112,11 +112,10 @@ def record_attested(context: Context, before: BundleEntry, written: BundleEntry)
     kind = ConditionType.ATTESTED
     was, found = before.status.condition(kind), written.status.condition(kind)
     status, reason, message = (str(found.get(one)) for one in ("status", "reason", "message"))
-    if was.get("status") == status and (
-        status == ConditionStatus.TRUE or was.get("reason") == reason
-    ):
+    is_true = status == ConditionStatus.TRUE
+    if was.get("status") == status and (is_true or was.get("reason") == reason):
         return
-    if status == ConditionStatus.TRUE:
+    if is_true:
         context.record(written, NORMAL, reason, message)
         log.info("%s: %s: %s", written.key, reason, message)
     elif status == ConditionStatus.FALSE:
@@ -139,7 +138,7 @@ class Attester:
         self._trust = trust
         self._pusher = pusher
         self._cluster = ""
-        context.memories.on_drop(lambda _, memory: self._cancel(memory.attest.task))
+        context.memories.on_drop(lambda _, memory: _cancel(memory.attest))
 
     async def close(self) -> None:
         """End all pushes."""
@@ -175,7 +174,8 @@ class Attester:
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:
-            fault = AttestFault(_reason_of(error), error.message)
+            known = (one for one in BundleReason if one == error.reason)
+            fault = AttestFault(next(known, BundleReason.PUSH_REFUSED), error.message)
             retry_after = error.retry_after or 0.0
             if type(error) is TagNotFound and not record.is_positive:
                 retry_after = GONE_RETRY
@@ -255,12 +255,7 @@ class Attester:
             self._cluster = str(body["metadata"]["uid"])
         return self._cluster
 
-    @staticmethod
-    def _cancel(task: asyncio.Task[None] | None) -> None:
-        if task is not None:
-            task.cancel()
 
-
-def _reason_of(error: RegistryError) -> BundleReason:
-    known = (one for one in BundleReason if one == error.reason)
-    return next(known, BundleReason.PUSH_REFUSED)
+def _cancel(memory: AttestMemory) -> None:
+    if memory.task is not None:
+        memory.task.cancel()

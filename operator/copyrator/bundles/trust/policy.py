@@ -19,7 +19,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -186,8 +186,7 @@ def names_of(registry: str, repo: str) -> tuple[str, ...]:
     spellings of a repository: in upper case, or with leading zeros in the port.
     """
     found = _PORT.search(registry)
-    host = registry[: found.start()] if found else registry
-    host = _host(host)
+    host = _host(registry[: found.start()] if found else registry)
     if host == _HUB and "/" not in repo:
         repo = f"library/{repo}"
     port = int(found[1]) if found else _WEB_PORTS[0]
@@ -258,13 +257,7 @@ def read_attesters(
     """
     from copyrator.signatures.keys import identify  # noqa: PLC0415
 
-    signers = {
-        identify(file, key): requirement.name
-        for requirement in asked.requirements
-        for entry in requirement.entries
-        if isinstance(entry, CosignKeys)
-        for file, key in entry.keys.items()
-    }
+    signers = dict(_signing_keys(asked.requirements))
     usable: list[CosignKeys] = []
     faults: list[str] = []
     environments: dict[bytes, str] = {}
@@ -289,7 +282,7 @@ def read_attesters(
     if len(environments) > SIGNATURE_KEYS:
         text = f"{_ATTESTATIONS} has {len(environments)} keys; at most {SIGNATURE_KEYS} are used"
         faults.append(text)
-    hashed = hash_of([_canonical_entry(one) for one in usable], faults)
+    hashed = hash_of(list(map(_canonical_entry, usable)), faults)
     return Attesters(hashed, tuple(usable), "; ".join(faults[:_NAMED_FAULTS]))
 
 
@@ -298,18 +291,21 @@ def find_signer(bundle: bytes, requirements: Iterable[SignatureRequirement]) -> 
 
     Call it in a thread: it loads cryptography and parses keys.
     """
+    hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
+    for identity, name in _signing_keys(requirements):
+        if base64.b64encode(hashlib.sha256(identity).digest()).decode() == hint:
+            return name
+    return None
+
+
+def _signing_keys(requirements: Iterable[SignatureRequirement]) -> Iterator[tuple[bytes, str]]:
+    """What identifies each key that is trusted for signatures, and the requirement's name."""
     from copyrator.signatures.keys import identify  # noqa: PLC0415
 
-    hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
     for requirement in requirements:
         for entry in requirement.entries:
-            if not isinstance(entry, CosignKeys):
-                continue
-            for file, key in entry.keys.items():
-                hashed = hashlib.sha256(identify(file, key)).digest()
-                if base64.b64encode(hashed).decode() == hint:
-                    return requirement.name
-    return None
+            for file, key in entry.keys.items() if isinstance(entry, CosignKeys) else ():
+                yield identify(file, key), requirement.name
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
@@ -355,10 +351,8 @@ def _whole(ref: LocalObjectRef, namespace: str, contents: Contents) -> bytes:
     files = _files(ref, namespace, contents)
     size = sum(map(len, files.values()))
     if size > SIGNATURE_ROOT_BYTES:
-        most = f"{SIGNATURE_ROOT_BYTES:,} bytes"
-        raise TrustError(
-            f"{_describe_ref(ref, namespace)} has {size:,} bytes; at most {most} are read"
-        )
+        text = f"has {size:,} bytes; at most {SIGNATURE_ROOT_BYTES:,} bytes are read"
+        raise TrustError(f"{_describe_ref(ref, namespace)} {text}")
     return b"\n".join(files[name] for name in sorted(files))
 
 
@@ -393,12 +387,9 @@ def combine_requirements(
     wanted = tuple(requirements)
     if not wanted and blocked is None:
         return Asked()
-    key = hash_of([_canonical(one) for one in wanted], list(faults), repr(blocked))
+    canonical = [[one.name, list(map(_canonical_entry, one.entries))] for one in wanted]
+    key = hash_of(canonical, list(faults), repr(blocked))
     return Asked(key, wanted, tuple(faults), blocked)
-
-
-def _canonical(requirement: SignatureRequirement) -> list[Any]:
-    return [requirement.name, [_canonical_entry(entry) for entry in requirement.entries]]
 
 
 def _canonical_entry(entry: Entry) -> list[Any]:

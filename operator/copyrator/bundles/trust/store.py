@@ -61,6 +61,8 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
+log = logging.getLogger(__name__)
+
 SIGNATURES_INLINE: Final = 64 * 1024
 """Bytes of the signatures of one digest that are judged in a thread; more are judged in the child
 process: parsers hold up the other threads."""
@@ -133,10 +135,13 @@ class SignatureVerifier:
             found = await self._finder.find(query.repository, query.digest, query.credential)
             async with self._checks.slot(namespace):
                 key = query.asked.key, await asyncio.to_thread(fingerprint, found)
-                judged = self._refusal(key)
-                if judged is None:
-                    judged = await self._judge(found, query.asked.requirements, namespace)
-                    self._keep_refusal(key, judged)
+                if (known := self._refusal(key)) is not None:
+                    return known
+                judged = await self._judge(found, query.asked.requirements, namespace)
+        if not judged.is_trusted:
+            self._refusals[key] = self._monotonic(), judged
+            while len(self._refusals) > SIGNATURE_REFUSALS:
+                del self._refusals[next(iter(self._refusals))]
         return judged
 
     async def read_evidence(self, query: AttestationQuery, namespace: str) -> DeployedEvidence:
@@ -156,9 +161,8 @@ class SignatureVerifier:
                         judge_attestations, namespace, digest, found, trusted
                     )
                 except IsolatedError as error:
-                    raise RegistryUnreachable(
-                        f"the attestations of {digest} can't be judged: {error}"
-                    ) from None
+                    text = f"the attestations of {digest} can't be judged: {error}"
+                    raise RegistryUnreachable(text) from None
 
     async def _judge(
         self, found: Found, asked: Sequence[SignatureRequirement], namespace: str
@@ -169,10 +173,8 @@ class SignatureVerifier:
         try:
             return await self._isolated.call(judge_found, namespace, found, asked, self._clock())
         except IsolatedError as error:
-            digest = found.artifact.digest
-            raise RegistryUnreachable(
-                f"the signatures of {digest} can't be judged: {error}"
-            ) from None
+            text = f"the signatures of {found.artifact.digest} can't be judged: {error}"
+            raise RegistryUnreachable(text) from None
 
     def _refusal(self, key: tuple[str, str]) -> Judgement | None:
         """The refusal of exactly these signatures, as long as no other verdict is possible."""
@@ -183,13 +185,6 @@ class SignatureVerifier:
             return None
         self._refusals[key] = at, judged
         return judged
-
-    def _keep_refusal(self, key: tuple[str, str], judged: Judgement) -> None:
-        if judged.is_trusted:
-            return
-        self._refusals[key] = self._monotonic(), judged
-        while len(self._refusals) > SIGNATURE_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
 
 
 def fingerprint(found: Found) -> str:
@@ -216,8 +211,6 @@ def judge_attestations(
 
     return judge(digest, found, trusted)
 
-
-log = logging.getLogger(__name__)
 
 SETTLE: Final = 0.05
 """Seconds after a change in which further ones are collected before the policy is read."""
@@ -323,7 +316,12 @@ class TrustStore:
             refs = {ref for entry in policy.entries for ref in refs_of(entry.any_of)}
             self._follow({_POLICY, *refs})
             contents = {ref: await self._read_object(ref) for ref in sorted(refs, key=str)}
-            required = await asyncio.to_thread(_read_required, policy, home, contents)
+            required = await asyncio.to_thread(
+                lambda: {
+                    one.name: trust.read_requirement(one.name, home, one.any_of, contents)
+                    for one in policy.entries
+                }
+            )
         except Forbidden as error:
             policy = SignaturePolicy(fault=error.message)
         except ApiError as error:
@@ -390,10 +388,3 @@ class TrustStore:
             self._watches[ref] = self._context.informers.acquire(
                 spec, lambda *_: self._changed.set(), on_synced=self._changed.set
             )
-
-
-def _read_required(policy: SignaturePolicy, home: str, contents: trust.Contents) -> _Required:
-    return {
-        entry.name: trust.read_requirement(entry.name, home, entry.any_of, contents)
-        for entry in policy.entries
-    }
