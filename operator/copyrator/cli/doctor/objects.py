@@ -28,8 +28,6 @@ from copyrator.bundles.guard.enforcement import find_fault
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,
-    Contents,
-    PolicyEntry,
     policy_in,
     read_requirement,
 )
@@ -77,14 +75,11 @@ async def signatures(
     return Check(WHAT, good, f"{policy.said}; {runs.said}")
 
 
-def _is_untrusted(body: Body) -> bool:
-    verified = rows.conditions_of(body).get(ConditionType.VERIFIED, {})
-    return bool(verified.get("status") == ConditionStatus.FALSE)
-
-
 def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    untrusted = sorted(str(name_of(body)) for body in bundles if _is_untrusted(body))
+    verified = ((body, rows.conditions_of(body).get(ConditionType.VERIFIED)) for body in bundles)
+    false = (body for body, one in verified if one and one.get("status") == ConditionStatus.FALSE)
+    untrusted = sorted(str(name_of(body)) for body in false)
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
@@ -110,16 +105,16 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         return Check(WHAT, None, f"{where} or its keys can't be read: {error.message}")
     except SpecError as error:
         return Check(WHAT, False, f"{where}: {error}; nothing new is deployed")
-    faults = [fault for entry in policy.entries for fault in _faults(entry, home, contents)]
+    faults = [
+        fault
+        for entry in policy.entries
+        for fault in read_requirement(entry.name, home, entry.any_of, contents)[1]
+    ]
     if faults:
         only_here = all(MISSING in fault for fault in faults)  # the operator's image may have it
         return Check(WHAT, None if only_here else False, f"{where}: {first_of(faults, _NAMED)}")
     entries = count(len(policy.entries), "entry", "entries")
     return Check(WHAT, True, f"{where} has {entries}, default {policy.default}")
-
-
-def _faults(entry: PolicyEntry, home: str, contents: Contents) -> tuple[str, ...]:
-    return read_requirement(entry.name, home, entry.any_of, contents)[1]
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -68,10 +68,10 @@ class _ListQuery:
 
     def includes(self, body: Body) -> bool:
         """Whether an object is one of those."""
-        metadata = body["metadata"]
+        metadata, owner = body["metadata"], rows.annotation(body, names.ANN_RULE)
         named = {(metadata["namespace"], metadata["name"]), (None, metadata["name"])}
         return (not self.wanted or bool(self.wanted & named)) and (
-            not self.rule or _is_of(rows.annotation(body, names.ANN_RULE), self.rule)
+            not self.rule or self.rule in (owner, owner.partition("/")[2])
         )
 
     def missing(self, found: Sequence[Body]) -> tuple[str | None, str] | None:
@@ -127,7 +127,7 @@ async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format)
     shows_freezes = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
     async with (
         target.connect() as client,
-        ahead(_operator(client, is_needed=shows_freezes)) as operator,
+        ahead(find_installation(client) if shows_freezes else _nowhere()) as operator,
     ):
         found = await _read_all(client, queries)
         for part in found:
@@ -146,8 +146,8 @@ async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format)
             prose([f"{gap[0].upper()}{gap[1:]}."], err=True)
 
 
-async def _operator(client: KubeClient, *, is_needed: bool) -> Installation | None:
-    return await find_installation(client) if is_needed else None
+async def _nowhere() -> None:
+    """In place of an installation that needn't be found."""
 
 
 async def _freezes(
@@ -166,7 +166,8 @@ async def _freezes(
 
     now = datetime.now(UTC)
     places = {body["metadata"]["namespace"] for body in bodies}
-    places |= {str(one) for body in bodies if (one := _release_of(body))}
+    releases = ((body.get("spec") or {}).get("project_namespace") for body in bodies)
+    places |= set(map(str, filter(None, releases)))
     try:
         installation = await operator
         if installation is None:
@@ -179,10 +180,6 @@ async def _freezes(
         return (), Frozen(denied=(f"where the operator is ({error.message})",)).gap
     concerned = {one for body in bodies for one in freezes_of(body, read.freezes, now)}
     return tuple(one for one in read.freezes if one in concerned), read.gap
-
-
-def _release_of(body: Body) -> object:
-    return (body.get("spec") or {}).get("project_namespace")
 
 
 async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> list[_Found]:
@@ -235,10 +232,6 @@ async def _check(client: KubeClient, target: Target, part: _Found, choice: _List
     if name not in {body["metadata"]["name"] for body in rules}:
         advice = hint("get", "rules", "-A")
         raise Fault(f"there is no CopyratorRule {name} in any namespace; {advice} lists all")
-
-
-def _is_of(owner: str, rule: str) -> bool:
-    return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
 
 
 def _show(

@@ -8,7 +8,7 @@ of the operations, and a part of the lines, and says how many there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -260,55 +260,22 @@ def _lines(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield _SIGNS[sign_of(line)], printable(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One thing to do: what it means, and how it is done; it returns what was done."""
-
-    effects: Mapping[str, str]
-    """By the kind of the object: ``rules``, ``bundles``."""
-    act: Callable[[KubeClient, str, dict[str, Any]], Coroutine[Any, Any, str]]
-    """With the kind and the object."""
-
-
-async def _suspend(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=True))[1]
-
-
-async def _resume(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=False))[1]
-
-
-async def _reconcile(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    rule = what == "rules"
-    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
-    await reconcile.annotated(client, what, body, annotation)
-    return "It is annotated; the operator reconciles it now."
-
-
-VERBS: Final[Mapping[str, Verb]] = {
-    "suspend": Verb(
-        {
-            "rules": "No copy is written or deleted for it until it is resumed.",
-            "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
-        },
-        _suspend,
-    ),
-    "resume": Verb(
-        {
-            "rules": "The operator writes and deletes its copies again.",
-            "bundles": "The operator deploys for it again.",
-        },
-        _resume,
-    ),
-    "reconcile": Verb(
-        {
-            "rules": "The operator retries its failed copies at once.",
-            "bundles": "The operator polls its registry, and deploys its version even if that is "
-            "deployed already.",
-        },
-        _reconcile,
-    ),
+VERBS: Final[Mapping[str, Mapping[str, str]]] = {
+    "suspend": {
+        "rules": "No copy is written or deleted for it until it is resumed.",
+        "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
+    },
+    "resume": {
+        "rules": "The operator writes and deletes its copies again.",
+        "bundles": "The operator deploys for it again.",
+    },
+    "reconcile": {
+        "rules": "The operator retries its failed copies at once.",
+        "bundles": "The operator polls its registry, and deploys its version even if that is "
+        "deployed already.",
+    },
 }
+"""What can be done, and what that means for a rule and a Bundle."""
 
 DECISIONS: Final[Mapping[str, DecisionVerb]] = {one.verb: one for one in (APPROVE, REJECT)}
 
@@ -325,7 +292,13 @@ async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) ->
         Fault: it can't be done.
         ApiError: the API server refused it.
     """
-    return await VERBS[verb].act(client, what, await one(client, what, *key))
+    body = await one(client, what, *key)
+    if verb != "reconcile":
+        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+    rule = what == "rules"
+    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
+    await reconcile.annotated(client, what, body, annotation)
+    return "It is annotated; the operator reconciles it now."
 
 
 async def decide(client: KubeClient, verb: str, key: tuple[str, str], shown: ShownPlan) -> str:

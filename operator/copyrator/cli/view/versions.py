@@ -28,7 +28,6 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
     Rollback,
-    SoakStatus,
     parse_status,
 )
 from copyrator.api.fields import Fields, SpecError
@@ -500,9 +499,9 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
     version = said(next(rejected, waits.version if waits else None))
     until = parse_time(gate.until)
     if until is None and waits is not None:
-        records = [_record(one, waits.digest) for one in statuses]
-        ends = [_end(one, wanted) for one in records]
-        known = [one for one in ends if one is not None]
+        known = [
+            end for one in statuses if (end := _end_of_soak(one, waits.digest, wanted)) is not None
+        ]
         until = max(known) if known and len(known) == len(sources) else None
     if until is None:
         return Soak(version, 0.0, text=f"{version} waits: its soak hasn't begun, or was broken off")
@@ -522,11 +521,8 @@ def _read(body: Body) -> BundleStatus:
     return parse_status({"status": {key: found.get(key) for key in ("attest", "soak", "deployed")}})
 
 
-def _record(status: BundleStatus, digest: str | None) -> SoakStatus | None:
-    return next((one for one in status.soak if one.digest == digest), None)
-
-
-def _end(record: SoakStatus | None, wanted: float) -> datetime | None:
+def _end_of_soak(status: BundleStatus, digest: str | None, wanted: float) -> datetime | None:
+    record = next((one for one in status.soak if one.digest == digest), None)
     since = parse_time(record.since) if record is not None else None
     if record is None or record.until is not None or since is None:
         return None
