@@ -158,8 +158,6 @@ class _KindArgument(click.Argument):
 
 
 class _NameArgument(click.Argument):
-    """The name of an object."""
-
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
         """As messages name it."""
         return "'NAME'"
@@ -301,7 +299,7 @@ def complete_words(
 async def _names(target: Target, what: str) -> list[str]:
     async with target.connect() as client:
         if what == "copies":
-            _, found = await copies(client, target.namespace)
+            found = (await find_copies(client, [target.namespace])).bodies
         else:
             found = await listed(client, RESOURCES[what], target.namespace, metadata_only=True)
     return sorted({name_of(body).name for body in found})
@@ -412,14 +410,6 @@ async def copy_kinds(
             if resource.namespaced:
                 found[resource.key] = resource
     return list(found.values())
-
-
-async def copies(
-    client: KubeClient, namespace: str | None
-) -> tuple[list[Resource], list[dict[str, Any]]]:
-    """The kinds that copies can be of, and the existing copies, without their content."""
-    found = await find_copies(client, [namespace])
-    return found.resources, found.bodies
 
 
 @dataclass(frozen=True, slots=True)

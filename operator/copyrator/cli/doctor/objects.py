@@ -14,7 +14,7 @@ from copyrator import __version__
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, LocalObjectRef
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.rule_status import RuleReason
@@ -131,43 +131,34 @@ APPROVAL = "Approval policy"
 
 async def marks_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about marks."""
+    consequence = "a user who can edit a copy can also change its marks"
     try:
-        names = await _names(client, installation, MARKS_DOMAIN)
-    except errors.NotFound:
-        said = (
-            "not served as v1 by this API server (Kubernetes 1.30 and later); the marks of "
-            "copies aren't protected"
+        name, said = await _policy_of(
+            client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
         )
-        return Check(MARKS, None, f"{said}, see docs/trust.md")
     except errors.ApiError as error:
         return Check(MARKS, None, f"can't be listed: {error.message}")
-    if names:
-        return Check(MARKS, True, f"{names[0]} protects the marks of copies")
-    said = "not installed: a user who can edit a copy can also change its marks"
-    return Check(MARKS, None, f"{said}; the chart installs one (rules.admissionPolicy)")
+    if name:
+        return Check(MARKS, True, f"{name} protects the marks of copies")
+    return Check(MARKS, None, said)
 
 
 async def approval_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about approvals and its binding."""
     consequence = "whoever can edit a Bundle can also approve its plans"
     try:
-        names = await _names(client, installation, APPROVAL_DOMAIN)
-        bindings = (await client.request("GET", BINDINGS)).get("items") or ()
-    except errors.NotFound:
-        said = (
-            "not served as v1 by this API server (Kubernetes 1.30 and later): "
-            f"{consequence}; upgrade Kubernetes, see docs/trust.md"
+        name, said = await _policy_of(
+            client, installation, APPROVAL_DOMAIN, consequence, "bundles.approvalPolicy.enabled"
         )
-        return Check(APPROVAL, None, said)
+        bindings = (await client.request("GET", BINDINGS)).get("items") or () if name else ()
     except errors.ApiError as error:
         return Check(APPROVAL, None, f"can't be listed: {error.message}")
-    if not names:
-        said = f"not installed: {consequence}; the chart installs one"
-        return Check(APPROVAL, None, f"{said} (bundles.approvalPolicy.enabled)")
-    if not any(_denies(binding, names[0]) for binding in bindings):
-        said = f"{names[0]} has no binding that denies: {consequence}; the chart installs one"
+    if not name:
+        return Check(APPROVAL, None, said)
+    if not any(_denies(binding, name) for binding in bindings):
+        said = f"{name} has no binding that denies: {consequence}; the chart installs one"
         return Check(APPROVAL, None, f"{said} (helm upgrade)")
-    said = f"with {names[0]} only users with the verb approve on bundles approve plans"
+    said = f"with {name} only users with the verb approve on bundles approve plans"
     return Check(APPROVAL, True, said)
 
 
@@ -199,17 +190,25 @@ def _denies(binding: Mapping[str, Any], policy: str) -> bool:
     return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
 
 
-async def _names(client: KubeClient, installation: Installation, domain: str) -> list[str]:
-    """The installation's policies of this domain.
+async def _policy_of(
+    client: KubeClient, installation: Installation, domain: str, consequence: str, switch: str
+) -> tuple[str, str]:
+    """The installation's policy of this domain, or an empty name and why there is none.
+
+    ``switch``: the chart's value that installs it.
 
     Raises:
-        NotFound: the API server doesn't serve the kind.
         ApiError: they can't be listed.
     """
-    found = await client.request("GET", POLICIES)
     ending = f".{installation.namespace}.{domain}"
-    names = [name_of(one).name for one in found.get("items") or ()]
-    return [name for name in names if name.endswith(ending)]
+    try:
+        found = await client.request("GET", POLICIES)
+    except errors.NotFound:
+        said = "not served as v1 by this API server (Kubernetes 1.30 and later)"
+        return "", f"{said}: {consequence}; upgrade Kubernetes, see docs/trust.md"
+    names = (name_of(one).name for one in found.get("items") or ())
+    name = next((name for name in names if name.endswith(ending)), "")
+    return name, f"not installed: {consequence}; the chart installs one ({switch})"
 
 
 PATIENCE = 30.0
@@ -276,7 +275,7 @@ def object_faults(
         condition = rows.ready(body)
         said = f"{condition.get('reason')}: {rows.trouble(body)}"
         is_failing = condition.get("status") == "False"
-        if is_failing and not rows.is_suspended(body):
+        if is_failing and condition.get("reason") not in PAUSES:
             yield Check(shown, False, said)
         elif failed := rows.failed_poll(body):
             yield Check(shown, None, failed)

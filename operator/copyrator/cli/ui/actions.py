@@ -8,12 +8,12 @@ of the operations, and a part of the lines, and says how many there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import HistoryEntry, parse_status
+from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
@@ -211,13 +211,12 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)
     last = next((one for one in view.status.past if one.approved_by), None)
-    yield Detail("Approved last", _approval(last, view) if last else "none of its last deploys")
-
-
-def _approval(entry: HistoryEntry, view: BundleView) -> str:
-    outcome = said(entry.outcome).lower()
-    when = rows.age(entry.time, view.now)
-    return f"{said(entry.version)} by {said(entry.approved_by)}, {outcome} {when} ago"
+    if last is None:
+        yield Detail("Approved last", "none of its last deploys")
+    else:
+        ended = f"{said(last.outcome).lower()} {rows.age(last.time, view.now)} ago"
+        who = said(last.approved_by)
+        yield Detail("Approved last", f"{said(last.version)} by {who}, {ended}")
 
 
 def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]]:
@@ -246,18 +245,13 @@ def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
     """What is shown of an object's diff, as far as there are lines left."""
     safe = one.without_values()
     taken = budget.take(len(safe.lines))
+    shown = ((one, one[:LINE] + ("…" if len(one) > LINE else "")) for one in safe.lines[:taken])
     return DiffView(
-        lines=list(_lines(safe.lines[:taken])),
+        lines=[(_SIGNS[sign_of(whole)], printable(text)) for whole, text in shown],
         left=len(safe.lines) - taken,
         added=one.added,
         removed=one.removed,
     )
-
-
-def _lines(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        text = line[:LINE] + ("…" if len(line) > LINE else "")
-        yield _SIGNS[sign_of(line)], printable(text)
 
 
 VERBS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -115,11 +115,6 @@ _TOLD = (RuleReason.NO_TARGETS, *PAUSES)
 """Reasons for which the message is shown although Ready is True."""
 
 
-def is_suspended(body: Body) -> bool:
-    """Whether nothing is written or deployed for it: Ready keeps its status meanwhile."""
-    return ready(body).get("reason") in PAUSES
-
-
 def failed_poll(body: Body) -> str:
     """The error of the last poll, where polls have failed and Ready is kept; else empty."""
     from copyrator.api.bundle_status import parse_status  # noqa: PLC0415 - not for rules

@@ -29,7 +29,7 @@ from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.faults import hint, hint_about
 from copyrator.cli.core.objects import Body, is_set_to_suspend
-from copyrator.cli.core.output import Column, Detail
+from copyrator.cli.core.output import Column, Detail, detail_lines
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 
@@ -226,10 +226,16 @@ class RuleView:
         return read_certificates(self.stored)
 
     @property
+    def first_to_expire(self) -> Certificate | None:
+        """Of those."""
+        return next(iter(self.certificates), None)
+
+    @property
     def state(self) -> rows.State:
         """By its Ready condition, its trouble and its certificates."""
-        is_failing = is_expired(self)
-        return rows.State.FAILING if is_failing else rows.state_of(self.condition(), self.trouble)
+        expiry = self.condition(ConditionType.CERTIFICATE_EXPIRING)
+        is_expired = expiry.get("reason") == CertificateReason.EXPIRED
+        return rows.State.FAILING if is_expired else rows.state_of(self.condition(), self.trouble)
 
     @property
     def trouble(self) -> str:
@@ -271,14 +277,10 @@ def rule_columns(now: datetime) -> list[Column]:
         Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
         Column("PENDING", of(lambda view: view.counts.pending), wide=True),
         Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
-        Column("EXPIRES", of(_first_expiry), wide=True),
+        Column("EXPIRES", of(lambda view: _time_left(view.first_to_expire, now)), wide=True),
         rows.age_column("AGE", rows.created, now, wide=True),
         Column("MESSAGE", of(lambda view: view.trouble), below=True),
     ]
-
-
-def _first_expiry(view: RuleView) -> str:
-    return _time_left(view.certificates[0], view.now) if view.certificates else "-"
 
 
 def explain_rule(view: RuleView) -> Iterator[str]:
@@ -292,12 +294,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     yield f"{shown} is {view.state} ({condition.get('reason')}, for {since}){message}"
     if is_set_to_suspend(view.body):
         yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
-    yield f"  Copies: {view.copies} are as wanted."
-    if view.composed_of:
-        yield f"  They are made from {view.composed_of}."
-    yield from (f"  Rollout: step {line}" for line in rollout_lines(view))
-    yield from (f"  {line}" for line in failure_lines(view.failures))
-    yield from (f"  Certificate: {row.line}" for row in certificate_rows(view))
+    yield from detail_lines(describe_copies(view))
 
 
 _STATES = {
@@ -313,6 +310,11 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
     """The parts about a rule."""
     yield from rows.describe_head(view.body, view.now, view.state)
     yield from describe_settings(view)
+    yield from describe_copies(view)
+
+
+def describe_copies(view: RuleView) -> Iterator[Detail]:
+    """Its copies by their state, what they are made of, its rollout and its failures."""
     counts = view.counts
     parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
     if others := counts.satisfied:
@@ -397,8 +399,10 @@ def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
         yield f"{one.alias}: {source.kind} {which} in {one.namespace}{source.cluster}{optional}"
 
 
-def _time_left(certificate: Certificate, now: datetime) -> str:
-    """How long a certificate is valid: ``12d``, ``5h``, or that it isn't."""
+def _time_left(certificate: Certificate | None, now: datetime) -> str:
+    """How long a certificate is valid: ``12d``, ``5h``, or that it isn't; a dash without one."""
+    if certificate is None:
+        return "-"
     if certificate.not_after <= now:
         return Validity.EXPIRED
     if certificate.not_before > now:
@@ -416,12 +420,6 @@ def _validity_period(certificate: Certificate, now: datetime) -> str:
         begins = format_time(certificate.not_before)
         return f"valid from {begins}, expires {stamp} ({Validity.EARLY})"
     return f"expires {stamp} (in {_time_left(certificate, now)})"
-
-
-def is_expired(view: RuleView) -> bool:
-    """Whether the operator has found that a certificate in its copies has expired."""
-    condition = view.condition(ConditionType.CERTIFICATE_EXPIRING)
-    return bool(condition.get("reason") == CertificateReason.EXPIRED)
 
 
 def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:
