@@ -26,6 +26,7 @@ from copyrator.cli.core.objects import (
     skipped,
 )
 from copyrator.cli.core.output import (
+    Column,
     Format,
     Table,
     output_option,
@@ -269,21 +270,19 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -
 def _print(part: _Found, freezes: Sequence[Freeze], *, namespaces: bool, wide: bool) -> None:
     """Print a table of objects of one kind."""
     now, found = datetime.now(UTC), list[Any](part.bodies)
+    columns: Sequence[Column] = rows.copy_columns(now)
     if part.what == "bundles":
         from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
+            BUNDLE_COLUMNS,
             BundleView,
-            bundle_columns,
             freezes_of,
         )
 
         found = [BundleView(body, now, freezes=freezes_of(body, freezes, now)) for body in found]
-        columns = bundle_columns(now, namespaces=namespaces)
+        columns = BUNDLE_COLUMNS
     elif part.what == "rules":
-        from copyrator.cli.view.rule import rule_columns  # noqa: PLC0415 - as above
+        from copyrator.cli.view.rule import RULE_COLUMNS, RuleView  # noqa: PLC0415 - as above
 
-        columns = rule_columns(now)
-    else:
-        columns = rows.copy_columns(now)
-    if part.what != "bundles" and namespaces:
-        columns.insert(0, rows.NAMESPACE)
-    Table(columns, wide=wide).print(found)
+        found = [RuleView(body, now) for body in found]
+        columns = RULE_COLUMNS
+    Table(columns if namespaces else columns[1:], wide=wide).print(found)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
@@ -238,6 +238,11 @@ class RuleView:
         return rows.State.FAILING if is_expired else rows.state_of(self.condition(), self.trouble)
 
     @property
+    def reason(self) -> str:
+        """The reason of Ready."""
+        return rows.reason_of(self.condition())
+
+    @property
     def trouble(self) -> str:
         """The fault, or the certificate that expires soon; empty where there is none."""
         warning = self.condition(ConditionType.CERTIFICATE_EXPIRING)
@@ -261,26 +266,20 @@ def rule_kind(body: Body) -> str:
     return kinds.get(str(body.get("ruleType")).lower(), "-")
 
 
-def rule_columns(now: datetime) -> list[Column]:
-    """The columns of `get rules`; a row is an object."""
-
-    def of(value: Callable[[RuleView], object]) -> Callable[[Body], str]:
-        return lambda body: str(value(RuleView(body, now)))
-
-    return [
-        *rows.common_columns(now, lambda body: RuleView(body, now).state),
-        rows.READY,
-        Column("COPIES", of(lambda view: view.copies)),
-        Column("KIND", rule_kind, wide=True),
-        Column("SOURCES", of(lambda view: view.stored.get("sources", 0)), wide=True),
-        Column("FAILED", of(lambda view: view.counts.failed), wide=True),
-        Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
-        Column("PENDING", of(lambda view: view.counts.pending), wide=True),
-        Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
-        Column("EXPIRES", of(lambda view: _time_left(view.first_to_expire, now)), wide=True),
-        rows.age_column("AGE", rows.created, now, wide=True),
-        Column("MESSAGE", of(lambda view: view.trouble), below=True),
-    ]
+RULE_COLUMNS: Final = (
+    *rows.COMMON,
+    Column("COPIES", lambda view: view.copies),
+    Column("KIND", lambda view: rule_kind(view.body), wide=True),
+    Column("SOURCES", lambda view: str(view.stored.get("sources", 0)), wide=True),
+    Column("FAILED", lambda view: str(view.counts.failed), wide=True),
+    Column("CONFLICTS", lambda view: str(view.counts.conflicts), wide=True),
+    Column("PENDING", lambda view: str(view.counts.pending), wide=True),
+    Column("ROLLOUT", lambda view: rollout_progress(view) or "-", wide=True),
+    Column("EXPIRES", lambda view: _time_left(view.first_to_expire, view.now), wide=True),
+    rows.AGE,
+    rows.MESSAGE,
+)
+"""The columns of `get rules`; a row is a RuleView."""
 
 
 def explain_rule(view: RuleView) -> Iterator[str]:
