@@ -321,7 +321,7 @@ def test_which_have_ended_and_which_arent_valid_yet(stage, word, certified, tmp_
         f"why {stage.home}/{word} --kind rule",
     ):
         said = stage.types(command)
-        lines = [line.strip() for line in said.splitlines() if "Certificate: " in line]
+        lines = [" ".join(line.split()) for line in said.splitlines() if "Certificate: " in line]
         assert [line.partition(")")[0] for line in lines] == [
             f"Certificate: {name} ({where}" for name in ("old", "now", "next")
         ], said

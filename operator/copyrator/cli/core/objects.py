@@ -423,12 +423,6 @@ class ListedCopies:
     """
     denied: list[tuple[Resource, errors.Forbidden]] = field(default_factory=list)
     """What the user may not list."""
-    read: list[tuple[Resource, str | None]] = field(default_factory=list)
-    """The lists that were read: kind and namespace."""
-
-    def denied_of(self, kinds: Collection[str]) -> list[errors.Forbidden]:
-        """What the user may not list of these kinds."""
-        return [error for resource, error in self.denied if resource.kind in kinds]
 
 
 async def find_copies(
@@ -456,9 +450,8 @@ async def find_copies(
         if isinstance(bodies, errors.Forbidden):
             found.denied.append((place[0], bodies))
         else:
-            found.read.append(place)
             found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
-    if found.denied and not found.read:
+    if found.denied and len(found.denied) == len(places):
         raise found.denied[0][1]
     return found
 

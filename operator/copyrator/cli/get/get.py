@@ -202,9 +202,12 @@ async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
     denied: list[errors.Forbidden] = []
     if what == "copies":
         there = await find_copies(client, choice.scopes, choice.labels)
-        bodies, denied = there.bodies, there.denied_of(there.named)
-        if not any(map(choice.includes, bodies)):
-            denied = [error for _, error in there.denied]  # perhaps that is why
+        bodies, found_any = there.bodies, any(map(choice.includes, there.bodies))
+        denied = [
+            error
+            for resource, error in there.denied
+            if resource.kind in there.named or not found_any  # perhaps that is why
+        ]
     else:
         lists = await all_of(
             listed(client, RESOURCES[what], scope, selector=choice.labels)

@@ -85,18 +85,6 @@ class DiffView:
     removed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionChoice:
-    """A decision that can be taken."""
-
-    verb: str
-    button: str
-    look: str
-    """The button's class."""
-    effect: str
-    command: str
-
-
 def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     """What the page shows of a plan; pure.
 
@@ -164,8 +152,8 @@ def _state(view: BundleView) -> str:
     return plan_state(view) + ("; its deploy has begun" if is_spent(view.status) else "")
 
 
-def choices(view: BundleView) -> Iterator[DecisionChoice]:
-    """The decisions that can be taken about a plan now."""
+def choices(view: BundleView) -> Iterator[dict[str, str]]:
+    """The decisions that can be taken about a plan now; ``look`` is the class of a button."""
     plan, deployed = view.status.plan, view.status.deployed.version
     kept = f"{said(deployed)} stays deployed" if deployed else "nothing is deployed"
     effects = (
@@ -175,10 +163,13 @@ def choices(view: BundleView) -> Iterator[DecisionChoice]:
     for choice, effect in effects:
         if _is_open(choice, view):
             again = " after all" if plan.decision is not None else ""
-            command = view.hint(choice.verb, said(plan.id))
-            button = f"{choice.verb.capitalize()}{again}"
-            look = "primary" if choice is APPROVE else "danger"
-            yield DecisionChoice(choice.verb, button, look, effect, command)
+            yield {
+                "verb": choice.verb,
+                "button": f"{choice.verb.capitalize()}{again}",
+                "look": "primary" if choice is APPROVE else "danger",
+                "effect": effect,
+                "command": view.hint(choice.verb, said(plan.id)),
+            }
 
 
 def _is_open(choice: DecisionVerb, view: BundleView) -> bool:

@@ -369,8 +369,11 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
         yield Detail("Source", f"{spec.kind} {which} in {where}")
     else:
         yield Detail("Template", spec.kind)
-        for line in source_lines(spec):
-            yield Detail("Source", line)
+        for one in spec.sources:
+            source, optional = one.source, ", optional" if one.optional else ""
+            which = source.name or (source.selector and source.selector.to_string())
+            where = f"{source.kind} {which} in {one.namespace}{source.cluster}"
+            yield Detail("Source", f"{one.alias}: {where}{optional}")
     yield Detail("Targets", _targets(spec.targets))
     yield Detail("On conflict", spec.on_conflict)
     yield Detail("Deletion", spec.deletion_policy)
@@ -388,14 +391,6 @@ def _targets(targets: Any) -> str:
     if text := targets.selector.to_string():
         parts.append(f"with labels {text}")
     return " ".join(parts)
-
-
-def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
-    """The entries of spec.sources: ``hub: Secret hub-creds in infra, optional``."""
-    for one in () if isinstance(spec, InvalidSpec) else spec.sources:
-        source, optional = one.source, ", optional" if one.optional else ""
-        which = source.name or (source.selector and source.selector.to_string())
-        yield f"{one.alias}: {source.kind} {which} in {one.namespace}{source.cluster}{optional}"
 
 
 def _time_left(certificate: Certificate | None, now: datetime) -> str:

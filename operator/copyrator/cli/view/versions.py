@@ -18,13 +18,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from copyrator.api.bundle_spec import NO_PROMOTION, AttestationsFrom, BundleSpec, PromoteFrom
+from copyrator.api.bundle_spec import NO_PROMOTION, BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
     Attempted,
     BundleReason,
     BundleStatus,
     GateState,
-    GateStatus,
     HistoryEntry,
     Outcome,
     Rollback,
@@ -372,7 +371,7 @@ class PromotionGraph:
                 view.reason,
                 said(view.summary.deployed.version),
                 waiting_soak(view, self.sources_of(name)),
-                environments=environments_of(view) if name in self._attested else (),
+                environments=list(environments_of(view)) if name in self._attested else (),
                 attests=describe_attestation(view) if name in self._attested else "",
             )
         return self._stages[name]
@@ -459,24 +458,21 @@ def describe_attestation(view: BundleView) -> str:
     return f"{word} as {environment} {rows.age(records[-1].issued_at, view.now)} ago"
 
 
-def environments_of(view: BundleView) -> list[Environment]:
+def environments_of(view: BundleView) -> Iterator[Environment]:
     """The environments of other clusters that a Bundle is promoted from."""
     gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
-    return [_environment(one, gate) for one in promotes_from(view.body).attestations]
-
-
-def _environment(wanted: AttestationsFrom, gate: GateStatus | None) -> Environment:
-    state = None
-    if gate is not None and gate.state == GateState.PASSED:
-        state = rows.State.READY
-    elif gate is not None and f"environment {wanted.environment} " in (gate.message or ""):
-        state = rows.State.WAITING  # the verdict names those that object, see gates.evidence
-    release = f"release {said(wanted.release)}" if wanted.release else ""
-    cluster = f"cluster {said(wanted.cluster)}" if wanted.cluster else ""
-    where = ", ".join(filter(None, (release, cluster)))
-    soak = f"soak {format_duration(wanted.soak)}, " if wanted.soak else ""
-    asked = f"{soak}at most {format_duration(wanted.max_age)} old"
-    return Environment(wanted.environment, where, asked, state)
+    for wanted in promotes_from(view.body).attestations:
+        state = None
+        if gate is not None and gate.state == GateState.PASSED:
+            state = rows.State.READY
+        elif gate is not None and f"environment {wanted.environment} " in (gate.message or ""):
+            state = rows.State.WAITING  # the verdict names those that object, see gates.evidence
+        release = f"release {said(wanted.release)}" if wanted.release else ""
+        cluster = f"cluster {said(wanted.cluster)}" if wanted.cluster else ""
+        where = ", ".join(filter(None, (release, cluster)))
+        soak = f"soak {format_duration(wanted.soak)}, " if wanted.soak else ""
+        asked = f"{soak}at most {format_duration(wanted.max_age)} old"
+        yield Environment(wanted.environment, where, asked, state)
 
 
 def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
