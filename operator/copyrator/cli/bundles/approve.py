@@ -281,8 +281,6 @@ def _is_rejected_anew(before: Body, body: Body) -> bool:
 
 
 def _command(choice: DecisionVerb, what: str) -> click.Command:
-    """The command that decides."""
-
     @click.command(choice.verb, help=f"{what} {_HELP.format(choice.decision.lower())}")
     @object_options(WHAT)
     @click.argument("plan_id", metavar="[PLAN-ID]", required=False)

@@ -153,13 +153,11 @@ class _KindArgument(click.Argument):
         return found if found in SINGULAR else None
 
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """As messages name it."""
         return "'KIND'"
 
 
 class _NameArgument(click.Argument):
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """As messages name it."""
         return "'NAME'"
 
 

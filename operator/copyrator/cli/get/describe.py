@@ -111,7 +111,6 @@ async def _parts(
 
 
 def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
-    """The newest Events."""
     lines = [
         f"{rows.age(last_seen(event), now):>4}  {event.get('type')}  "
         f"{event.get('reason')}{times(event)}: {event.get('message')}"

@@ -244,7 +244,6 @@ def _show(
     shape: Format,
     freezes: Sequence[Freeze],
 ) -> None:
-    """Print all."""
     scopes = {scope for query in queries.values() for scope in query.scopes}
     everywhere = None in scopes or len(scopes) > 1
     if shape in (Format.JSON, Format.YAML, Format.NAME):
@@ -271,7 +270,6 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -
 
 
 def _print(part: _Found, freezes: Sequence[Freeze], *, namespaces: bool, wide: bool) -> None:
-    """Print a table of objects of one kind."""
     now, found = datetime.now(UTC), list[Any](part.bodies)
     columns: Sequence[Column] = rows.copy_columns(now)
     if part.what == "bundles":
