@@ -21,58 +21,46 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _COMMANDS = {
-    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve:approve"),
-    "attest": ("Show what environments have attested of a version.", "bundles.attest:attest"),
-    "completion": (
-        "Print a completion script for a shell or kubectl.",
-        "core.completion:completion",
-    ),
-    "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile:confirm_delete"),
-    "create": ("Create a rule or Bundle from flags, or print it.", "offline.create:create"),
-    "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe:describe"),
-    "doctor": (
-        "Check the installation: CRDs, Lease, permissions, registries.",
-        "doctor.command:doctor",
-    ),
-    "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze:freeze"),
-    "get": ("List rules, bundles or copies.", "get.get:get"),
-    "history": ("Show the last deploys of a Bundle.", "bundles.logs:history"),
-    "hold": ("Hold a Bundle: what it runs isn't promoted.", "bundles.attest:hold"),
-    "install": ("Print the manifests, to install without Helm.", "offline.install:install"),
-    "logs": ("Print the log of a Bundle's last Job.", "bundles.logs:logs"),
-    "migrate": ("Print rules that replace other tools' annotations.", "rules.migrate:migrate"),
-    "notify": ("Have the operator send a test notification.", "core.notify:notify"),
-    "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan:plan"),
-    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile:reconcile"),
-    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve:reject"),
-    "remote": ("Let another cluster read objects of this one.", "core.remote:remote"),
-    "report": ("Write rules and Bundles to one HTML file.", "ui.command:report"),
-    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile:reseal"),
-    "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve:resolve"),
-    "resume": ("Resume a suspended rule or Bundle.", "core.reconcile:resume"),
-    "rollback": (
-        "Deploy a version again that was deployed before.",
-        "bundles.rollback:rollback",
-    ),
-    "rollout": ("Resume or finish the rollout of a rule.", "core.reconcile:rollout"),
-    "run": ("Run the operator until SIGTERM or SIGINT.", "core.run:run"),
-    "skip": ("Never deploy a version of a Bundle.", "bundles.rollback:skip"),
-    "suspend": ("Suspend a rule or Bundle.", "core.reconcile:suspend"),
-    "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze:thaw"),
-    "top": ("Show problems in the terminal, live.", "ui.command:top"),
-    "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command:ui"),
-    "unhold": ("End the hold of a Bundle.", "bundles.attest:unhold"),
-    "uninstall": (
-        "Remove the operator's finalizers before uninstalling.",
-        "core.uninstall:uninstall",
-    ),
-    "unpin": ("End the rollback of a Bundle.", "bundles.rollback:unpin"),
-    "unskip": ("Let a skipped version be deployed.", "bundles.rollback:unskip"),
-    "validate": ("Validate manifests offline, with line numbers.", "offline.command:validate"),
-    "verify": ("Verify that a version in a registry is signed.", "bundles.verify:verify"),
-    "why": ("Explain why an object exists or a version is deployed.", "get.why:why"),
+    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve"),
+    "attest": ("Show what environments have attested of a version.", "bundles.attest"),
+    "completion": ("Print a completion script for a shell or kubectl.", "core.completion"),
+    "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile"),
+    "create": ("Create a rule or Bundle from flags, or print it.", "offline.create"),
+    "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe"),
+    "doctor": ("Check the installation: CRDs, Lease, permissions, registries.", "doctor.command"),
+    "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze"),
+    "get": ("List rules, bundles or copies.", "get.get"),
+    "history": ("Show the last deploys of a Bundle.", "bundles.logs"),
+    "hold": ("Hold a Bundle: what it runs isn't promoted.", "bundles.attest"),
+    "install": ("Print the manifests, to install without Helm.", "offline.install"),
+    "logs": ("Print the log of a Bundle's last Job.", "bundles.logs"),
+    "migrate": ("Print rules that replace other tools' annotations.", "rules.migrate"),
+    "notify": ("Have the operator send a test notification.", "core.notify"),
+    "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan"),
+    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile"),
+    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve"),
+    "remote": ("Let another cluster read objects of this one.", "core.remote"),
+    "report": ("Write rules and Bundles to one HTML file.", "ui.command"),
+    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile"),
+    "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve"),
+    "resume": ("Resume a suspended rule or Bundle.", "core.reconcile"),
+    "rollback": ("Deploy a version again that was deployed before.", "bundles.rollback"),
+    "rollout": ("Resume or finish the rollout of a rule.", "core.reconcile"),
+    "run": ("Run the operator until SIGTERM or SIGINT.", "core.run"),
+    "skip": ("Never deploy a version of a Bundle.", "bundles.rollback"),
+    "suspend": ("Suspend a rule or Bundle.", "core.reconcile"),
+    "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze"),
+    "top": ("Show problems in the terminal, live.", "ui.command"),
+    "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command"),
+    "unhold": ("End the hold of a Bundle.", "bundles.attest"),
+    "uninstall": ("Remove the operator's finalizers before uninstalling.", "core.uninstall"),
+    "unpin": ("End the rollback of a Bundle.", "bundles.rollback"),
+    "unskip": ("Let a skipped version be deployed.", "bundles.rollback"),
+    "validate": ("Validate manifests offline, with line numbers.", "offline.command"),
+    "verify": ("Verify that a version in a registry is signed.", "bundles.verify"),
+    "why": ("Explain why an object exists or a version is deployed.", "get.why"),
 }
-"""Command to its short help and `module:function` below this package."""
+"""Command to its short help and its module below this package, which has a function of its name."""
 
 
 class _LazyGroup(click.Group):
@@ -100,8 +88,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module, _, function = _COMMANDS[cmd_name][1].partition(":")
-        command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        module = importlib.import_module(f"{__name__}.{_COMMANDS[cmd_name][1]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -250,7 +250,7 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, composed, tmp_path
     assert f"{home}/{word} (2 copies)" in said
     said = stage.types(f"why {home}/{word} --kind rule").replace("\n", " ")
     assert "Synced" in said
-    assert "They are made from hub, private (2)." in said
+    assert "Made from:     hub, private (2)" in said
     said = stage.types(f"describe rule {home}/{word}")
     assert "Made from:     hub, private (2)" in said
     assert f"hub: Secret {word}-hub in {home}" in said
@@ -321,7 +321,7 @@ def test_which_have_ended_and_which_arent_valid_yet(stage, word, certified, tmp_
         f"why {stage.home}/{word} --kind rule",
     ):
         said = stage.types(command)
-        lines = [line.strip() for line in said.splitlines() if "Certificate: " in line]
+        lines = [" ".join(line.split()) for line in said.splitlines() if "Certificate: " in line]
         assert [line.partition(")")[0] for line in lines] == [
             f"Certificate: {name} ({where}" for name in ("old", "now", "next")
         ], said

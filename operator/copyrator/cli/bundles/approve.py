@@ -267,21 +267,20 @@ async def _cleared(client: KubeClient, body: dict[str, Any], seconds: float) -> 
 
 
 def _is_rejected_anew(before: Body, body: Body) -> bool:
-    """Whether somebody has rejected the plan since the Bundle was read before."""
-    (old, was), (new, now) = map(_rejections, (before, body))
+    """Whether somebody has rejected the plan since the Bundle was read before.
+
+    By the status, and by the annotation.
+    """
+    plans = [parse_status(one).plan for one in (before, body)]
+    old, new = (plan.decision == PlanDecision.REJECTED for plan in plans)
+    was, now = (
+        annotations_of(one).get(names.ANN_REJECTED_PLAN) == plan.id
+        for one, plan in zip((before, body), plans, strict=True)
+    )
     return (now and not was) or (new and not (old or was))
 
 
-def _rejections(body: Body) -> tuple[bool, bool]:
-    """Whether the plan is rejected: by the status, and by the annotation."""
-    plan, annotations = parse_status(body).plan, annotations_of(body)
-    stands = annotations.get(names.ANN_REJECTED_PLAN) == plan.id
-    return plan.decision == PlanDecision.REJECTED, stands
-
-
 def _command(choice: DecisionVerb, what: str) -> click.Command:
-    """The command that decides."""
-
     @click.command(choice.verb, help=f"{what} {_HELP.format(choice.decision.lower())}")
     @object_options(WHAT)
     @click.argument("plan_id", metavar="[PLAN-ID]", required=False)

@@ -182,7 +182,8 @@ async def _own_gcp(calls: Calls, _: CloudRegistry) -> tuple[Issued, str]:
         except exceptions.TransportError:
             raise IdentityUnavailable("Google's token server can't be reached") from None
         except exceptions.GoogleAuthError:
-            raise _refused(Provider.GCP) from None
+            text = f"{Provider.GCP} refuses your own identity; {LOG_IN[Provider.GCP]}"
+            raise IdentityRefused(text) from None
         return credentials
 
     found = await calls.run(Provider.GCP, ask)
@@ -227,7 +228,3 @@ _OWN: Final = {
 def _missing(provider: Provider) -> IdentityMissing:
     text = f"you have no identity of {provider} here that can be used; {LOG_IN[provider]}"
     return IdentityMissing(text)
-
-
-def _refused(provider: Provider) -> IdentityRefused:
-    return IdentityRefused(f"{provider} refuses your own identity; {LOG_IN[provider]}")

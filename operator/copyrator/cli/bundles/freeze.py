@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,10 +57,6 @@ class Frozen:
     freezes: tuple[Freeze, ...] = ()
     denied: tuple[str, ...] = ()
     """What the user may not read: ``ConfigMap copyrator/copyrator-freeze``."""
-
-    def sentences(self, now: datetime) -> list[str]:
-        """A sentence for each freeze in force."""
-        return [sentence(one) for one in self.in_force(now)]
 
     def in_force(self, now: datetime) -> tuple[Freeze, ...]:
         """Those that haven't ended."""
@@ -211,11 +207,6 @@ class _FreezeScope:
         """The operator's namespace, where the ConfigMap is."""
         return self.installation.settings.namespace
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Of the commands."""
-        return ("-n", self.namespace) if self.namespace else ("--all",)
-
 
 @click.command()
 @cluster_options()
@@ -278,29 +269,22 @@ async def _freeze(
 ) -> tuple[Mapping[str, Any], list[str]]:
     async with target.connect() as client:
         scope = await _scope(client, target, home, every=every)
-        who = ""
-        with suppress(errors.ApiError):
-            who = await username(client)
         now = datetime.now(UTC).replace(microsecond=0)
-        freeze = Freeze(
-            namespace=scope.namespace,
-            reason=wanted.reason,
-            until=wanted.until,
-            who=who,
-            since=now,
-        )
+        freeze = replace(wanted, namespace=scope.namespace, since=now)
+        with suppress(errors.ApiError):
+            freeze = replace(freeze, who=await username(client))
         if scope.namespace:
             body = await _annotate(client, scope.namespace, annotation_of(freeze))
         else:
             body = await _write_config_map(client, scope.home, data_of(freeze))
         lines = [_capital(f"{sentence(freeze)}.")]
         if running := await _deploying(client, scope):
-            more = f" and {len(running) - _NAMED} more" if len(running) > _NAMED else ""
             lines.append(
                 f"{count(len(running), 'deploy that has', 'deploys that have')} begun may "
-                f"continue: {', '.join(running[:_NAMED])}{more}."
+                f"continue: {first_of(running, _NAMED, ', ')}."
             )
-        lines.append(f"Deploys begin again after: {hint('thaw', *scope.options)}")
+        where = ("-n", scope.namespace) if scope.namespace else ("--all",)
+        lines.append(f"Deploys begin again after: {hint('thaw', *where)}")
         return body, lines
 
 
@@ -311,7 +295,10 @@ async def _thaw(
         scope = await _scope(client, target, home, every=every)
         where = Freeze(namespace=scope.namespace).where
         if scope.namespace:
-            body = await _namespace(client, scope.namespace)
+            try:
+                body = await client.get(NAMESPACES, None, scope.namespace)
+            except errors.NotFound:
+                raise Fault(f"there is no namespace {scope.namespace}") from None
             before = freeze_of(body)
             if before is not None:
                 body = await _annotate(client, scope.namespace, None)
@@ -324,7 +311,7 @@ async def _thaw(
         if before is None:
             said = f"{where} isn't frozen" if scope.namespace else f"there is no freeze of {where}"
         else:
-            said = f"{where} {_verb(scope, 'is')} thawed"
+            said = f"{where} {'is' if scope.namespace else 'are'} thawed"
         return body, [_capital(f"{said}."), *await _others(client, scope)]
 
 
@@ -371,13 +358,6 @@ async def _scope(
             f"{hint('freeze', '--all')} --reason TEXT"
         )
     return _FreezeScope(installation, target.namespace)
-
-
-async def _namespace(client: KubeClient, name: str) -> dict[str, Any]:
-    try:
-        return await client.get(NAMESPACES, None, name)
-    except errors.NotFound:
-        raise Fault(f"there is no namespace {name}") from None
 
 
 async def _annotate(client: KubeClient, name: str, value: str | None) -> dict[str, Any]:
@@ -430,10 +410,6 @@ async def _deploying(client: KubeClient, scope: _FreezeScope) -> list[str]:
         if parse_status(body).attempted.outcome == Outcome.RUNNING
         and scope.namespace in ("", namespace, body["spec"].get("project_namespace"))
     ]
-
-
-def _verb(scope: _FreezeScope, singular: str) -> str:
-    return singular if scope.namespace else "are"
 
 
 def _capital(text: str) -> str:

@@ -42,7 +42,9 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     if is_uninstalled(status):
         yield from _explain_uninstall(view, spec, missing)
         return
-    account, found = ServiceAccount.of(spec), _found_at(status)
+    plan, attempted = status.plan, status.attempted
+    found = attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
+    account = ServiceAccount.of(spec)
     ago = f" {rows.age(found, view.now)} ago" if found else ""
     is_local = account.namespace == spec.project_namespace and spec.kube_config is None
     if is_local and account.name == _CHARTS_ACCOUNT:
@@ -93,12 +95,6 @@ def _is_by_blind_applies(status: BundleStatus) -> bool:
     plan = status.plan
     made = plan.outcome == PlanOutcome.PLANNED
     return made and bool(plan.missing) and plan.missing_permissions is None
-
-
-def _found_at(status: BundleStatus) -> str | None:
-    """When it was found; of a plan that failed, when that began."""
-    plan, attempted = status.plan, status.attempted
-    return attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
 
 
 def _unlisted(status: BundleStatus) -> int:

@@ -461,7 +461,7 @@ def explain_missing(found: PlanView) -> Iterator[str]:
         yield f"The diff is cut after {DIFF_BYTES >> 20} MiB; all of it: {command}"
     if any(one.when for one in log.planned):
         yield "The diff has no contents of what is created at rollback or at uninstall."
-    if log.planned and not _knows_all_risky(found):
+    if log.planned and len(_risky(found)) > (plan.risky_operations or 0):
         yield (
             "More are marked as risky than the operator counts: what this chart does with every "
             "deploy is marked, too."
@@ -539,28 +539,18 @@ def _title(operation: Operation) -> str:
     return f"{verb} {operation.kind}/{operation.name}{where}"
 
 
-def _knows_all_risky(found: PlanView) -> bool:
-    return len(_risky(found)) <= (found.plan.risky_operations or 0)
-
-
 def document(found: PlanView) -> dict[str, Any]:
     """As in -o json: the plan of the status, with what its log has."""
-    log = found.log
+    log, hidden = found.log, {}
+    if is_judged(found.plan) and log.operations is not None:
+        hidden = {"hiddenSecrets": hidden_secrets(log.operations)}
     fields = {
         "bundle": str(found.view.name),
         "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else [row.to_dict() for row in rows_of(found)],
-        **_hidden(found),
+        **hidden,
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),
     }
     return typed(Kind.BUNDLE_PLAN, fields)
-
-
-def _hidden(found: PlanView) -> dict[str, Any]:
-    """What isn't in the diff, where the operator has judged that."""
-    operations = found.log.operations
-    if not is_judged(found.plan) or operations is None:
-        return {}
-    return {"hiddenSecrets": hidden_secrets(operations)}

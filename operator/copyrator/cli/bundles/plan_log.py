@@ -349,7 +349,8 @@ def fold(diff: str) -> tuple[str, int]:
             at += 1
             continue
         content = lines[at + 1 : end]
-        left = list(_fold_content(content, version))
+        is_whole = {line[2:3] for line in content} in ({"+"}, {"-"})
+        left = list(_whole(content) if is_whole else _update(content, version))
         number += len(content) - len(left)
         kept += [lines[at], *left, lines[end]]
         at = end + 1
@@ -383,14 +384,6 @@ def _end_of_block(lines: Sequence[str], begin: int) -> int | None:
     return None
 
 
-def _fold_content(content: Sequence[str], version: str | None) -> Iterator[str]:
-    """The lines of a block that are kept."""
-    signs = {line[2:3] for line in content}
-    if signs in ({"+"}, {"-"}):
-        return _whole(content)
-    return _update(content, version)
-
-
 def _whole(content: Sequence[str]) -> Iterator[str]:
     """Of an object that is shown whole: without werf's annotations and managedFields."""
     top = second = ""
@@ -403,14 +396,13 @@ def _whole(content: Sequence[str]) -> Iterator[str]:
             second = found[2]
         if top == "metadata" and (
             (second == "annotations" and _ALWAYS.fullmatch(text))
-            or (second == "managedFields" and _is_managed(text))
+            or (
+                second == "managedFields"
+                and (text == _MANAGED or text.startswith(("  - ", "    ")))
+            )
         ):
             continue
         yield line
-
-
-def _is_managed(text: str) -> bool:
-    return text == _MANAGED or text.startswith(("  - ", "    "))
 
 
 def _update(content: Sequence[str], version: str | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -64,7 +64,7 @@ _TRIES: Final = 5
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
 
 
-def _complete(words: Callable[[Body], Sequence[str | None]]) -> Callable[..., Any]:
+def _complete(words: Callable[[Body], Iterable[str | None]]) -> Callable[..., Any]:
     """Complete from what a Bundle's status names. Without access to the cluster: nothing."""
 
     def complete(
@@ -80,17 +80,13 @@ def _complete(words: Callable[[Body], Sequence[str | None]]) -> Callable[..., An
     return complete
 
 
-def _former_versions(body: Body) -> list[str | None]:
-    return [one.version for one in parse_status(body).past if one.outcome == Outcome.SUCCEEDED]
-
-
-def _newer_versions(body: Body) -> list[str | None]:
+def _versions(body: Body) -> tuple[str | None, ...]:
     status = parse_status(body)
-    return [status.available.version, status.attempted.version, status.plan.version]
+    return status.available.version, status.attempted.version, status.plan.version
 
 
-def _skipped_digests(body: Body) -> Sequence[str]:
-    return _spec_of(body).skip_digests
+def _succeeded(body: Body) -> Iterator[str | None]:
+    return (one.version for one in parse_status(body).past if one.outcome == Outcome.SUCCEEDED)
 
 
 @click.command()
@@ -98,7 +94,7 @@ def _skipped_digests(body: Body) -> Sequence[str]:
 @click.option(
     "--to",
     metavar="VERSION|DIGEST|REVISION",
-    shell_complete=_complete(_former_versions),
+    shell_complete=_complete(_succeeded),
     help="Of the history; by default the last successful deploy before what runs.",
 )
 @timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
@@ -143,7 +139,7 @@ def unpin(options: ObjectOptions) -> None:
 
 @click.command()
 @object_options("bundles")
-@click.argument("version", shell_complete=_complete(_newer_versions))
+@click.argument("version", shell_complete=_complete(_versions))
 @object_option
 def skip(options: ObjectOptions, version: str) -> None:
     """Never deploy the digest that VERSION, a tag or a digest, has now.
@@ -169,7 +165,7 @@ def describe_skip(body: Body, version: str, digest: str) -> str:
 
 @click.command()
 @object_options("bundles")
-@click.argument("version", shell_complete=_complete(_skipped_digests))
+@click.argument("version", shell_complete=_complete(lambda body: _spec_of(body).skip_digests))
 @object_option
 def unskip(options: ObjectOptions, version: str) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""

@@ -105,7 +105,9 @@ async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Veri
         judged = await judge.judgement(there.digest)
     verdict = judge.verdict(there.digest, judged)
     reason = VERIFIED if isinstance(verdict, Passed) else verdict.reason
-    return Verified(_shown(there.repository, there.wanted), there.digest, str(reason), judged)
+    separator = "@" if there.wanted == there.digest else ":"
+    shown = f"{there.repository}{separator}{there.wanted}"
+    return Verified(shown, there.digest, str(reason), judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +161,10 @@ def parse_reference(text: str) -> tuple[str, str]:
     return f"{head}/{last}", wanted
 
 
-def _shown(repository: Repository, wanted: str) -> str:
-    return f"{repository}{'@' if DIGEST.fullmatch(wanted) else ':'}{wanted}"
-
-
 def lines(found: Verified) -> Iterator[str]:
     """The answer in sentences."""
     judged = found.judged
-    yield (
-        found.reference
-        if found.digest in found.reference
-        else (f"{found.reference}  {found.digest}")
-    )
+    yield found.reference + ("" if found.digest in found.reference else f"  {found.digest}")
     if judged.is_trusted:
         held = judged.holds[0]
         until = f", until {format_time(judged.until)}" if judged.until else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -98,25 +98,20 @@ class Installation:
         return f"system:serviceaccount:{self.namespace}:{self.service_account}"
 
 
-operator_namespace_option = click.option(
-    "--operator-namespace",
-    "home",
-    envvar="COPYRATOR_OPERATOR_NAMESPACE",
-    metavar="NAME",
-    help="Namespace of the operator; default: that of its Deployment.",
-    shell_complete=complete_namespaces,
-)
+def _home_option(*more: str) -> Callable[..., Any]:
+    return click.option(
+        *more,
+        "--operator-namespace",
+        "home",
+        envvar="COPYRATOR_OPERATOR_NAMESPACE",
+        metavar="NAME",
+        help="Namespace of the operator; default: that of its Deployment.",
+        shell_complete=complete_namespaces,
+    )
 
-own_namespace_option = click.option(
-    "-n",
-    "--namespace",
-    "--operator-namespace",
-    "home",
-    envvar="COPYRATOR_OPERATOR_NAMESPACE",
-    metavar="NAME",
-    help="Namespace of the operator; default: that of its Deployment.",
-    shell_complete=complete_namespaces,
-)
+
+operator_namespace_option = _home_option()
+own_namespace_option = _home_option("-n", "--namespace")
 """The same for commands about the installation and no other namespace."""
 
 

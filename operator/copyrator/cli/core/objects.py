@@ -153,15 +153,11 @@ class _KindArgument(click.Argument):
         return found if found in SINGULAR else None
 
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """As messages name it."""
         return "'KIND'"
 
 
 class _NameArgument(click.Argument):
-    """The name of an object."""
-
     def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """As messages name it."""
         return "'NAME'"
 
 
@@ -301,7 +297,7 @@ def complete_words(
 async def _names(target: Target, what: str) -> list[str]:
     async with target.connect() as client:
         if what == "copies":
-            _, found = await copies(client, target.namespace)
+            found = (await find_copies(client, [target.namespace])).bodies
         else:
             found = await listed(client, RESOURCES[what], target.namespace, metadata_only=True)
     return sorted({name_of(body).name for body in found})
@@ -414,14 +410,6 @@ async def copy_kinds(
     return list(found.values())
 
 
-async def copies(
-    client: KubeClient, namespace: str | None
-) -> tuple[list[Resource], list[dict[str, Any]]]:
-    """The kinds that copies can be of, and the existing copies, without their content."""
-    found = await find_copies(client, [namespace])
-    return found.resources, found.bodies
-
-
 @dataclass(frozen=True, slots=True)
 class ListedCopies:
     """The kinds that copies can be of, and the existing copies, without their content."""
@@ -433,12 +421,6 @@ class ListedCopies:
     """
     denied: list[tuple[Resource, errors.Forbidden]] = field(default_factory=list)
     """What the user may not list."""
-    read: list[tuple[Resource, str | None]] = field(default_factory=list)
-    """The lists that were read: kind and namespace."""
-
-    def denied_of(self, kinds: Collection[str]) -> list[errors.Forbidden]:
-        """What the user may not list of these kinds."""
-        return [error for resource, error in self.denied if resource.kind in kinds]
 
 
 async def find_copies(
@@ -466,9 +448,8 @@ async def find_copies(
         if isinstance(bodies, errors.Forbidden):
             found.denied.append((place[0], bodies))
         else:
-            found.read.append(place)
             found.bodies.extend(body for body in bodies if names.ANN_RULE in annotations_of(body))
-    if found.denied and not found.read:
+    if found.denied and len(found.denied) == len(places):
         raise found.denied[0][1]
     return found
 

@@ -217,7 +217,6 @@ class Table:
             self._widths[index] -= 1
 
     def _print_line(self, cells: Sequence[str], style: str = "") -> None:
-        """One row."""
         if self._console:
             self._print_styled(self._console, cells, style)
             return
@@ -230,7 +229,6 @@ class Table:
         _print_plain(f"{text}{last}".rstrip())
 
     def _print_styled(self, out: Console, cells: Sequence[str], style: str) -> None:
-        """One row on a terminal."""
         from rich.text import Text
 
         text, indent = Text(style=style), 0

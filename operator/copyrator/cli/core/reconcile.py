@@ -447,7 +447,6 @@ def _running(body: Body) -> RolloutState | None:
 
 
 def _state(body: Body) -> RolloutState:
-    """The rollout that is in progress."""
     if (state := _running(body)) is not None:
         return state
     late = observed(body) != body["metadata"]["generation"]

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,6 +37,7 @@ from copyrator.cli.core.waiting import Duration
 from copyrator.cli.doctor.remote import check
 from copyrator.kube import errors
 from copyrator.kube.resources import (
+    CLUSTERROLES,
     CONFIGMAPS,
     ROLEBINDINGS,
     ROLES,
@@ -57,11 +58,8 @@ LEAST_TTL: Final = 600.0
 TOKEN_PATIENCE: Final = 30.0
 """Seconds in which the cluster's controller has to write the token."""
 
-_CLUSTERROLES: Final = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
-)
 _CLUSTERROLEBINDINGS: Final = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+    CLUSTERROLES.group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 _KINDS: Final = {
     one.kind: one
@@ -70,7 +68,7 @@ _KINDS: Final = {
         SECRETS,
         ROLES,
         ROLEBINDINGS,
-        _CLUSTERROLES,
+        CLUSTERROLES,
         _CLUSTERROLEBINDINGS,
     )
 }
@@ -118,8 +116,8 @@ class Grant:
         return tuple(sorted({source.namespace for source in self.sources}))
 
     @property
-    def cluster_name(self) -> str:
-        """Of the objects in no namespace."""
+    def role_name(self) -> str:
+        """Of the roles and bindings, in each namespace and in none."""
         return f"copyrator-remote:{self.namespace}:{self.name}"
 
     @property
@@ -131,9 +129,9 @@ class Grant:
             "resourceNames": [UID_NAMESPACE],
             "verbs": ["get"],
         }
-        role = self._object(_CLUSTERROLES, None, self.cluster_name)
-        binding = self._object(_CLUSTERROLEBINDINGS, None, self.cluster_name)
-        return [{**role, "rules": [rule]}, {**binding, **self._bound(_CLUSTERROLES)}]
+        role = self._object(CLUSTERROLES, None, self.role_name)
+        binding = self._object(_CLUSTERROLEBINDINGS, None, self.role_name)
+        return [{**role, "rules": [rule]}, {**binding, **self._bound(CLUSTERROLES)}]
 
     @property
     def of_namespaces(self) -> list[Body]:
@@ -146,11 +144,6 @@ class Grant:
             found.append({**role, "rules": list(self._rules(namespace))})
             found.append({**binding, **self._bound(ROLES)})
         return found
-
-    @property
-    def role_name(self) -> str:
-        """Of the Role and RoleBinding in each namespace."""
-        return f"copyrator-remote:{self.namespace}:{self.name}"
 
     @property
     def token(self) -> Body:
@@ -177,13 +170,9 @@ class Grant:
             yield {**rule, "verbs": _VERBS}
 
     def _bound(self, role: Resource) -> Body:
-        group = _CLUSTERROLES.group
-        name = self.role_name if role is ROLES else self.cluster_name
+        ref = {"apiGroup": role.group, "kind": role.kind, "name": self.role_name}
         account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        return {
-            "roleRef": {"apiGroup": group, "kind": role.kind, "name": name},
-            "subjects": [account],
-        }
+        return {"roleRef": ref, "subjects": [account]}
 
     def _object(self, resource: Resource, namespace: str | None, name: str) -> Body:
         metadata: Body = {"name": name, "labels": {LABEL_REMOTE: self.label}}
@@ -252,17 +241,21 @@ def grant(
     """
     wanted = [_source(text) for text in sources]
     kubeconfig = _address(address)
-    account = _checked_name(name)
+    if syntax.namespace(name):
+        raise click.UsageError(
+            f"NAME: {syntax.shown(name)} isn't a valid name; use at most 63 lower-case letters, "
+            "digits and '-'"
+        )
     namespace = target.namespace_option or wanted[0][1]
     if problem := syntax.namespace(namespace):
         raise click.UsageError(problem)
-    if len(f"{namespace}.{account}") > _LABEL_LENGTH:
+    if len(f"{namespace}.{name}") > _LABEL_LENGTH:
         raise click.UsageError(
             f"the namespace and NAME together have over {_LABEL_LENGTH - 1} characters; choose "
             "a shorter NAME"
         )
     ttl = address["ttl"]
-    found = run(_resolve(target, Grant(account, namespace, (), lasting=ttl is None), wanted))
+    found = run(_resolve(target, Grant(name, namespace, (), lasting=ttl is None), wanted))
     if dry_run:
         if shape is None:
             click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
@@ -304,40 +297,27 @@ def _address(options: Mapping[str, Any]) -> Kubeconfig:
     return Kubeconfig(server=server, ca=ca, tls_server_name=options["tls_server_name"])
 
 
-def _checked_name(name: str) -> str:
-    if syntax.namespace(name):
-        raise click.UsageError(
-            f"NAME: {syntax.shown(name)} isn't a valid name; use at most 63 lower-case letters, "
-            "digits and '-'"
-        )
-    return name
-
-
 async def _resolve(target: Target, found: Grant, wanted: Sequence[tuple[str, str, str]]) -> Grant:
     """The grant with the kinds as this cluster serves them.
 
     Raises:
-        Fault: a kind isn't namespaced.
+        Fault: a kind isn't served, or isn't namespaced.
     """
     async with target.connect() as client:
         discovery = Discovery(client)
         sources = []
         for text, namespace, name in wanted:
             kind, _, group = text.partition(".")
-            resource = await _kind(discovery, kind, group)
+            if group:
+                resource = await discovery.in_group(kind, group)
+            else:
+                resource = await discovery.resolve(kind)
+            if resource is None:
+                raise Fault(f"--source: the cluster serves no kind {kind} in the API group {group}")
             if not resource.namespaced:
                 raise Fault(f"--source: objects of the kind {kind} are in no namespace")
             sources.append(Granted(resource, namespace, name))
-    return Grant(found.name, found.namespace, tuple(dict.fromkeys(sources)), found.lasting)
-
-
-async def _kind(discovery: Discovery, kind: str, group: str) -> Resource:
-    if not group:
-        return await discovery.resolve(kind)
-    found = await discovery.in_group(kind, group)
-    if found is None:
-        raise Fault(f"--source: the cluster serves no kind {kind} in the API group {group}")
-    return found
+    return replace(found, sources=tuple(dict.fromkeys(sources)))
 
 
 def _confirm(whole: Sequence[Granted], *, yes: bool) -> None:
@@ -376,14 +356,7 @@ async def _grant(
             token, until = await _requested_token(client, found, ttl)
             lines.append(f"The token ends at {until}: run this command again before, and apply.")
     try:
-        whole = parse_kubeconfig(
-            Kubeconfig(
-                server=address.server,
-                ca=ca,
-                tls_server_name=address.tls_server_name,
-                token=token,
-            ).encode()
-        )
+        whole = parse_kubeconfig(replace(address, ca=ca, token=token).encode())
     except InvalidKubeconfigError as error:
         raise Fault(f"no kubeconfig can be made: {error}") from None
     secret = {

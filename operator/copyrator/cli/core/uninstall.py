@@ -63,7 +63,8 @@ async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
     selector = pod_selector(body)
     try:
         async with asyncio.timeout(PATIENCE):
-            await _gone(client, namespace, selector)
+            while await listed(client, PODS, namespace, selector=selector, metadata_only=True):  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
     except TimeoutError:
         raise Fault(
             f"pods of the Deployment {namespace}/{name} haven't terminated after {PATIENCE:.0f} s: "
@@ -88,13 +89,6 @@ async def check_uninstalling(client: KubeClient, namespace: str, release: str) -
         "Argo CD, set uninstall.hook=false, and to leave, scale the Deployment to 0 and run: "
         f"{hint('uninstall')}. The same helps with HELM_DRIVER=sql, after helm uninstall --no-hooks"
     )
-
-
-async def _gone(client: KubeClient, namespace: str, selector: str) -> None:
-    while True:
-        if not await listed(client, PODS, namespace, selector=selector, metadata_only=True):
-            return
-        await asyncio.sleep(0.5)
 
 
 OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}

@@ -14,7 +14,7 @@ from copyrator import __version__
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, LocalObjectRef
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.rule_status import RuleReason
@@ -28,8 +28,6 @@ from copyrator.bundles.guard.enforcement import find_fault
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,
-    Contents,
-    PolicyEntry,
     policy_in,
     read_requirement,
 )
@@ -77,14 +75,11 @@ async def signatures(
     return Check(WHAT, good, f"{policy.said}; {runs.said}")
 
 
-def _is_untrusted(body: Body) -> bool:
-    verified = rows.conditions_of(body).get(ConditionType.VERIFIED, {})
-    return bool(verified.get("status") == ConditionStatus.FALSE)
-
-
 def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    untrusted = sorted(str(name_of(body)) for body in bundles if _is_untrusted(body))
+    verified = ((body, rows.conditions_of(body).get(ConditionType.VERIFIED)) for body in bundles)
+    false = (body for body, one in verified if one and one.get("status") == ConditionStatus.FALSE)
+    untrusted = sorted(str(name_of(body)) for body in false)
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
@@ -110,16 +105,16 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         return Check(WHAT, None, f"{where} or its keys can't be read: {error.message}")
     except SpecError as error:
         return Check(WHAT, False, f"{where}: {error}; nothing new is deployed")
-    faults = [fault for entry in policy.entries for fault in _faults(entry, home, contents)]
+    faults = [
+        fault
+        for entry in policy.entries
+        for fault in read_requirement(entry.name, home, entry.any_of, contents)[1]
+    ]
     if faults:
         only_here = all(MISSING in fault for fault in faults)  # the operator's image may have it
         return Check(WHAT, None if only_here else False, f"{where}: {first_of(faults, _NAMED)}")
     entries = count(len(policy.entries), "entry", "entries")
     return Check(WHAT, True, f"{where} has {entries}, default {policy.default}")
-
-
-def _faults(entry: PolicyEntry, home: str, contents: Contents) -> tuple[str, ...]:
-    return read_requirement(entry.name, home, entry.any_of, contents)[1]
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -136,43 +131,34 @@ APPROVAL = "Approval policy"
 
 async def marks_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about marks."""
+    consequence = "a user who can edit a copy can also change its marks"
     try:
-        names = await _names(client, installation, MARKS_DOMAIN)
-    except errors.NotFound:
-        said = (
-            "not served as v1 by this API server (Kubernetes 1.30 and later); the marks of "
-            "copies aren't protected"
+        name, said = await _policy_of(
+            client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
         )
-        return Check(MARKS, None, f"{said}, see docs/trust.md")
     except errors.ApiError as error:
         return Check(MARKS, None, f"can't be listed: {error.message}")
-    if names:
-        return Check(MARKS, True, f"{names[0]} protects the marks of copies")
-    said = "not installed: a user who can edit a copy can also change its marks"
-    return Check(MARKS, None, f"{said}; the chart installs one (rules.admissionPolicy)")
+    if name:
+        return Check(MARKS, True, f"{name} protects the marks of copies")
+    return Check(MARKS, None, said)
 
 
 async def approval_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about approvals and its binding."""
     consequence = "whoever can edit a Bundle can also approve its plans"
     try:
-        names = await _names(client, installation, APPROVAL_DOMAIN)
-        bindings = (await client.request("GET", BINDINGS)).get("items") or ()
-    except errors.NotFound:
-        said = (
-            "not served as v1 by this API server (Kubernetes 1.30 and later): "
-            f"{consequence}; upgrade Kubernetes, see docs/trust.md"
+        name, said = await _policy_of(
+            client, installation, APPROVAL_DOMAIN, consequence, "bundles.approvalPolicy.enabled"
         )
-        return Check(APPROVAL, None, said)
+        bindings = (await client.request("GET", BINDINGS)).get("items") or () if name else ()
     except errors.ApiError as error:
         return Check(APPROVAL, None, f"can't be listed: {error.message}")
-    if not names:
-        said = f"not installed: {consequence}; the chart installs one"
-        return Check(APPROVAL, None, f"{said} (bundles.approvalPolicy.enabled)")
-    if not any(_denies(binding, names[0]) for binding in bindings):
-        said = f"{names[0]} has no binding that denies: {consequence}; the chart installs one"
+    if not name:
+        return Check(APPROVAL, None, said)
+    if not any(_denies(binding, name) for binding in bindings):
+        said = f"{name} has no binding that denies: {consequence}; the chart installs one"
         return Check(APPROVAL, None, f"{said} (helm upgrade)")
-    said = f"with {names[0]} only users with the verb approve on bundles approve plans"
+    said = f"with {name} only users with the verb approve on bundles approve plans"
     return Check(APPROVAL, True, said)
 
 
@@ -204,17 +190,25 @@ def _denies(binding: Mapping[str, Any], policy: str) -> bool:
     return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
 
 
-async def _names(client: KubeClient, installation: Installation, domain: str) -> list[str]:
-    """The installation's policies of this domain.
+async def _policy_of(
+    client: KubeClient, installation: Installation, domain: str, consequence: str, switch: str
+) -> tuple[str, str]:
+    """The installation's policy of this domain, or an empty name and why there is none.
+
+    ``switch``: the chart's value that installs it.
 
     Raises:
-        NotFound: the API server doesn't serve the kind.
         ApiError: they can't be listed.
     """
-    found = await client.request("GET", POLICIES)
     ending = f".{installation.namespace}.{domain}"
-    names = [name_of(one).name for one in found.get("items") or ()]
-    return [name for name in names if name.endswith(ending)]
+    try:
+        found = await client.request("GET", POLICIES)
+    except errors.NotFound:
+        said = "not served as v1 by this API server (Kubernetes 1.30 and later)"
+        return "", f"{said}: {consequence}; upgrade Kubernetes, see docs/trust.md"
+    names = (name_of(one).name for one in found.get("items") or ())
+    name = next((name for name in names if name.endswith(ending)), "")
+    return name, f"not installed: {consequence}; the chart installs one ({switch})"
 
 
 PATIENCE = 30.0
@@ -281,7 +275,7 @@ def object_faults(
         condition = rows.ready(body)
         said = f"{condition.get('reason')}: {rows.trouble(body)}"
         is_failing = condition.get("status") == "False"
-        if is_failing and not rows.is_suspended(body):
+        if is_failing and condition.get("reason") not in PAUSES:
             yield Check(shown, False, said)
         elif failed := rows.failed_poll(body):
             yield Check(shown, None, failed)

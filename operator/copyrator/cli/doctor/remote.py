@@ -42,7 +42,6 @@ from copyrator.kube.resources import (
     SECRETS,
     UID_NAMESPACE,
     Discovery,
-    Resource,
 )
 from copyrator.kube.watch.store import name_of
 
@@ -213,7 +212,7 @@ async def _there(
         try:
             async with asyncio.timeout(PATIENCE):
                 version = await client.request("GET", "/version")
-                checks.append(Check("Server", True, f"Kubernetes {_text(version, 'gitVersion')}"))
+                checks.append(Check("Server", True, f"Kubernetes {said(version['gitVersion'])}"))
                 await client.identify()
                 checks.append(_cluster(client.uid, home))
                 checks.append(Check("Account", True, said(await username(client))))
@@ -253,8 +252,7 @@ async def _rights(client: KubeClient, asked: Sequence[RemoteSource]) -> list[Che
     }
     answer = await client.request("POST", _REVIEWS, body=body)
     readable = list(_readable(answer["status"]["resourceRules"]))
-    more = f" and {len(readable) - _NAMED} more" if len(readable) > _NAMED else ""
-    shown = f"{', '.join(readable[:_NAMED])}{more}" or "nothing"
+    shown = first_of(readable, _NAMED, ", ") or "nothing"
     return [Check("Permissions", None, f"{_NO_RULE}; in {said(user[2])} it may read {shown}")]
 
 
@@ -277,7 +275,10 @@ async def _right(client: KubeClient, discovery: Discovery, asked: RemoteSource) 
         resource = await discovery.resolve(asked.kind, asked.api_version)
     except (errors.KindUnavailable, errors.AmbiguousKind) as error:
         return Check(what, False, error.message)
-    denied = [verb for verb in _VERBS if not await _may(client, resource, verb, asked)]
+    needs = {verb: (resource, "", verb, asked.namespace) for verb in _VERBS}
+    denied = [
+        verb for verb, need in needs.items() if not await allowed(client, need, None, asked.name)
+    ]
     if not denied:
         return Check(what, True, f"the account may {', '.join(_VERBS)} it")
     source = f"{asked.kind}/{asked.namespace}{asked.name and f'/{asked.name}'}"
@@ -287,14 +288,6 @@ async def _right(client: KubeClient, discovery: Discovery, asked: RemoteSource) 
         f"the account may not {', '.join(denied)} it; to grant it run in that cluster: remote "
         f"grant NAME --source {source} --server URL",
     )
-
-
-async def _may(client: KubeClient, resource: Resource, verb: str, asked: RemoteSource) -> bool:
-    return await allowed(client, (resource, "", verb, asked.namespace), None, asked.name)
-
-
-def _text(answer: object, field: str) -> str:
-    return said(answer.get(field) if isinstance(answer, Mapping) else None)
 
 
 WHAT: Final = "Other clusters"

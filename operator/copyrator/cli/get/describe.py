@@ -7,19 +7,24 @@ Each part imports its own part of the operator, which takes as long as its reque
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import ahead, run
+from copyrator.cli.core.cluster import ahead, all_of, run
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
-from copyrator.cli.core.objects import RESOURCES, Body, ObjectOptions, object_options
+from copyrator.cli.core.objects import (
+    RESOURCES,
+    Body,
+    ObjectOptions,
+    annotations_of,
+    object_options,
+)
 from copyrator.cli.core.output import (
     Detail,
     Kind,
@@ -65,8 +70,10 @@ async def _described(
     now, what = datetime.now(UTC), options.what
     async with options.target.connect() as client:
         body = await options.read(client)
+        events: list[dict[str, Any]] = []
         async with ahead(_parts(client, what, body, now, home)) as described:
-            events = await _events(client, RESOURCES[what].kind, body)
+            with suppress(errors.Forbidden):
+                events = (await events_of(client, RESOURCES[what].kind, body))[-EVENTS_SHOWN:]
             parts = await described
     later = [*rows.describe_conditions(body, now), _describe_events(events, now)]
     if what == "bundles":
@@ -103,15 +110,7 @@ async def _parts(
     return describe_bundle(view)
 
 
-async def _events(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
-    """Newest last; empty without the permission to list Events."""
-    with suppress(errors.Forbidden):
-        return (await events_of(client, kind, body))[-EVENTS_SHOWN:]
-    return []
-
-
 def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
-    """The newest Events."""
     lines = [
         f"{rows.age(last_seen(event), now):>4}  {event.get('type')}  "
         f"{event.get('reason')}{times(event)}: {event.get('message')}"
@@ -120,47 +119,34 @@ def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
     return Detail("Events", "" if lines else "none", lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _EventQuery:
-    """Events of one object. Some Events are about several rules: their object is the Namespace."""
+async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
+    """The Events of one object, newest last.
 
-    kind: str
-    namespace: str
-    uid: str
-    name: str
+    Some are about several rules: their object is the Namespace.
+    """
+    metadata, is_rule = body["metadata"], kind == names.RULE_KIND
+    selectors = [f"involvedObject.uid={metadata['uid']}"]
+    selectors += ["involvedObject.kind=Namespace"] if is_rule else []
 
-    @property
-    def selectors(self) -> list[str]:
-        """The field selectors by which the API server chooses."""
-        shared = ["involvedObject.kind=Namespace"] if self.kind == names.RULE_KIND else []
-        return [f"involvedObject.uid={self.uid}", *shared]
-
-    def includes(self, event: Body) -> bool:
+    def is_about_it(event: Body) -> bool:
         involved = event.get("involvedObject")
         if not isinstance(involved, Mapping):
             return False
-        rules = (event["metadata"].get("annotations") or {}).get(names.ANN_RULES)
+        rules = annotations_of(event).get(names.ANN_RULES)
         if involved.get("kind") == "Namespace" and rules is not None:
-            return self.kind == names.RULE_KIND and self.name in str(rules).split(",")
-        return involved.get("kind") == self.kind
-
-
-async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
-    """The Events of one object, newest last."""
-    metadata = body["metadata"]
-    query = _EventQuery(kind, metadata["namespace"], metadata["uid"], metadata["name"])
+            return is_rule and metadata["name"] in str(rules).split(",")
+        return bool(involved.get("kind") == kind)
 
     async def listed(selector: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        async for page in client.list_pages(EVENTS, query.namespace, field_selector=selector):
-            found += [
-                plain({**event, "apiVersion": "v1", "kind": "Event"})
-                for event in page.items
-                if query.includes(event)
-            ]
-        return found
+        pages = client.list_pages(EVENTS, metadata["namespace"], field_selector=selector)
+        return [
+            plain({**event, "apiVersion": "v1", "kind": "Event"})
+            async for page in pages
+            for event in page.items
+            if is_about_it(event)
+        ]
 
-    lists = await asyncio.gather(*map(listed, query.selectors))
+    lists = await all_of(map(listed, selectors))
     return sorted((event for events in lists for event in events), key=last_seen)
 
 

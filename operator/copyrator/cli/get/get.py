@@ -26,6 +26,7 @@ from copyrator.cli.core.objects import (
     skipped,
 )
 from copyrator.cli.core.output import (
+    Column,
     Format,
     Table,
     output_option,
@@ -68,10 +69,10 @@ class _ListQuery:
 
     def includes(self, body: Body) -> bool:
         """Whether an object is one of those."""
-        metadata = body["metadata"]
+        metadata, owner = body["metadata"], rows.annotation(body, names.ANN_RULE)
         named = {(metadata["namespace"], metadata["name"]), (None, metadata["name"])}
         return (not self.wanted or bool(self.wanted & named)) and (
-            not self.rule or _is_of(rows.annotation(body, names.ANN_RULE), self.rule)
+            not self.rule or self.rule in (owner, owner.partition("/")[2])
         )
 
     def missing(self, found: Sequence[Body]) -> tuple[str | None, str] | None:
@@ -127,7 +128,7 @@ async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format)
     shows_freezes = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
     async with (
         target.connect() as client,
-        ahead(_operator(client, is_needed=shows_freezes)) as operator,
+        ahead(find_installation(client) if shows_freezes else _nowhere()) as operator,
     ):
         found = await _read_all(client, queries)
         for part in found:
@@ -146,8 +147,8 @@ async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format)
             prose([f"{gap[0].upper()}{gap[1:]}."], err=True)
 
 
-async def _operator(client: KubeClient, *, is_needed: bool) -> Installation | None:
-    return await find_installation(client) if is_needed else None
+async def _nowhere() -> None:
+    """In place of an installation that needn't be found."""
 
 
 async def _freezes(
@@ -166,7 +167,8 @@ async def _freezes(
 
     now = datetime.now(UTC)
     places = {body["metadata"]["namespace"] for body in bodies}
-    places |= {str(one) for body in bodies if (one := _release_of(body))}
+    releases = ((body.get("spec") or {}).get("project_namespace") for body in bodies)
+    places |= set(map(str, filter(None, releases)))
     try:
         installation = await operator
         if installation is None:
@@ -179,10 +181,6 @@ async def _freezes(
         return (), Frozen(denied=(f"where the operator is ({error.message})",)).gap
     concerned = {one for body in bodies for one in freezes_of(body, read.freezes, now)}
     return tuple(one for one in read.freezes if one in concerned), read.gap
-
-
-def _release_of(body: Body) -> object:
-    return (body.get("spec") or {}).get("project_namespace")
 
 
 async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> list[_Found]:
@@ -204,9 +202,12 @@ async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
     denied: list[errors.Forbidden] = []
     if what == "copies":
         there = await find_copies(client, choice.scopes, choice.labels)
-        bodies, denied = there.bodies, there.denied_of(there.named)
-        if not any(map(choice.includes, bodies)):
-            denied = [error for _, error in there.denied]  # perhaps that is why
+        bodies, found_any = there.bodies, any(map(choice.includes, there.bodies))
+        denied = [
+            error
+            for resource, error in there.denied
+            if resource.kind in there.named or not found_any  # perhaps that is why
+        ]
     else:
         lists = await all_of(
             listed(client, RESOURCES[what], scope, selector=choice.labels)
@@ -237,17 +238,12 @@ async def _check(client: KubeClient, target: Target, part: _Found, choice: _List
         raise Fault(f"there is no CopyratorRule {name} in any namespace; {advice} lists all")
 
 
-def _is_of(owner: str, rule: str) -> bool:
-    return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
-
-
 def _show(
     found: Sequence[_Found],
     queries: Mapping[str, _ListQuery],
     shape: Format,
     freezes: Sequence[Freeze],
 ) -> None:
-    """Print all."""
     scopes = {scope for query in queries.values() for scope in query.scopes}
     everywhere = None in scopes or len(scopes) > 1
     if shape in (Format.JSON, Format.YAML, Format.NAME):
@@ -274,23 +270,20 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -
 
 
 def _print(part: _Found, freezes: Sequence[Freeze], *, namespaces: bool, wide: bool) -> None:
-    """Print a table of objects of one kind."""
     now, found = datetime.now(UTC), list[Any](part.bodies)
+    columns: Sequence[Column] = rows.copy_columns(now)
     if part.what == "bundles":
         from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
+            BUNDLE_COLUMNS,
             BundleView,
-            bundle_columns,
             freezes_of,
         )
 
         found = [BundleView(body, now, freezes=freezes_of(body, freezes, now)) for body in found]
-        columns = bundle_columns(now, namespaces=namespaces)
+        columns = BUNDLE_COLUMNS
     elif part.what == "rules":
-        from copyrator.cli.view.rule import rule_columns  # noqa: PLC0415 - as above
+        from copyrator.cli.view.rule import RULE_COLUMNS, RuleView  # noqa: PLC0415 - as above
 
-        columns = rule_columns(now)
-    else:
-        columns = rows.copy_columns(now)
-    if part.what != "bundles" and namespaces:
-        columns.insert(0, rows.NAMESPACE)
-    Table(columns, wide=wide).print(found)
+        found = [RuleView(body, now) for body in found]
+        columns = RULE_COLUMNS
+    Table(columns if namespaces else columns[1:], wide=wide).print(found)

@@ -193,7 +193,11 @@ def rendered(
     """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
-    head = [_counts(view), *_first_expiry(view), *(_note(text) for text in _notes(seen))]
+    head = [_counts(view)]
+    for row in view.certificates[:1]:
+        text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
+        head.append(Text(printable(text), _CERTIFICATES.get(row.validity, "dim")))
+    head += [Text(printable(text), style="yellow") for text in _notes(seen)]
     found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:
@@ -220,13 +224,6 @@ def _counts(view: Overview) -> Text:
     return text
 
 
-def _first_expiry(view: Overview) -> Iterator[Text]:
-    """The certificate that expires first, if there is one in any copy."""
-    for row in view.certificates[:1]:
-        text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
-        yield Text(printable(text), _CERTIFICATES.get(row.validity, "dim"))
-
-
 def _notes(seen: Snapshot) -> Iterator[str]:
     for fault in seen.faults:
         yield f"This may be out of date: {fault}"
@@ -236,14 +233,10 @@ def _notes(seen: Snapshot) -> Iterator[str]:
         yield f"Not shown, because you have no permission to list them: {', '.join(seen.denied)}."
 
 
-def _note(text: str) -> Text:
-    return Text(printable(text), style="yellow")
-
-
 def _table(found: Sequence[OverviewRow], out: Console) -> Text:
     """A row a line; where it is too long, the end of the message is cut off."""
     heads = ["STATUS", "NAME", "REASON"]
-    cells = [[row.state, _named(row), _plain(row.reason)] for row in found]
+    cells = [[row.state, f"{SINGULAR[row.what]} {row.shown}", _plain(row.reason)] for row in found]
     if out.width >= ROOMY:
         heads += ["SINCE", "COPIES/VERSION"]
         for line, row in zip(cells, found, strict=True):
@@ -276,8 +269,3 @@ def _line(cells: Sequence[str], widths: Sequence[int], style: str, out: Console)
 def _plain(text: str) -> str:
     """What others wrote, in one line."""
     return printable(text).replace("\n", " ")
-
-
-def _named(row: OverviewRow) -> str:
-    """``rule team-a/creds``."""
-    return f"{SINGULAR[row.what]} {row.shown}"

@@ -30,7 +30,7 @@ from copyrator.cli.core.objects import (
     Body,
     What,
     complete_objects,
-    copies,
+    find_copies,
     listed,
     means,
     one,
@@ -71,60 +71,54 @@ def print_roles(
     Raises:
         Fault: nothing is known to be missing.
     """
+    if kind is not None and not means(kind, "bundles"):
+        raise click.UsageError("--roles is only for Bundles: --kind bundle")
+    text, roles = run(_roles(target, namespace, name))
+    click.echo(text) if shape is None else show_all(roles, shape)
+
+
+async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
+    """As YAML with comments, and as objects; each Role with the rules that it has, too."""
+    from copyrator.bundles.plan.permissions import is_namespace_missing
     from copyrator.bundles.plan.rights import ServiceAccount
     from copyrator.cli.bundles.permissions import manifest, roles_of
+    from copyrator.cli.bundles.plan_log import with_refusals
     from copyrator.cli.view.bundle import BundleView
-
-    if kind is not None and kind.lower() not in ("bundle", "bundles"):
-        raise click.UsageError("--roles is only for Bundles: --kind bundle")
-    body, is_missing = run(_read_bundle(target, namespace, name))
-    view = BundleView(body, datetime.now(UTC))
-    if isinstance(spec := view.spec, InvalidSpec):
-        raise Fault(f"Bundle {namespace}/{name}: {spec}")
-    roles = roles_of(view, spec, is_namespace_missing=is_missing)
-    if not roles:
-        raise Fault(_nothing(view, ServiceAccount.of(spec)))
-    roles = run(_add_granted(target, roles))
-    if shape is None:
-        click.echo(manifest(view, spec, roles))
-    else:
-        show_all(roles, shape)
-
-
-async def _read_bundle(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
-    from copyrator.bundles.plan.permissions import is_namespace_missing
-    from copyrator.cli.bundles.plan_log import release_namespace, with_refusals
 
     async with target.connect() as client:
         body = await with_refusals(client, await one(client, "bundles", namespace, name))
-        if (body.get("spec") or {}).get("kubeConfig"):
-            return body, False
-        return body, await is_namespace_missing(client, release_namespace(body))
+        view = BundleView(body, datetime.now(UTC))
+        if isinstance(spec := view.spec, InvalidSpec):
+            raise Fault(f"Bundle {namespace}/{name}: {spec}")
+        is_local = spec.kube_config is None
+        is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
+        roles = roles_of(view, spec, is_namespace_missing=is_missing)
+        if not roles:
+            raise Fault(_nothing(view, ServiceAccount.of(spec)))
+        roles = [await _with_granted(client, role) for role in roles]
+        return manifest(view, spec, roles), roles
 
 
-async def _add_granted(target: Target, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same objects, the roles among them with the rules that they have in the cluster."""
+async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:
+    """The same object; a role with the rules that it has in the cluster, too."""
     from copyrator.bundles.plan.rights import add_rules
 
-    async with target.connect() as client:
-        for index, role in enumerate(objects):
-            if (resource := _ROLES.get(role["kind"])) is None:
-                continue
-            place = role["metadata"]
-            try:
-                there = await client.get(resource, place.get("namespace"), place["name"])
-            except errors.NotFound:
-                continue
-            except errors.Forbidden as error:
-                what = f"{role['kind']} {place['name']}"
-                click.echo(
-                    f"Warning: {what} can't be read, so applying this takes away what it "
-                    f"grants now: {error.message}",
-                    err=True,
-                )
-                continue
-            objects[index] = add_rules(role, there.get("rules") or [])
-    return objects
+    if (resource := _ROLES.get(role["kind"])) is None:
+        return role
+    place = role["metadata"]
+    try:
+        there = await client.get(resource, place.get("namespace"), place["name"])
+    except errors.NotFound:
+        return role
+    except errors.Forbidden as error:
+        what = f"{role['kind']} {place['name']}"
+        click.echo(
+            f"Warning: {what} can't be read, so applying this takes away what it grants now: "
+            f"{error.message}",
+            err=True,
+        )
+        return role
+    return add_rules(role, there.get("rules") or [])
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
@@ -463,15 +457,15 @@ async def _object(
     """The requested kind, and the object where it exists."""
     discovery = Discovery(client)
     if kind is not None and means(kind, "copies"):
-        resources, found = await copies(client, namespace)
-        kinds = [body["kind"] for body in found if name_of(body).name == name]
+        found = await find_copies(client, [namespace])
+        kinds = [body["kind"] for body in found.bodies if name_of(body).name == name]
         if len(kinds) == 1:  # the object needn't exist
-            resource = next(one for one in resources if one.kind == kinds[0])
+            resource = next(one for one in found.resources if one.kind == kinds[0])
             return resource, await _find(client, resource, namespace, name)
     elif kind is not None:
         word, _, version = kind.partition(".")
         resource = RESOURCES.get(kind.lower()) or await discovery.resolve(
-            _spelled(word), version or None
+            _known_kind(word) or word, version or None
         )
         return resource, await _find(client, resource, namespace, name)
     guesses = [WELL_KNOWN[guess] for guess in _GUESSES]
@@ -496,12 +490,8 @@ _SHORT = {"cm": "ConfigMap", "sa": "ServiceAccount", "netpol": "NetworkPolicy"}
 """Kubernetes' short names of kinds that are copied."""
 
 
-def _spelled(kind: str) -> str:
-    """``secret``, ``configmaps``, ``cm`` and the like in a kind's spelling."""
-    return _known_kind(kind) or kind
-
-
 def _known_kind(word: str) -> str | None:
+    """The kind that ``secret``, ``configmaps``, ``cm`` and the like mean."""
     word = word.lower()
     names = ((one, (one.kind.lower(), one.plural)) for one in WELL_KNOWN.values())
     return _SHORT.get(word) or next((one.kind for one, known in names if word in known), None)

@@ -199,22 +199,14 @@ _MADE_BY: Final = {
 """What filters make, where that doesn't depend on their input."""
 
 
-def wrong_types(template: Mapping[str, Any]) -> Iterator[Problem]:
-    """Values that the API server would refuse for their type."""
-    for problem, unknown in _walk(template, *_start(template)):
-        if not unknown:
-            yield problem
+def _of_body(template: Mapping[str, Any], *, unknown: bool) -> Iterator[Problem]:
+    """Values that the API server would refuse for their type.
 
-
-def unknown_fields(template: Mapping[str, Any]) -> Iterator[Problem]:
-    """Fields that the API server would drop, unless it is of a newer version."""
-    for problem, unknown in _walk(template, *_start(template)):
-        if unknown:
-            yield problem
-
-
-def _start(template: Mapping[str, Any]) -> tuple[str, tuple[Step, ...]]:
-    return type_of(template.get("apiVersion"), template.get("kind")), ("spec", "template")
+    ``unknown``: instead, fields that it would drop, unless it is of a newer version.
+    """
+    kind = type_of(template.get("apiVersion"), template.get("kind"))
+    found = _walk(template, kind, ("spec", "template"))
+    return (problem for problem, is_unknown in found if is_unknown is unknown)
 
 
 def _walk(value: Any, wanted: str, path: tuple[Step, ...]) -> Iterator[tuple[Problem, bool]]:
@@ -424,14 +416,19 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         for problem in _of_policy(manifest.body):
             yield Finding(manifest, manifest.line(problem.path), problem)
         return
+    said = manifest.body.get("apiVersion")
     if manifest.kind not in _VERSIONS:
-        problem = Problem(("kind",), _no_kind(manifest))
-        yield Finding(manifest, manifest.line(problem.path), problem)
+        group = str(said).partition("/")[0]
+        meant = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
+        text = f"{group} has no kind {manifest.kind or '(none)'}; did you mean {meant}?"
+        yield Finding(manifest, manifest.line(("kind",)), Problem(("kind",), text))
         return
     kinds = list(_misspelt_kinds(manifest.body))
     at = {problem.path for problem in kinds}
     violations = problems(manifest.body, schemas()[manifest.kind])
-    found = [*_version(manifest), *kinds, *(one for one in violations if one.path not in at)]
+    found = [*kinds, *(one for one in violations if one.path not in at)]
+    if said != (wanted := _VERSIONS[manifest.kind]):
+        found.insert(0, Problem(("apiVersion",), f"must be {wanted}, not {said}"))
     if not manifest.name:
         found.append(Problem(("metadata",), "name is required"))
     for problem in found or _parsed(manifest):
@@ -445,7 +442,7 @@ def warnings(manifest: Manifest) -> Iterator[Finding]:
         return  # the old form can't leave namespaces out
     if said := warn_of_system_namespaces(rule.targets):
         yield Finding(manifest, manifest.line(("spec", "targets")), Problem((), said))
-    for problem in unknown_fields(rule.template.body) if rule.template else ():
+    for problem in _of_body(rule.template.body, unknown=True) if rule.template else ():
         yield Finding(manifest, manifest.line(problem.path), problem)
 
 
@@ -459,19 +456,6 @@ def is_ours(manifest: Manifest) -> bool:
 
 def _is_policy(manifest: Manifest) -> bool:
     return (manifest.kind, manifest.name) == ("ConfigMap", CONFIG_MAP)
-
-
-def _no_kind(manifest: Manifest) -> str:
-    group = str(manifest.body.get("apiVersion")).partition("/")[0]
-    meant = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
-    return f"{group} has no kind {manifest.kind or '(none)'}; did you mean {meant}?"
-
-
-def _version(manifest: Manifest) -> Sequence[Problem]:
-    wanted, said = _VERSIONS[manifest.kind], manifest.body.get("apiVersion")
-    if said == wanted:
-        return []
-    return [Problem(("apiVersion",), f"must be {wanted}, not {said}")]
 
 
 def _parsed(manifest: Manifest) -> list[Problem]:
@@ -536,7 +520,7 @@ def _of_rule(rule: RuleSpec) -> Iterator[Problem]:
             known = OF_TEMPLATE
         yield from (_problem(InvalidSpec(path, said)) for said in unknown_names(text, known))
     if rule.template:
-        yield from wrong_types(rule.template.body)
+        yield from _of_body(rule.template.body, unknown=False)
 
 
 def _misspelt_kinds(body: Mapping[str, Any]) -> Iterator[Problem]:

@@ -156,7 +156,8 @@ class DryRunClient(KubeClient):
 
     async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
         """For an object in an assumed namespace nothing is sent."""
-        if method != "POST" or _namespace_of(path) not in self.assumed:
+        namespace = path.partition("/namespaces/")[2].partition("/")[0]
+        if method != "POST" or namespace not in self.assumed:
             return await super().request(method, path, body=body, **options)
         answer = {**body, "metadata": {**body["metadata"], "uid": path}}
         self._answered(transport.Call("create", "", path, method, body=body), answer)
@@ -168,10 +169,6 @@ class DryRunClient(KubeClient):
             answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none
             if call.method == "DELETE":
                 answer["metadata"].pop("deletionTimestamp", None)  # no finalizer is waited for
-
-
-def _namespace_of(path: str) -> str:
-    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
@@ -199,7 +196,6 @@ class _AnyKinds(Kinds):
     """Used where the operator's settings aren't known: what it refuses is in rules' statuses."""
 
     def allows(self, kind: str, api_version: str | None) -> bool:  # noqa: ARG002 - any
-        """It may."""
         return True
 
 
@@ -211,7 +207,6 @@ class _Notifications(WorkQueue[Key]):
         self.added: defaultdict[Key, asyncio.Event] = defaultdict(asyncio.Event)
 
     def add(self, key: Key, *args: Any, **options: Any) -> None:
-        """Add a key."""
         super().add(key, *args, **options)
         self.added[key].set()
 

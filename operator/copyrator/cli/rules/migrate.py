@@ -61,7 +61,8 @@ def migrations(requests: Iterable[RequestedCopies]) -> list[MigratedRule]:
     """The rules that together do what the annotations request, each with a name of its own."""
     by_copy: dict[tuple[str, ...], list[RequestedCopies]] = {}
     for request in requests:
-        by_copy.setdefault(_copied(request), []).append(request)
+        source = request.kind, request.namespace, request.name
+        by_copy.setdefault((*source, request.copy_name or request.name), []).append(request)
     taken = Counter(group[0].base_name for group in by_copy.values())
     found: list[MigratedRule] = []
     for copied, group in by_copy.items():
@@ -71,11 +72,6 @@ def migrations(requests: Iterable[RequestedCopies]) -> list[MigratedRule]:
         for number, request in enumerate(_disjoint(list(_unite(group)), name), start=1):
             found.append(request.rule(name if number == 1 else f"{name}-{number}"))
     return found
-
-
-def _copied(request: RequestedCopies) -> tuple[str, ...]:
-    """What is copied, and its name."""
-    return (request.kind, request.namespace, request.name, request.copy_name or request.name)
 
 
 def _unite(group: Sequence[RequestedCopies]) -> Iterator[RequestedCopies]:

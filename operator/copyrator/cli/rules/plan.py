@@ -220,16 +220,12 @@ async def dry_object(
         path, method = resource.path(namespace), "POST"
     else:
         path, method = resource.path(namespace, name), "PUT"
-        wanted["metadata"] = {**live["metadata"], **_marks(live, body)}
+        wanted["metadata"] = {**live["metadata"]} | {
+            part: {**(live["metadata"].get(part) or {}), **(body["metadata"].get(part) or {})}
+            for part in ("labels", "annotations")
+        }
     answer = await client.request(method, path, body=wanted)
     return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
-
-
-def _marks(live: Body, body: Body) -> dict[str, Any]:
-    return {
-        part: {**(live["metadata"].get(part) or {}), **(body["metadata"].get(part) or {})}
-        for part in ("labels", "annotations")
-    }
 
 
 def show(results: Sequence[RulePlan], shape: Format) -> None:
@@ -373,9 +369,11 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     for key, (reason, message) in found.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
-    rows = [
-        _with_report(dry_run, rule, dataclasses.replace(row, group=resource.group)) for row in rows
-    ]
+    for index, row in enumerate(rows):
+        note, reported = row.note, dry_run.reported(rule.key, row.namespace, row.name)
+        if reported and dry_run.actor.who and not row.reason:  # possible for the user only
+            note = dry_run.actor.tried(reported).strip()
+        rows[index] = dataclasses.replace(row, group=resource.group, note=note)
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
@@ -405,14 +403,6 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
         yield f"Warning: {reached}"
 
 
-def _with_report(dry_run: DryRun, rule: Rule, row: PlanRow) -> PlanRow:
-    """A row of a write that was possible for the user, but not for the operator."""
-    said = dry_run.reported(rule.key, row.namespace, row.name)
-    if not said or not dry_run.actor.who or row.reason:
-        return row
-    return dataclasses.replace(row, note=dry_run.actor.tried(said).strip())
-
-
 async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     """Reconcile one copy by a dry run, and return its row."""
     context, client = dry_run.context, dry_run.client
@@ -427,7 +417,11 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
         *client.writes.get(resource.path(key.namespace), ()),
         *client.writes.get(resource.path(key.namespace, key.name), ()),
     ]
-    mine = [write for write in writes if write[0] != "POST" or _names(write[1]) == key.name]
+    mine = [
+        (method, body)
+        for method, body in writes
+        if method != "POST" or (body or {}).get("metadata", {}).get("name") == key.name
+    ]
     if problem:
         action = (
             RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
@@ -446,10 +440,6 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
             return None
     return PlanRow(action_, *where, keys=keys)
-
-
-def _names(body: Body | None) -> str:
-    return str(((body or {}).get("metadata") or {}).get("name"))
 
 
 async def _diff(dry_run: DryRun, key: CopyKey, wanted: Body, *, new: bool) -> Keys:

@@ -5,7 +5,6 @@ The rules whose source an object is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
@@ -66,14 +65,6 @@ def _has_copy(dry_run: DryRun, binding: SourceBinding, namespace: str) -> bool:
         return False
     record = home.kinds[binding.compiled.resource].copies.get((namespace, binding.at(place).name))
     return record is not None and record.owner == binding.compiled.rule.owner
-
-
-def describe_sources(sources: Mapping[str, int]) -> str | None:
-    """The rules, each with its number of copies."""
-    if not sources:
-        return None
-    rules = [f"{rule} ({count(number, 'copy', 'copies')})" for rule, number in sources.items()]
-    return f"It is the source of the rule{'s' if len(rules) > 1 else ''} {', '.join(rules)}."
 
 
 _SENTENCES = {
@@ -160,10 +151,12 @@ async def _verdict_in(asked: ExplainedObject, place: Namespace) -> CopyVerdict:
         _GROUPS.get(plan.why),
     )
     if plan.why is Cause.UNWANTED:
-        sources = describe_sources(sources_of(asked.dry_run, asked.key))
-        if broken := None if sources else _broken(asked, place):
-            group = CopyGroup.FAILED
-        said = sources or broken or said
+        if sources := sources_of(asked.dry_run, asked.key):
+            rules = [f"{rule} ({count(many, 'copy', 'copies')})" for rule, many in sources.items()]
+            which = f"rule{'s' if len(rules) > 1 else ''} {', '.join(rules)}"
+            said = f"It is the source of the {which}."
+        elif broken := _broken(asked, place):
+            said, group = broken, CopyGroup.FAILED
     elif missing := _missing(plan):
         said, group = missing, CopyGroup.FAILED
     made_of = _composed_of(plan)

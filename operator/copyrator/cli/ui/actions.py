@@ -8,12 +8,12 @@ of the operations, and a part of the lines, and says how many there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import HistoryEntry, parse_status
+from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
@@ -85,18 +85,6 @@ class DiffView:
     removed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionChoice:
-    """A decision that can be taken."""
-
-    verb: str
-    button: str
-    look: str
-    """The button's class."""
-    effect: str
-    command: str
-
-
 def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     """What the page shows of a plan; pure.
 
@@ -164,8 +152,8 @@ def _state(view: BundleView) -> str:
     return plan_state(view) + ("; its deploy has begun" if is_spent(view.status) else "")
 
 
-def choices(view: BundleView) -> Iterator[DecisionChoice]:
-    """The decisions that can be taken about a plan now."""
+def choices(view: BundleView) -> Iterator[dict[str, str]]:
+    """The decisions that can be taken about a plan now; ``look`` is the class of a button."""
     plan, deployed = view.status.plan, view.status.deployed.version
     kept = f"{said(deployed)} stays deployed" if deployed else "nothing is deployed"
     effects = (
@@ -175,10 +163,13 @@ def choices(view: BundleView) -> Iterator[DecisionChoice]:
     for choice, effect in effects:
         if _is_open(choice, view):
             again = " after all" if plan.decision is not None else ""
-            command = view.hint(choice.verb, said(plan.id))
-            button = f"{choice.verb.capitalize()}{again}"
-            look = "primary" if choice is APPROVE else "danger"
-            yield DecisionChoice(choice.verb, button, look, effect, command)
+            yield {
+                "verb": choice.verb,
+                "button": f"{choice.verb.capitalize()}{again}",
+                "look": "primary" if choice is APPROVE else "danger",
+                "effect": effect,
+                "command": view.hint(choice.verb, said(plan.id)),
+            }
 
 
 def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
@@ -211,13 +202,12 @@ def _facts(found: PlanView) -> Iterator[Detail]:
         yield Detail("Permissions", permissions)
     yield from describe_origin(found)
     last = next((one for one in view.status.past if one.approved_by), None)
-    yield Detail("Approved last", _approval(last, view) if last else "none of its last deploys")
-
-
-def _approval(entry: HistoryEntry, view: BundleView) -> str:
-    outcome = said(entry.outcome).lower()
-    when = rows.age(entry.time, view.now)
-    return f"{said(entry.version)} by {said(entry.approved_by)}, {outcome} {when} ago"
+    if last is None:
+        yield Detail("Approved last", "none of its last deploys")
+    else:
+        ended = f"{said(last.outcome).lower()} {rows.age(last.time, view.now)} ago"
+        who = said(last.approved_by)
+        yield Detail("Approved last", f"{said(last.version)} by {who}, {ended}")
 
 
 def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]]:
@@ -246,69 +236,31 @@ def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
     """What is shown of an object's diff, as far as there are lines left."""
     safe = one.without_values()
     taken = budget.take(len(safe.lines))
+    shown = ((one, one[:LINE] + ("…" if len(one) > LINE else "")) for one in safe.lines[:taken])
     return DiffView(
-        lines=list(_lines(safe.lines[:taken])),
+        lines=[(_SIGNS[sign_of(whole)], printable(text)) for whole, text in shown],
         left=len(safe.lines) - taken,
         added=one.added,
         removed=one.removed,
     )
 
 
-def _lines(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        text = line[:LINE] + ("…" if len(line) > LINE else "")
-        yield _SIGNS[sign_of(line)], printable(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One thing to do: what it means, and how it is done; it returns what was done."""
-
-    effects: Mapping[str, str]
-    """By the kind of the object: ``rules``, ``bundles``."""
-    act: Callable[[KubeClient, str, dict[str, Any]], Coroutine[Any, Any, str]]
-    """With the kind and the object."""
-
-
-async def _suspend(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=True))[1]
-
-
-async def _resume(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    return (await set_suspend(client, what, body, value=False))[1]
-
-
-async def _reconcile(client: KubeClient, what: str, body: dict[str, Any]) -> str:
-    rule = what == "rules"
-    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
-    await reconcile.annotated(client, what, body, annotation)
-    return "It is annotated; the operator reconciles it now."
-
-
-VERBS: Final[Mapping[str, Verb]] = {
-    "suspend": Verb(
-        {
-            "rules": "No copy is written or deleted for it until it is resumed.",
-            "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
-        },
-        _suspend,
-    ),
-    "resume": Verb(
-        {
-            "rules": "The operator writes and deletes its copies again.",
-            "bundles": "The operator deploys for it again.",
-        },
-        _resume,
-    ),
-    "reconcile": Verb(
-        {
-            "rules": "The operator retries its failed copies at once.",
-            "bundles": "The operator polls its registry, and deploys its version even if that is "
-            "deployed already.",
-        },
-        _reconcile,
-    ),
+VERBS: Final[Mapping[str, Mapping[str, str]]] = {
+    "suspend": {
+        "rules": "No copy is written or deleted for it until it is resumed.",
+        "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
+    },
+    "resume": {
+        "rules": "The operator writes and deletes its copies again.",
+        "bundles": "The operator deploys for it again.",
+    },
+    "reconcile": {
+        "rules": "The operator retries its failed copies at once.",
+        "bundles": "The operator polls its registry, and deploys its version even if that is "
+        "deployed already.",
+    },
 }
+"""What can be done, and what that means for a rule and a Bundle."""
 
 DECISIONS: Final[Mapping[str, DecisionVerb]] = {one.verb: one for one in (APPROVE, REJECT)}
 
@@ -325,7 +277,13 @@ async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) ->
         Fault: it can't be done.
         ApiError: the API server refused it.
     """
-    return await VERBS[verb].act(client, what, await one(client, what, *key))
+    body = await one(client, what, *key)
+    if verb != "reconcile":
+        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+    rule = what == "rules"
+    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
+    await reconcile.annotated(client, what, body, annotation)
+    return "It is annotated; the operator reconciles it now."
 
 
 async def decide(client: KubeClient, verb: str, key: tuple[str, str], shown: ShownPlan) -> str:

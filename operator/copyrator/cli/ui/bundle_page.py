@@ -299,7 +299,8 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
         "objects": found.objects,
         "health": _health(view),
-        "log_tail": _log_tail(view),
+        "log_tail": printable(view.status.last_error.log_tail or ""),
+        "log_at": moment(view.status.last_error.time, view.now),
         "has_plan": view.status.plan.outcome is not None,
         "events": event_rows(found.events, view.now),
         "missing": found.missing,
@@ -456,14 +457,6 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
             ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
         ),
     }
-
-
-def _log_tail(view: BundleView) -> dict[str, Any] | None:
-    """The end of the last failed log, which the operator has redacted."""
-    error = view.status.last_error
-    if not error.log_tail:
-        return None
-    return {"text": printable(error.log_tail), "at": moment(error.time, view.now)}
 
 
 def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawing | None:

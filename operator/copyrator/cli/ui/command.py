@@ -40,12 +40,8 @@ def ui(target: Target, home: str | None, port: int) -> None:
     printed URL opens one session: whoever opens it first can act as you while the command runs.
     All namespaces are shown as far as you may list them; -n shows one.
     """
-    run(_ui(target, home, port))
-
-
-async def _ui(target: Target, home: str | None, port: int) -> None:
     with _listener(port) as listener:  # first: a port in use is found before any request
-        await _show(target, home, listener)
+        run(_show(target, home, listener))
 
 
 async def _show(target: Target, home: str | None, listener: socket.socket) -> None:

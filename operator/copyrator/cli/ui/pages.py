@@ -100,10 +100,11 @@ class Pages:
         self, seen: Snapshot, view: Overview, query: Query = EVERYTHING, *, fragment: bool
     ) -> str:
         """The first page, of what a query chooses."""
+        failing = view.number(rows.State.FAILING)
         return self.page(
             "overview.html",
             fragment=fragment,
-            title=_title("Overview", view),
+            title=f"Overview ({failing} Failing)" if failing else "Overview",
             here="/",
             seen=seen,
             view=view,
@@ -247,8 +248,3 @@ def _reported_bundle(view: BundleView, graph: PromotionGraph, number: int) -> di
     """What a report shows of a Bundle; a file has many, so its message is shortened."""
     found = bundle_parts(view, graph, suffix=f"-{number}")
     return found | {"sentence": said(found["sentence"], LONGEST)}
-
-
-def _title(text: str, view: Overview) -> str:
-    failing = view.number(rows.State.FAILING)
-    return f"{text} ({failing} Failing)" if failing else text

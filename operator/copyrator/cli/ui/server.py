@@ -369,7 +369,7 @@ class Server:
         namespace, name = _key(request)
         html = self.pages.confirm(
             question=f"{verb.capitalize()} {SINGULAR[what]} {namespace}/{name}?",
-            effect=VERBS[verb].effects[what],
+            effect=VERBS[verb][what],
             command=hint(verb, SINGULAR[what], f"{namespace}/{name}"),
             path=request.path,
             token=self._form,

@@ -7,7 +7,7 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
@@ -243,34 +243,6 @@ class BundleView:
         return planned and not is_expired(plan, self.now) and self.is_decision_due
 
 
-def bundle_columns(now: datetime, *, namespaces: bool = False) -> list[Column]:
-    """The columns of `get bundles`; a row is a BundleView."""
-    name, status, reason, since = rows.common_columns(now, lambda view: view.state)
-    return [
-        *([_of_body(rows.NAMESPACE)] if namespaces else []),
-        _of_body(name),
-        status,
-        replace(reason, value=lambda view: view.reason),
-        _of_body(since),
-        _of_body(rows.READY),
-        Column("DEPLOYED", lambda view: view.summary.deployed.version or "-"),
-        Column("AVAILABLE", lambda view: view.summary.available.version or "-", spare=1),
-        Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
-        Column("FROM", _source, wide=True),
-        Column("LOGIN", _login, wide=True),
-        Column("GATES", lambda view: ",".join(view.gates) or "none", wide=True),
-        Column("PLAN", _plan_words, wide=True),
-        Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
-        _of_body(rows.age_column("AGE", rows.created, now, wide=True)),
-        Column("MESSAGE", lambda view: view.trouble, below=True),
-    ]
-
-
-def _of_body(column: Column) -> Column:
-    value = column.value
-    return replace(column, value=lambda view: value(view.body))
-
-
 def _raw(view: BundleView) -> Body:
     """The spec as its author wrote it, which may be invalid."""
     return view.body.get("spec") or {}
@@ -286,6 +258,29 @@ def _login(view: BundleView) -> str:
     if provider := spec.get("provider"):
         return str(provider)
     return f"Secret {auth}" if (auth := spec.get("auth")) else "-"
+
+
+def _plan_words(view: BundleView) -> str:
+    """``enforced, not bound``; ``-`` where there is no plan, or it wasn't judged."""
+    judged = [(word, word.judge(view.status.plan)) for word in PLAN_WORDS]
+    words = [word.name if holds else word.negation for word, holds in judged if holds is not None]
+    return ", ".join(words) or "-"
+
+
+BUNDLE_COLUMNS: Final = (
+    *rows.COMMON,
+    Column("DEPLOYED", lambda view: view.summary.deployed.version or "-"),
+    Column("AVAILABLE", lambda view: view.summary.available.version or "-", spare=1),
+    Column("WANTED", lambda view: str(_raw(view).get("version") or "latest"), wide=True),
+    Column("FROM", _source, wide=True),
+    Column("LOGIN", _login, wide=True),
+    Column("GATES", lambda view: ",".join(view.gates) or "none", wide=True),
+    Column("PLAN", _plan_words, wide=True),
+    Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
+    rows.AGE,
+    rows.MESSAGE,
+)
+"""The columns of `get bundles`; a row is a BundleView."""
 
 
 def describe_bundle(view: BundleView) -> Iterator[Detail]:
@@ -510,13 +505,6 @@ def rollback(plan: PlanStatus) -> str:
     if not plan.rollback_withheld:
         return ""
     return f"spec.autoRollback has no effect: {said(plan.rollback_withheld, 1000)}"
-
-
-def _plan_words(view: BundleView) -> str:
-    """``enforced, not bound``; ``-`` where there is no plan, or it wasn't judged."""
-    judged = [(word, word.judge(view.status.plan)) for word in PLAN_WORDS]
-    words = [word.name if holds else word.negation for word, holds in judged if holds is not None]
-    return ", ".join(words) or "-"
 
 
 def changes(plan: PlanStatus) -> str:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from copyrator.api import names
 from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
+from copyrator.api.text import first_of
 from copyrator.cli.bundles.freeze import find_freezes, freeze_of
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import MANAGED, Body, copy_kinds, named_kinds
@@ -41,8 +42,7 @@ FAULTS = 1.0
 """Seconds between two checks for faults of watches."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
+class _Marks(NamedTuple):
     """What is kept of a copy."""
 
     resource_version: str
@@ -132,30 +132,32 @@ class Live:
     @property
     def now(self) -> Snapshot:
         """What is known now."""
+        places = self._places.values()
         return Snapshot(
             rules=self._rules,
             bundles=self._bundles,
             copies=self._copies,
-            namespaces=self._namespaces(),
+            namespaces=self._namespaces,
             faults=list(self._faults()),
-            denied=[*self._denied_kinds(), *self._denied_freezes()],
-            freezes=[*self._read_freezes, *self._frozen()],
+            denied=list(self._not_allowed()),
+            freezes=[*self._read_freezes, *(one.freeze for one in places if one.freeze)],
             loading=list(self._loading()),
             places=self._places,
         )
 
+    @property
     def _namespaces(self) -> list[str]:
         if self.scope is not None:
             return [self.scope]
-        return sorted(self._places or self._places_of_copies())
+        of_copies = (place for rule in self._copies.rules() for place in self._copies.of(rule))
+        return sorted(self._places or set(of_copies))
 
-    def _frozen(self) -> Iterator[Freeze]:
-        return (place.freeze for place in self._places.values() if place.freeze is not None)
-
-    def _denied_kinds(self) -> Iterator[str]:
+    def _not_allowed(self) -> Iterator[str]:
         for what, kind in self._denied.items():
             if kind in ("", *(self._named or ())):
                 yield what
+        if self._bundles and self._unread_freezes:
+            yield f"freezes ({', '.join(self._unread_freezes)})"
 
     def _loading(self) -> Iterator[str]:
         if self._finds_kinds:
@@ -179,9 +181,8 @@ class Live:
             if status.failure is not None
         }
         if failing:
-            first, *_ = names = sorted(failing)
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            text = f"{', '.join(names[:SHOWN])}{more}: {failing[first].message}"
+            first, *_ = kinds = sorted(failing)
+            text = f"{first_of(kinds, SHOWN, ', ')}: {failing[first].message}"
             yield text + self._remedy(failing[first])
 
     def _remedy(self, failure: errors.ApiError) -> str:
@@ -192,9 +193,6 @@ class Live:
             "; your credentials have expired or were withdrawn: log in again, so that the "
             f"{self.client.connection.origin} has new ones; they are used within seconds"
         )
-
-    def _places_of_copies(self) -> set[str]:
-        return {place for rule in self._copies.rules() for place in self._copies.of(rule)}
 
     def tell(self) -> None:
         """Wake all who wait: something has changed."""
@@ -218,8 +216,8 @@ class Live:
             else:
                 found[name] = {**new, "apiVersion": resource.api_version, "kind": resource.kind}
             self.tell()
-            if resource == RULES:
-                self._look_for_kinds()
+            if resource == RULES and not self._finds_kinds:  # it may name another kind
+                self._start(self._watch_copies())
 
         await self._watch(WatchSpec(resource), changed)
 
@@ -252,15 +250,6 @@ class Live:
             places = () if self.scope is None else (self.scope,)
             found = await find_freezes(self.client, self._installation, places)
             self._read_freezes, self._unread_freezes = found.freezes, found.denied
-
-    def _denied_freezes(self) -> Iterator[str]:
-        if self._bundles and self._unread_freezes:
-            yield f"freezes ({', '.join(self._unread_freezes)})"
-
-    def _look_for_kinds(self) -> None:
-        """Watch the kinds that rules name and that aren't watched yet."""
-        if not self._finds_kinds:
-            self._start(self._watch_copies())
 
     async def _watch_all_copies(self) -> None:
         await self._watch_copies()

@@ -204,7 +204,7 @@ class Overview:
     @property
     def all(self) -> list[OverviewRow]:
         """Rules and Bundles in one list, the worst first, and of those rollouts."""
-        return _sorted((*self.rules, *self.bundles))
+        return sorted((*self.rules, *self.bundles), key=order)
 
     @property
     def attention(self) -> list[OverviewRow]:
@@ -253,8 +253,8 @@ def overview(
         rules = [(row, view) for row, view in rules if wanted(row)]
         bundles = [row for row in bundles if wanted(row)]
     return Overview(
-        rules=_sorted(row for row, _ in rules),
-        bundles=_sorted(bundles),
+        rules=sorted((row for row, _ in rules), key=order),
+        bundles=sorted(bundles, key=order),
         certificates=first_rows((view for _, view in rules), CERTIFICATES),
         freezes=freeze_rows(seen, now),
         kinds=kinds,
@@ -361,10 +361,6 @@ def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow
         message=view.trouble,
         numbers=numbers,
     )
-
-
-def _sorted(found: Iterable[OverviewRow]) -> list[OverviewRow]:
-    return sorted(found, key=order)
 
 
 def order(row: OverviewRow) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -62,18 +62,6 @@ def age(stamp: object, now: datetime) -> str:
     return f"{seconds}s"
 
 
-def age_column(
-    head: str, stamp: Callable[[Body], object], now: datetime, *, wide: bool = False, spare: int = 0
-) -> Column:
-    """A column of ages."""
-    return Column(head, lambda body: age(stamp(body), now), wide=wide, spare=spare)
-
-
-def created(body: Body) -> object:
-    """The time at which the object was created."""
-    return body["metadata"].get("creationTimestamp")
-
-
 def until(stamp: object, now: datetime) -> str:
     """How long until then: ``in 45s``; ``now`` where it is past."""
     moment = parse_time(stamp)
@@ -115,11 +103,6 @@ _TOLD = (RuleReason.NO_TARGETS, *PAUSES)
 """Reasons for which the message is shown although Ready is True."""
 
 
-def is_suspended(body: Body) -> bool:
-    """Whether nothing is written or deployed for it: Ready keeps its status meanwhile."""
-    return ready(body).get("reason") in PAUSES
-
-
 def failed_poll(body: Body) -> str:
     """The error of the last poll, where polls have failed and Ready is kept; else empty."""
     from copyrator.api.bundle_status import parse_status  # noqa: PLC0415 - not for rules
@@ -140,36 +123,29 @@ def reason_of(condition: Mapping[str, Any]) -> str:
     return str(condition.get("reason") or "-")
 
 
-def _at(*path: str) -> Any:
-    def value(body: Body) -> str:
-        found: Any = body
-        for step in path:
-            found = (found or {}).get(step) if isinstance(found, Mapping) else None
-        return str(found) if found not in (None, "") else "-"
+COMMON = (
+    Column("NAMESPACE", lambda view: view.name.namespace),
+    Column("NAME", lambda view: view.name.name),
+    Column("STATUS", lambda view: view.state),
+    Column("REASON", lambda view: view.reason),
+    Column(
+        "SINCE", lambda view: age(ready(view.body).get("lastTransitionTime"), view.now), spare=2
+    ),
+    Column("READY", lambda view: str(ready(view.body).get("status") or "-"), wide=True),
+)
+"""The first columns of rules and Bundles; that of namespaces only where several are listed."""
+AGE = Column("AGE", lambda view: age(created(view.body), view.now), wide=True)
+MESSAGE = Column("MESSAGE", lambda view: view.trouble, below=True)
 
-    return value
 
-
-NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
-NAME = Column("NAME", _at("metadata", "name"))
-
-
-def common_columns(now: datetime, state: Callable[[Any], State]) -> tuple[Column, ...]:
-    """The columns that rules and Bundles have."""
-    return (
-        NAME,
-        Column("STATUS", state),
-        Column("REASON", lambda body: reason_of(ready(body))),
-        age_column("SINCE", lambda body: ready(body).get("lastTransitionTime"), now, spare=2),
-    )
+def created(body: Body) -> object:
+    """The time at which the object was created."""
+    return body["metadata"].get("creationTimestamp")
 
 
 def annotation(body: Body, name: str) -> str:
     """An annotation's value, or a dash."""
     return str(annotations_of(body).get(name) or "-")
-
-
-READY = Column("READY", lambda body: str(ready(body).get("status") or "-"), wide=True)
 
 
 def describe_head(body: Body, now: datetime, state: State) -> Iterator[Detail]:
@@ -203,11 +179,12 @@ def describe_conditions(body: Body, now: datetime) -> Iterator[Detail]:
 
 
 def copy_columns(now: datetime) -> list[Column]:
-    """The columns of `get copies`."""
+    """The columns of `get copies`, with that of namespaces; a row is an object."""
     return [
+        Column("NAMESPACE", lambda body: name_of(body).namespace),
         Column("KIND", lambda body: str(body["kind"])),
-        NAME,
-        age_column("AGE", created, now),
+        Column("NAME", lambda body: name_of(body).name),
+        Column("AGE", lambda body: age(created(body), now)),
         Column("RULE", lambda body: annotation(body, names.ANN_RULE)),
         Column("SOURCE", lambda body: annotation(body, names.ANN_SOURCE), wide=True),
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
@@ -29,7 +29,7 @@ from copyrator.api.text import GROUP, some
 from copyrator.api.times import format_duration, format_time
 from copyrator.cli.core.faults import hint, hint_about
 from copyrator.cli.core.objects import Body, is_set_to_suspend
-from copyrator.cli.core.output import Column, Detail
+from copyrator.cli.core.output import Column, Detail, detail_lines
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 
@@ -226,10 +226,21 @@ class RuleView:
         return read_certificates(self.stored)
 
     @property
+    def first_to_expire(self) -> Certificate | None:
+        """Of those."""
+        return next(iter(self.certificates), None)
+
+    @property
     def state(self) -> rows.State:
         """By its Ready condition, its trouble and its certificates."""
-        is_failing = is_expired(self)
-        return rows.State.FAILING if is_failing else rows.state_of(self.condition(), self.trouble)
+        expiry = self.condition(ConditionType.CERTIFICATE_EXPIRING)
+        is_expired = expiry.get("reason") == CertificateReason.EXPIRED
+        return rows.State.FAILING if is_expired else rows.state_of(self.condition(), self.trouble)
+
+    @property
+    def reason(self) -> str:
+        """The reason of Ready."""
+        return rows.reason_of(self.condition())
 
     @property
     def trouble(self) -> str:
@@ -255,30 +266,20 @@ def rule_kind(body: Body) -> str:
     return kinds.get(str(body.get("ruleType")).lower(), "-")
 
 
-def rule_columns(now: datetime) -> list[Column]:
-    """The columns of `get rules`; a row is an object."""
-
-    def of(value: Callable[[RuleView], object]) -> Callable[[Body], str]:
-        return lambda body: str(value(RuleView(body, now)))
-
-    return [
-        *rows.common_columns(now, lambda body: RuleView(body, now).state),
-        rows.READY,
-        Column("COPIES", of(lambda view: view.copies)),
-        Column("KIND", rule_kind, wide=True),
-        Column("SOURCES", of(lambda view: view.stored.get("sources", 0)), wide=True),
-        Column("FAILED", of(lambda view: view.counts.failed), wide=True),
-        Column("CONFLICTS", of(lambda view: view.counts.conflicts), wide=True),
-        Column("PENDING", of(lambda view: view.counts.pending), wide=True),
-        Column("ROLLOUT", of(lambda view: rollout_progress(view) or "-"), wide=True),
-        Column("EXPIRES", of(_first_expiry), wide=True),
-        rows.age_column("AGE", rows.created, now, wide=True),
-        Column("MESSAGE", of(lambda view: view.trouble), below=True),
-    ]
-
-
-def _first_expiry(view: RuleView) -> str:
-    return _time_left(view.certificates[0], view.now) if view.certificates else "-"
+RULE_COLUMNS: Final = (
+    *rows.COMMON,
+    Column("COPIES", lambda view: view.copies),
+    Column("KIND", lambda view: rule_kind(view.body), wide=True),
+    Column("SOURCES", lambda view: str(view.stored.get("sources", 0)), wide=True),
+    Column("FAILED", lambda view: str(view.counts.failed), wide=True),
+    Column("CONFLICTS", lambda view: str(view.counts.conflicts), wide=True),
+    Column("PENDING", lambda view: str(view.counts.pending), wide=True),
+    Column("ROLLOUT", lambda view: rollout_progress(view) or "-", wide=True),
+    Column("EXPIRES", lambda view: _time_left(view.first_to_expire, view.now), wide=True),
+    rows.AGE,
+    rows.MESSAGE,
+)
+"""The columns of `get rules`; a row is a RuleView."""
 
 
 def explain_rule(view: RuleView) -> Iterator[str]:
@@ -292,12 +293,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     yield f"{shown} is {view.state} ({condition.get('reason')}, for {since}){message}"
     if is_set_to_suspend(view.body):
         yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
-    yield f"  Copies: {view.copies} are as wanted."
-    if view.composed_of:
-        yield f"  They are made from {view.composed_of}."
-    yield from (f"  Rollout: step {line}" for line in rollout_lines(view))
-    yield from (f"  {line}" for line in failure_lines(view.failures))
-    yield from (f"  Certificate: {row.line}" for row in certificate_rows(view))
+    yield from detail_lines(describe_copies(view))
 
 
 _STATES = {
@@ -313,6 +309,11 @@ def describe_rule(view: RuleView) -> Iterator[Detail]:
     """The parts about a rule."""
     yield from rows.describe_head(view.body, view.now, view.state)
     yield from describe_settings(view)
+    yield from describe_copies(view)
+
+
+def describe_copies(view: RuleView) -> Iterator[Detail]:
+    """Its copies by their state, what they are made of, its rollout and its failures."""
     counts = view.counts
     parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
     if others := counts.satisfied:
@@ -368,8 +369,11 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
         yield Detail("Source", f"{spec.kind} {which} in {where}")
     else:
         yield Detail("Template", spec.kind)
-        for line in source_lines(spec):
-            yield Detail("Source", line)
+        for one in spec.sources:
+            source, optional = one.source, ", optional" if one.optional else ""
+            which = source.name or (source.selector and source.selector.to_string())
+            where = f"{source.kind} {which} in {one.namespace}{source.cluster}"
+            yield Detail("Source", f"{one.alias}: {where}{optional}")
     yield Detail("Targets", _targets(spec.targets))
     yield Detail("On conflict", spec.on_conflict)
     yield Detail("Deletion", spec.deletion_policy)
@@ -389,16 +393,10 @@ def _targets(targets: Any) -> str:
     return " ".join(parts)
 
 
-def source_lines(spec: RuleSpec | InvalidSpec) -> Iterator[str]:
-    """The entries of spec.sources: ``hub: Secret hub-creds in infra, optional``."""
-    for one in () if isinstance(spec, InvalidSpec) else spec.sources:
-        source, optional = one.source, ", optional" if one.optional else ""
-        which = source.name or (source.selector and source.selector.to_string())
-        yield f"{one.alias}: {source.kind} {which} in {one.namespace}{source.cluster}{optional}"
-
-
-def _time_left(certificate: Certificate, now: datetime) -> str:
-    """How long a certificate is valid: ``12d``, ``5h``, or that it isn't."""
+def _time_left(certificate: Certificate | None, now: datetime) -> str:
+    """How long a certificate is valid: ``12d``, ``5h``, or that it isn't; a dash without one."""
+    if certificate is None:
+        return "-"
     if certificate.not_after <= now:
         return Validity.EXPIRED
     if certificate.not_before > now:
@@ -416,12 +414,6 @@ def _validity_period(certificate: Certificate, now: datetime) -> str:
         begins = format_time(certificate.not_before)
         return f"valid from {begins}, expires {stamp} ({Validity.EARLY})"
     return f"expires {stamp} (in {_time_left(certificate, now)})"
-
-
-def is_expired(view: RuleView) -> bool:
-    """Whether the operator has found that a certificate in its copies has expired."""
-    condition = view.condition(ConditionType.CERTIFICATE_EXPIRING)
-    return bool(condition.get("reason") == CertificateReason.EXPIRED)
 
 
 def first_rows(views: Iterable[RuleView], most: int) -> list[CertificateRow]:

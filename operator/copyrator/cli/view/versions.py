@@ -18,17 +18,15 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from copyrator.api.bundle_spec import NO_PROMOTION, AttestationsFrom, BundleSpec, PromoteFrom
+from copyrator.api.bundle_spec import NO_PROMOTION, BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
     Attempted,
     BundleReason,
     BundleStatus,
     GateState,
-    GateStatus,
     HistoryEntry,
     Outcome,
     Rollback,
-    SoakStatus,
     parse_status,
 )
 from copyrator.api.fields import Fields, SpecError
@@ -373,7 +371,7 @@ class PromotionGraph:
                 view.reason,
                 said(view.summary.deployed.version),
                 waiting_soak(view, self.sources_of(name)),
-                environments=environments_of(view) if name in self._attested else (),
+                environments=list(environments_of(view)) if name in self._attested else (),
                 attests=describe_attestation(view) if name in self._attested else "",
             )
         return self._stages[name]
@@ -460,24 +458,21 @@ def describe_attestation(view: BundleView) -> str:
     return f"{word} as {environment} {rows.age(records[-1].issued_at, view.now)} ago"
 
 
-def environments_of(view: BundleView) -> list[Environment]:
+def environments_of(view: BundleView) -> Iterator[Environment]:
     """The environments of other clusters that a Bundle is promoted from."""
     gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
-    return [_environment(one, gate) for one in promotes_from(view.body).attestations]
-
-
-def _environment(wanted: AttestationsFrom, gate: GateStatus | None) -> Environment:
-    state = None
-    if gate is not None and gate.state == GateState.PASSED:
-        state = rows.State.READY
-    elif gate is not None and f"environment {wanted.environment} " in (gate.message or ""):
-        state = rows.State.WAITING  # the verdict names those that object, see gates.evidence
-    release = f"release {said(wanted.release)}" if wanted.release else ""
-    cluster = f"cluster {said(wanted.cluster)}" if wanted.cluster else ""
-    where = ", ".join(filter(None, (release, cluster)))
-    soak = f"soak {format_duration(wanted.soak)}, " if wanted.soak else ""
-    asked = f"{soak}at most {format_duration(wanted.max_age)} old"
-    return Environment(wanted.environment, where, asked, state)
+    for wanted in promotes_from(view.body).attestations:
+        state = None
+        if gate is not None and gate.state == GateState.PASSED:
+            state = rows.State.READY
+        elif gate is not None and f"environment {wanted.environment} " in (gate.message or ""):
+            state = rows.State.WAITING  # the verdict names those that object, see gates.evidence
+        release = f"release {said(wanted.release)}" if wanted.release else ""
+        cluster = f"cluster {said(wanted.cluster)}" if wanted.cluster else ""
+        where = ", ".join(filter(None, (release, cluster)))
+        soak = f"soak {format_duration(wanted.soak)}, " if wanted.soak else ""
+        asked = f"{soak}at most {format_duration(wanted.max_age)} old"
+        yield Environment(wanted.environment, where, asked, state)
 
 
 def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
@@ -500,9 +495,9 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
     version = said(next(rejected, waits.version if waits else None))
     until = parse_time(gate.until)
     if until is None and waits is not None:
-        records = [_record(one, waits.digest) for one in statuses]
-        ends = [_end(one, wanted) for one in records]
-        known = [one for one in ends if one is not None]
+        known = [
+            end for one in statuses if (end := _end_of_soak(one, waits.digest, wanted)) is not None
+        ]
         until = max(known) if known and len(known) == len(sources) else None
     if until is None:
         return Soak(version, 0.0, text=f"{version} waits: its soak hasn't begun, or was broken off")
@@ -522,11 +517,8 @@ def _read(body: Body) -> BundleStatus:
     return parse_status({"status": {key: found.get(key) for key in ("attest", "soak", "deployed")}})
 
 
-def _record(status: BundleStatus, digest: str | None) -> SoakStatus | None:
-    return next((one for one in status.soak if one.digest == digest), None)
-
-
-def _end(record: SoakStatus | None, wanted: float) -> datetime | None:
+def _end_of_soak(status: BundleStatus, digest: str | None, wanted: float) -> datetime | None:
+    record = next((one for one in status.soak if one.digest == digest), None)
     since = parse_time(record.since) if record is not None else None
     if record is None or record.until is not None or since is None:
         return None

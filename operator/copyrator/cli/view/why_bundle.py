@@ -18,11 +18,10 @@ from copyrator.api.bundle_status import (
     GateState,
     GateStatus,
     Outcome,
-    Rejected,
 )
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import Freeze, sentence
+from copyrator.api.freeze import sentence
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
@@ -277,16 +276,13 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    if FREEZE.name not in known:
-        missing += map(_freeze_step, view.freezes)
+    for one in view.freezes if FREEZE.name not in known else ():
+        until = format_time(one.until) if one.until else ""
+        text = sentence(one)
+        missing.append(DeployStep(FREEZE.name, StepState.WAITING, text, until=until, ends="ends"))
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]
-
-
-def _freeze_step(freeze: Freeze) -> DeployStep:
-    until = format_time(freeze.until) if freeze.until else ""
-    return DeployStep(FREEZE.name, StepState.WAITING, sentence(freeze), until=until, ends="ends")
 
 
 def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
@@ -294,9 +290,8 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     attempt, there, available = status.attempted, status.deployed, status.available
     if attempt.is_running:
         text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
-        return DeployStep(
-            "deploy", StepState.WAITING, f"{text}, for {_age(attempt.started_at, view)}"
-        )
+        since = rows.age(attempt.started_at, view.now)
+        return DeployStep("deploy", StepState.WAITING, f"{text}, for {since}")
     if attempt.outcome in (Outcome.FAILED, Outcome.INTERRUPTED):
         word = "failed" if attempt.outcome == Outcome.FAILED else "was interrupted"
         many = attempt.failures or 0
@@ -314,13 +309,9 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
         text = f"{said(there.version)} stays deployed" if there.version else ""
         return DeployStep("deploy", StepState.NOT_REACHED, text)
     if there.digest == available.digest:
-        text = f"{said(there.version)} is deployed, for {_age(there.time, view)}"
+        text = f"{said(there.version)} is deployed, for {rows.age(there.time, view.now)}"
         return DeployStep("deploy", StepState.PASSED, text)
     return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
-
-
-def _age(stamp: str | None, view: BundleView) -> str:
-    return rows.age(stamp, view.now)
 
 
 def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
@@ -333,37 +324,30 @@ def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     yield f"Attested as {name}: {said(found.get('status'))}, {said(found.get('reason'))}: {text}."
 
 
-def _is_held_back(status: BundleStatus) -> bool:
-    """Whether a tag that matches isn't deployed for another reason."""
-    reasons = {one.reason for one in status.available.rejected}
-    return bool(reasons - _OF_THE_TAG) or any(one.state != GateState.PASSED for one in status.gates)
-
-
 def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
-    available = view.status.available
+    available, gates = view.status.available, view.status.gates
+    others = {one.reason for one in available.rejected} - _OF_THE_TAG
     where = f"{spec.registry}/{spec.repo}"
     state = StepState.REFUSED
     if available.version:
         digest = rows.digest(available.digest)
         text = f"{spec.version} of {where} resolves to {available.version} ({digest})"
         state = StepState.PASSED
-    elif available.time and _is_held_back(view.status):
-        if any(one.state == GateState.WAITING for one in view.status.gates):
+    elif available.time and (others or any(one.state != GateState.PASSED for one in gates)):
+        if any(one.state == GateState.WAITING for one in gates):
             state = StepState.WAITING
         text = f"tags of {where} match {spec.version}, but none may be deployed now (see below)"
     elif available.time:
         text = f"no tag of {where} matches {spec.version}"
     else:
         state, text = StepState.WAITING, "the registry hasn't answered yet"
-    rejected = [(str(one.version), _cause(view, spec, one)) for one in available.rejected]
+    rejected = []
+    for one in available.rejected:
+        cause = _REJECTED.get(str(one.reason), str(one.reason))
+        retry, message = view.hint("reconcile"), said(one.message, 512)
+        cause = cause.format(wanted=spec.version, retry=retry, message=message)
+        rejected.append((str(one.version), cause))
     return DeployStep("version", state, text, rejected=rejected)
-
-
-def _cause(view: BundleView, spec: BundleSpec, rejected: Rejected) -> str:
-    """Why a version wasn't chosen."""
-    text = _REJECTED.get(str(rejected.reason), str(rejected.reason))
-    retry, message = view.hint("reconcile"), said(rejected.message, 512)
-    return text.format(wanted=spec.version, retry=retry, message=message)
 
 
 def _cluster(view: BundleView) -> DeployStep:

@@ -76,7 +76,7 @@ def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again
     one = view()
     one.body["metadata"]["annotations"] = {APPROVE.annotation: "a" * 32}
     assert ": approved, which the operator hasn't seen yet." in describe_plan_effect(one)
-    assert [choice.verb for choice in choices(one)] == ["reject"]
+    assert [choice["verb"] for choice in choices(one)] == ["reject"]
 
 
 def test_permissions_are_a_fact_where_none_is_missing():
@@ -96,14 +96,14 @@ def test_permissions_are_a_fact_where_none_is_missing():
 
 def test_a_choice_says_what_happens_and_not_that_it_is_done():
     approve, reject = choices(view(deployed={"version": "1.1.0"}))
-    assert approve.effect == "Approving deploys 1.2.0, as soon as its other gates pass."
+    assert approve["effect"] == "Approving deploys 1.2.0, as soon as its other gates pass."
     assert (
-        reject.effect
+        reject["effect"]
         == "After a rejection 1.1.0 stays deployed, until something else is to be deployed."
     )
-    assert approve.command == f"copyrator approve bundle infra/shop {'a' * 32}"
+    assert approve["command"] == f"copyrator approve bundle infra/shop {'a' * 32}"
     (only,) = choices(view({"decision": "Rejected"}))
-    assert (only.verb, only.button) == ("approve", "Approve after all")
+    assert (only["verb"], only["button"]) == ("approve", "Approve after all")
 
 
 def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():

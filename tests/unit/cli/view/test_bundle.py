@@ -19,10 +19,10 @@ from copyrator.cli.core.output import detail_lines, printable
 from copyrator.cli.view.bundle import (
     APPROVAL,
     ASSUMED,
+    BUNDLE_COLUMNS,
     FREEZE,
     SIGNATURE,
     BundleView,
-    bundle_columns,
     describe_bundle,
     describe_plan,
     operation_counts,
@@ -73,7 +73,7 @@ def why(body: dict[str, Any], begin: str) -> list[str]:
 
 def cells(body: dict[str, Any]) -> dict[str, str]:
     view = BundleView(body, NOW)
-    return {column.head: column.value(view) for column in bundle_columns(NOW)}
+    return {column.head: column.value(view) for column in BUNDLE_COLUMNS}
 
 
 def glance(*conditions: Any, **status: Any) -> tuple[str, str]:

@@ -42,13 +42,14 @@ def test_the_time_until_something(ahead, shown):
     assert rows.until(format_time(NOW + timedelta(seconds=ahead)), NOW) == shown
 
 
-def cells(columns, body):
-    return {column.head: column.value(body) for column in columns}
+def cells(body):
+    view = rule_view.RuleView(body, NOW)
+    return {column.head: column.value(view) for column in rule_view.RULE_COLUMNS}
 
 
 def test_a_rule_that_no_operator_has_seen_says_so_instead_of_looking_well():
     body = {"metadata": {"name": "r", "namespace": "n"}, "spec": {}}
-    found = cells(rule_view.rule_columns(NOW), body)
+    found = cells(body)
     assert (found["STATUS"], found["READY"], found["REASON"]) == ("Waiting", "-", "-")
     assert "copyrator doctor" in found["MESSAGE"]
 
@@ -59,14 +60,14 @@ def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
         "metadata": {"name": "r", "namespace": "n"},
         "status": {"conditions": [condition], "copies": {"ready": 2, "desired": 3}},
     }
-    found = cells(rule_view.rule_columns(NOW), body)
+    found = cells(body)
     assert (found["REASON"], found["COPIES"], found["MESSAGE"]) == (
         "PartialFailure",
         "2/3",
         "quota",
     )
     condition["status"] = "True"
-    assert cells(rule_view.rule_columns(NOW), body)["MESSAGE"] == ""
+    assert cells(body)["MESSAGE"] == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_the_first_end_of_a_certificate(left, shown):
 
     found = [one(days=50), one(**left)]
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {"certificates": found}}
-    assert cells(rule_view.rule_columns(NOW), body)["EXPIRES"] == shown
+    assert cells(body)["EXPIRES"] == shown
     told = [
         line
         for line in detail_lines(describe_rule(rule_view.RuleView(body, NOW)))
@@ -100,7 +101,7 @@ def test_the_first_end_of_a_certificate(left, shown):
 
 def test_a_rule_without_certificates_shows_a_dash():
     body = {"metadata": {"name": "r", "namespace": "n"}, "status": {}}
-    assert cells(rule_view.rule_columns(NOW), body)["EXPIRES"] == "-"
+    assert cells(body)["EXPIRES"] == "-"
 
 
 def test_a_rule_without_targets_is_ready_and_says_which_it_has():

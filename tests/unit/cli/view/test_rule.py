@@ -114,7 +114,8 @@ def test_a_rule_that_is_well_is_said_in_a_line_with_its_copies():
     body = rule("creds", copies={"ready": 2, "desired": 2})
     assert list(explain_rule(RuleView(body, LATER))) == [
         "The rule infra/creds is Ready (Synced, for 60m)",
-        "  Copies: 2/2 are as wanted.",
+        "Copies:        2 desired: 2 ready, 0 failed, 0 in conflict, 0 pending",
+        "Last sync:     never",
     ]
 
 
@@ -136,11 +137,13 @@ def test_what_holds_a_rule_up_and_the_certificates_in_its_copies_are_named():
     assert list(explain_rule(RuleView(body, LATER))) == [
         "The rule infra/creds is Failing (RolloutStopped, for 60m): it is stopped",
         "  It is suspended; to resume it: copyrator resume rule infra/creds",
-        "  Copies: 1/3 are as wanted.",
-        "  They are made from hub, private (3).",
-        "  Rollout: step 1 of 4, stopped: Deployment a/web: 0/1",
+        "Copies:        3 desired: 1 ready, 0 failed, 0 in conflict, 0 pending",
+        "Made from:     hub, private (3)",
+        "Last sync:     never",
+        "Certificate:   in infra/tls, key tls.crt expires 2026-01-03T12:00:00Z (in 24h)",
+        "Rollout step:  1 of 4, stopped: Deployment a/web: 0/1",
+        "Failures:",
         "  b/creds: Conflict: taken",
-        "  Certificate: in infra/tls, key tls.crt expires 2026-01-03T12:00:00Z (in 24h)",
     ]
 
 
