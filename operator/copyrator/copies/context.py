@@ -424,15 +424,6 @@ class CopyContext:
         """Whether the absence of a namespace can be relied on."""
         return self.namespace_watch is not None and self.namespace_watch.synced
 
-    def watch_health(self, state: RuleState) -> tuple[bool, ...]:
-        """Whether each watch that a rule depends on is complete."""
-        view = self.kinds.get(state.compiled.resource) if state.compiled else None
-        return (
-            self.namespaces_synced,
-            view is None or view.synced,
-            *(registration.synced for registration in state.sources),
-        )
-
     def record(self, key: CopyKey) -> CopyRecord | None:
         """The copy that exists at a key, if its kind is watched."""
         view = self.kinds.get(key.kind)

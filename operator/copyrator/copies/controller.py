@@ -353,7 +353,7 @@ class CopyController:
         context = self._context
         pause = TimeSlice().pause
         for state in list(context.rule_states.values()):
-            health = context.watch_health(state)
+            health = watch_health(context, state)
             if state.watch_health != health and state.key in context.rule_states:
                 state.watch_health = health
                 context.requeue_rule(state.key, Priority.RESYNC)

@@ -322,7 +322,7 @@ class RulePreparation:
         view = context.kinds[compiled.resource]
         assert context.namespace_watch is not None
         watches = [*state.sources, view.registration, context.namespace_watch]
-        state.watch_health = context.watch_health(state)
+        state.watch_health = watch_health(context, state)
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
             condition = judge_remote(context, state, compiled.rule)
@@ -370,6 +370,16 @@ class RulePreparation:
             raise StoppedError(
                 error.condition, again, facts_before(self._context, state)
             ) from error
+
+
+def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
+    """Whether each watch that a rule depends on is complete."""
+    view = context.kinds.get(state.compiled.resource) if state.compiled else None
+    return (
+        context.namespaces_synced,
+        view is None or view.synced,
+        *(registration.synced for registration in state.sources),
+    )
 
 
 def _lose_sources(state: RuleState) -> None:
