@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
@@ -73,6 +72,25 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
     )
 
 
+class GuardedJobs(Protocol):
+    """What is asked of Jobs and their pods."""
+
+    job_changed: Callable[[ObjectName | None], None]
+    """Called with a Job that changed, or one of its pods; None: all were listed."""
+
+    def is_over(self, job: ObjectName) -> bool:
+        """Whether a Job is known to have ended or be gone, with its pods that are watched."""
+        ...
+
+    async def has_ended(self, job: ObjectName) -> bool:
+        """Whether it is over, with each of its pods; asked for where the watches may not tell.
+
+        Raises:
+            ApiError: they can't be read.
+        """
+        ...
+
+
 class GuardLists:
     """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
 
@@ -89,7 +107,7 @@ class GuardLists:
         client: KubeClient,
         settings: Settings,
         informers: InformerFactory,
-        jobs: JobClient,
+        jobs: GuardedJobs,
         *,
         kept: float,
     ) -> None:

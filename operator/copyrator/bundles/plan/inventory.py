@@ -12,8 +12,9 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.bundle import BundleEntry
@@ -28,7 +29,6 @@ from copyrator.bundles.plan.operations import (
     read_objects,
     read_operation,
 )
-from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 
@@ -116,10 +116,22 @@ def read_release(text: str) -> ReleaseInventory | None:
     return ReleaseInventory(objects, is_whole=raw["whole"], plans=tuple(raw["plans"]))
 
 
+class Seals(Protocol):
+    """What writes Secrets and derives keys."""
+
+    def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
+        """32 hexadecimal digits that can't be known without the operator's hash key."""
+        ...
+
+    async def store_release(self, entry: BundleEntry, slot: int, data: Mapping[str, str]) -> None:
+        """Store what the approved plans of the release had; then delete the other slot's."""
+        ...
+
+
 class InventoryStore:
     """The Secrets with the objects of all releases that are deployed by approved plans."""
 
-    def __init__(self, client: KubeClient, seals: SealStore) -> None:
+    def __init__(self, client: KubeClient, seals: Seals) -> None:
         self._client = client
         self._seals = seals
 
