@@ -112,6 +112,8 @@ class DriftCheck(PlanRecord):
     spec_hash: str | None = None
     job_hash: str | None = None
     """Of everything else that the deploy's Job gets."""
+    attempt: int | None = None
+    """Number of the newest attempt when it began. Earlier versions of the operator compare it."""
     id: str | None = None
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""

@@ -618,6 +618,7 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         job="check-2",
         number=2,
         outcome="Running",
+        attempt=1,
         started_at=format_time(NOW),
     )
     assert what == status(drift=replace(FOUND, check=running))

@@ -254,10 +254,13 @@ def record_plan(
     if purpose is PlanPurpose.PREVIEW:
         requested = status.preview.requested_version
         return replace(status, preview=PreviewPlan(**record, requested_version=requested))
-    record |= {"spec_hash": target.spec_hash, "job_hash": target.job_hash}
+    record |= {
+        "spec_hash": target.spec_hash,
+        "job_hash": target.job_hash,
+        "attempt": status.attempted.attempt,
+    }
     if purpose is PlanPurpose.CHECK:
         return replace(status, drift=replace(status.drift, check=DriftCheck(**record)))
-    record["attempt"] = status.attempted.attempt
     record["pinned"] = target.digest == status.pin.digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
