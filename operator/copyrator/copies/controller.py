@@ -18,7 +18,7 @@ from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_status import FailureReason
 from copyrator.copies.context import Clock, CopyContext, NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.rules.admission import is_served
-from copyrator.copies.rules.reconciler import RuleReconciler
+from copyrator.copies.rules.reconciler import RuleReconciler, watch_health
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.copies.rules.status import report_all_writes, report_finished_writes
 from copyrator.copies.rules.summarize import RuleSummary, summarize_target
