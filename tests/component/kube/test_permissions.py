@@ -97,6 +97,19 @@ async def test_a_yes_that_isnt_true_is_believed_ever_more_seldom(lacking, author
     assert 2 < granted < 12
 
 
+async def test_a_refusal_elsewhere_during_a_review_isnt_granted_by_it(lacking, authorizer, clock):
+    """It may be allowed in the one namespace, and not in the other."""
+
+    async def request(*args, **options):
+        lacking.refused(Refusal(CREATE, "b"))
+        return await Authorizer.request(authorizer, *args, **options)
+
+    authorizer.request, authorizer.allowed = request, True
+    lacking.refused(Refusal(CREATE, "a"))
+    assert not await review(lacking, authorizer, clock, 5)
+    assert lacking.missing() == [Refusal(CREATE, "b")]
+
+
 async def test_what_nobody_asks_for_any_more_is_forgotten(lacking, authorizer, clock):
     lacking.refused(Refusal(CREATE, "a"))
     await review(lacking, authorizer, clock, int(permissions.FORGET))

@@ -12,7 +12,7 @@ from tests.component.kube.fake_api import until
 from copyrator.api.keys import Key, RuleKey
 from copyrator.kube.client.connection import FAILURES, Connection, Endpoint
 from copyrator.kube.errors import Unreachable
-from copyrator.runtime import watchdog
+from copyrator.runtime import supervisor, watchdog
 from copyrator.runtime.app import App, Parts
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
@@ -120,3 +120,23 @@ async def test_a_queue_that_stands_still_turns_readyz_red_within_a_minute(kit: K
 async def test_dead_workers_turn_healthz_red(kit: Kit) -> None:
     await kit.workers.drain(0.0)
     assert await kit.page("/healthz") == (503, "workers: no worker is running\n")
+
+
+async def test_kopfs_end_restarts_the_operator_and_a_signal_ends_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[App] = []
+
+    async def run_kopf(app: App, signalled: asyncio.Event, *_: object) -> None:
+        runs.append(app)
+        if len(runs) == 2:
+            signalled.set()
+
+    async def connect(*_: object) -> Connection:
+        return Connection(Endpoint(host="https://nowhere"))
+
+    monkeypatch.setattr(supervisor.lifecycle, "run_kopf", run_kopf)
+    monkeypatch.setattr(supervisor, "load_connection", connect)
+    await supervisor._run(Settings(health_port=0))
+    assert runs[0] is not runs[1]
+    assert [one.getMessage() for one in caplog.records] == ["Restarting in 1 s"]

@@ -6,6 +6,7 @@ import pytest
 
 from copyrator.api.keys import RuleKey
 from copyrator.copies.sources import shares
+from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.sources.shares import SourceShares
 
 EACH, TOGETHER, FIRST = 4, 6, 2
@@ -112,7 +113,18 @@ def test_bytes_are_limited_for_each_and_for_all_beyond_the_first(rules: Rules) -
     assert three.reserve(1)
 
 
+def test_a_source_that_changes_is_counted_once(rules: Rules) -> None:
+    share, held = rules.shares.of("a"), None
+    body = {"metadata": {"namespace": "a", "name": "app"}}
+    for version in range(20):
+        held = share.held(held, SourceRecord(str(version), body, size=60 + version))
+        assert held.whole
+    assert (share.bytes, rules.shares.bytes) == (79, 79)
+
+
 def test_nothing_is_kept_of_a_namespace_without_rules(rules: Rules) -> None:
-    rules.want("a", "1")
-    rules.end("a")
+    rules.want("a", "1", "2", "3", "4")
+    for _ in range(EACH):
+        rules.end("a")
     assert not rules.shares._shares
+    assert rules.shares.watches == 0
