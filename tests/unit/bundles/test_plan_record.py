@@ -23,7 +23,7 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
+from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome, PinStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
@@ -31,6 +31,7 @@ from copyrator.api.plan_status import (
     MAX_UNBOUND,
     ApprovedPlan,
     Baseline,
+    MissingPermission,
     OperationCounts,
     PlanStatus,
     PreviewPlan,
@@ -45,7 +46,9 @@ from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
-    failed = with_plan(outcome="Failed", failures=2, number=7, approved=ApprovedPlan(id="x"))
+    failed = with_plan(
+        outcome="Failed", failures=2, interruptions=1, number=7, approved=ApprovedPlan(id="x")
+    )
     again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).plan
     assert again == PlanStatus(
         **MADE_OF,
@@ -53,6 +56,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         number=8,
         outcome="Running",
         failures=2,
+        interruptions=1,
         started_at=format_time(NOW),
         approved=ApprovedPlan(id="x"),
     )
@@ -64,6 +68,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         failed, PlanPurpose.DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
     ).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
+    assert other.interruptions is None
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
@@ -76,6 +81,34 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         ).plan.number
         == 1
     )
+
+
+def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
+    def plan_with(pinned: str | None) -> BundleStatus:
+        status = BundleStatus(pin=PinStatus(digest=pinned))
+        return plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
+
+    of_pin, free = plan_with(TARGET.digest), plan_with(None)
+    assert (of_pin.plan.pinned, free.plan.pinned) == (True, None)
+    assert plan_with("sha256:other").plan.pinned is None
+    for planned, pinned, is_outdated in (
+        (of_pin, TARGET.digest, False),
+        (of_pin, None, True),
+        (of_pin, "sha256:other", True),
+        (free, TARGET.digest, False),
+        (free, None, False),
+        (free, "sha256:other", True),
+    ):
+        now = replace(planned, pin=PinStatus(digest=pinned))
+        awaited = plan_record.awaited_plan(now)
+        assert awaited == (PlanStatus() if is_outdated else planned.plan)
+
+
+def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
+    lacks = (MissingPermission(verbs=("create",), resource="pods", namespace="prod"),)
+    status = BundleStatus(attempted=Attempted(attempt=1, outcome=Outcome.FAILED, missing=lacks))
+    plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW).plan
+    assert plan.missing == lacks
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(None, 30), (1, 60), (2, None)])
