@@ -202,6 +202,13 @@ BOUND = Plan(3, (CREATE,), "a" * 64, image="registry.werf.io/werf/werf@sha256:" 
             ("ConfigMap/a is hidden from the diff (werf.io/sensitive)",),
         ),
         (
+            replace(BOUND, hidden=2, hidden_names=("ConfigMap/a",)),
+            (
+                "ConfigMap/a is hidden from the diff (werf.io/sensitive)",
+                "1 more object is hidden from the diff (werf.io/sensitive)",
+            ),
+        ),
+        (
             replace(BOUND, hidden=7, hidden_names=("ConfigMap/a",)),
             (
                 "ConfigMap/a is hidden from the diff (werf.io/sensitive)",

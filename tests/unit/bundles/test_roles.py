@@ -182,6 +182,18 @@ def test_what_the_operator_never_writes_is_not_granted(entry: Any) -> None:
     assert grants(WERF, "shop", status.plan.missing) == []
 
 
+@pytest.mark.parametrize("reason", ["Uninstalling", "UninstallFailed", "DeployFailed"])
+def test_of_a_release_that_is_uninstalled_only_what_that_lacked_counts(reason: str) -> None:
+    forged = MissingPermission(verbs=("*",), resource="secrets", namespace="app")
+    status = BundleStatus(
+        plan=PLANNED,
+        attempted=replace(BEFORE, missing=(*BEFORE.missing, forged)),
+        conditions=({"type": "Ready", "status": "False", "reason": reason},),
+    )
+    found = [one.resource for one in missing_of(status)]
+    assert found == (["secrets", "pods"] if reason == "DeployFailed" else ["pods"])
+
+
 RESOURCES = st.sampled_from(["secrets", "pods/log", "deployments.apps", "things.example.com"])
 MISSING = st.builds(
     MissingPermission,
