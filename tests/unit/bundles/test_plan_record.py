@@ -154,7 +154,7 @@ def test_an_equal_message_is_no_change() -> None:
 
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
-    running = with_plan(outcome="Running", id=None, **failed)
+    running = with_plan(outcome="Running", id=None, interruptions=1, **failed)
     plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).plan
     assert plan == PlanStatus(
         **MADE_OF,
@@ -178,6 +178,10 @@ def test_a_plan_says_what_it_does() -> None:
         enforced=True,
     )
     assert plan.id is not None
+    what = replace(made(CREATE), unenforced="no guard", rollback_withheld="no rollback")
+    plan = plan_record.record_result(running, what, spec(), NOW).plan
+    assert (plan.enforced, plan.unenforced) == (False, "no guard")
+    assert plan.rollback_withheld == "no rollback"
 
 
 NO_DIGEST = (
