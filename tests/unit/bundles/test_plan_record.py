@@ -571,6 +571,46 @@ def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_expla
     assert (plan.decision == "Approved") is is_approved
 
 
+@pytest.mark.parametrize("enforced", [True, False])
+@pytest.mark.parametrize("unenforced", ["no guard", ""])
+def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
+    enforced: bool, unenforced: str
+) -> None:
+    given = ApprovedPlan(id="id-0", by="ann", at="then", enforced=enforced)
+    running = with_plan(outcome="Running", approved=given)
+    what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
+    result = replace(what, unenforced=unenforced)
+    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    assert (plan.decision == "Approved") is not (enforced and bool(unenforced))
+
+
+@pytest.mark.parametrize(
+    ("approved", "found", "image", "why"),
+    [
+        (DRAWS, replace(DRAWS, render="b" * 64), DRAWS.image, "other contents, which a chart"),
+        (DRAWS, DRAWS, "werf@sha256:other", "another image of werf"),
+        (DRAWS, replace(DRAWS, operations=(CREATE, DELETE)), DRAWS.image, "other operations"),
+        (
+            DRAWS,
+            replace(DRAWS, exact="2" * 64),
+            DRAWS.image,
+            "objects of the release that have changed since, or the chart draws",
+        ),
+    ],
+    ids=["contents", "image", "operations", "file"],
+)
+def test_why_an_approval_does_not_carry_over(
+    approved: Plan, found: Plan, image: str | None, why: str
+) -> None:
+    given = ApprovedPlan(id="id-0", by="ann", at="then", exact=True, image=image)
+    running = with_plan(outcome="Running", approved=given)
+    result = replace(made(approved=approved), plan=found)
+    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    assert plan.message is not None
+    assert plan.message.startswith(f"the approval of plan id-0 was of {why}")
+    assert plan.message.endswith((why, "branches on .Release.IsInstall"))
+
+
 @pytest.mark.parametrize(
     ("attempted", "is_kept"),
     [

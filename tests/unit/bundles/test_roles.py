@@ -90,6 +90,12 @@ def test_the_role_of_a_bundle_in_a_namespace_has_one_name_and_keeps_what_it_gran
     ]
 
 
+def test_a_rule_of_another_group_stays_one_of_that() -> None:
+    role = grants(WERF, "shop", [lacks("deployments.apps", "list")])[0]
+    there = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}
+    assert add_rules(role, [there])["rules"] == [there | {"verbs": ["get", "list"]}]
+
+
 def test_a_dot_in_a_resource_of_a_role_names_no_other_group() -> None:
     role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
     name = "roles.rbac.authorization.k8s.io"
