@@ -169,9 +169,33 @@ def test_without_after_it_is_attested_with_its_deploy() -> None:
     source.now += timedelta(milliseconds=1)
     source.deploy("1.1.0")
     assert source.said == []
+    assert source.condition_of()[2].endswith("is attested as staging once it stands")
     source.later(1 / 60).write()
     assert source.said == [("1.1.0", "Attesting")]
     assert source.write().push().write().said == [("1.1.0", "Attested")]
+
+
+def test_an_earlier_stretch_that_was_long_enough_counts() -> None:
+    source = Source()
+    source.deploy("1.1.0").later(10).deploy("1.1.0")
+    assert source.said == [("1.1.0", "Attesting")]
+    assert source.record("1.1.0").seconds == 600
+
+
+def test_a_statement_is_of_the_revision_that_is_deployed() -> None:
+    source = Source()
+    source.deploy("1.1.0").write(deployed=replace(source.status.deployed, revision=7))
+    source.later(10).write()
+    assert source.record("1.1.0").revision == 7
+
+
+def test_a_fault_names_the_withdrawal_that_is_not_pushed() -> None:
+    fault = AttestFault(BundleReason.PUSH_REFUSED, "no")
+    assert attested().hold("x").condition_of(fault) == (
+        "False",
+        "PushRefused",
+        "the withdrawal of the statement that 1.1.0 (sha256:312e312e3000) stands in staging: no",
+    )
 
 
 def test_time_that_no_operator_saw_does_not_count() -> None:
@@ -544,6 +568,15 @@ def test_of_more_than_ten_digests_withdrawn_ones_go_first_then_the_oldest() -> N
     assert "1.0.0" not in [version for version, _ in source.said]
 
 
+def test_the_newest_of_them_goes_first_if_it_alone_was_withdrawn() -> None:
+    source = Source()
+    for number in range(MAX_ATTESTED):
+        source.deploy(f"1.{number}.0").later(10).write().push()
+    source.asks("no").push().deploy("2.0.0").later(10).write()
+    kept = [f"1.{number}.0" for number in range(MAX_ATTESTED - 1)]
+    assert [version for version, _ in source.said] == [*kept, "2.0.0"]
+
+
 def test_a_withdrawal_that_is_not_pushed_is_not_dropped_for_newer_statements() -> None:
     source = attested().hold("no").hold(None)
     for number in range(MAX_ATTESTED + 3):
@@ -598,6 +631,7 @@ def test_evidence_that_broke_while_nothing_was_attested_is_withdrawn_later() -> 
         Bundle.write(source)
     source.write()
     assert source.record("1.1.0").state == "Withdrawing"
+    assert source.record("1.1.0").reason == "it didn't stand all the time"
 
 
 def test_the_deletion_of_the_bundle_withdraws_nothing() -> None:

@@ -204,6 +204,10 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"ready": ("False", "DeployFailed", "1.1.0: Pod/x failed.")},
         "isn't Ready: DeployFailed: 1.1.0: Pod/x failed",
     ),
+    "a deploy fails without a message": (
+        {"ready": ("False", "DeployFailed", "")},
+        "isn't Ready: DeployFailed",
+    ),
     "quarantined": (
         {"ready": ("False", "Quarantined", "1.1.0 failed 3 times")},
         "isn't Ready: Quarantined: 1.1.0 failed 3 times",
@@ -370,6 +374,10 @@ def test_a_long_cause_is_cut_at_a_word() -> None:
     (text,) = unready(db(("False", "DeployFailed", "no such thing " * 99)))
     assert text.endswith(("such …", "no …", "thing …"))
     assert len(text) < MAX_CAUSE + 40
+    most = "x " * ((MAX_CAUSE - len("Failed: ")) // 2 - 1) + "xx"
+    start = "Bundle apps/db isn't Ready: Failed: "
+    for message, shown in ((most, most), (f"{most}x", f"{most[:-3]} …")):
+        assert unready(db(("False", "Failed", message))) == (start + shown,)
 
 
 @pytest.mark.parametrize("before", STATES)

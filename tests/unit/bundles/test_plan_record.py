@@ -23,7 +23,7 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
+from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome, PinStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
@@ -31,6 +31,7 @@ from copyrator.api.plan_status import (
     MAX_UNBOUND,
     ApprovedPlan,
     Baseline,
+    MissingPermission,
     OperationCounts,
     PlanStatus,
     PreviewPlan,
@@ -45,7 +46,9 @@ from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
-    failed = with_plan(outcome="Failed", failures=2, number=7, approved=ApprovedPlan(id="x"))
+    failed = with_plan(
+        outcome="Failed", failures=2, interruptions=1, number=7, approved=ApprovedPlan(id="x")
+    )
     again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).plan
     assert again == PlanStatus(
         **MADE_OF,
@@ -53,6 +56,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         number=8,
         outcome="Running",
         failures=2,
+        interruptions=1,
         started_at=format_time(NOW),
         approved=ApprovedPlan(id="x"),
     )
@@ -64,6 +68,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         failed, PlanPurpose.DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
     ).plan
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
+    assert other.interruptions is None
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
@@ -76,6 +81,34 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         ).plan.number
         == 1
     )
+
+
+def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
+    def plan_with(pinned: str | None) -> BundleStatus:
+        status = BundleStatus(pin=PinStatus(digest=pinned))
+        return plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
+
+    of_pin, free = plan_with(TARGET.digest), plan_with(None)
+    assert (of_pin.plan.pinned, free.plan.pinned) == (True, None)
+    assert plan_with("sha256:other").plan.pinned is None
+    for planned, pinned, is_outdated in (
+        (of_pin, TARGET.digest, False),
+        (of_pin, None, True),
+        (of_pin, "sha256:other", True),
+        (free, TARGET.digest, False),
+        (free, None, False),
+        (free, "sha256:other", True),
+    ):
+        now = replace(planned, pin=PinStatus(digest=pinned))
+        awaited = plan_record.awaited_plan(now)
+        assert awaited == (PlanStatus() if is_outdated else planned.plan)
+
+
+def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
+    lacks = (MissingPermission(verbs=("create",), resource="pods", namespace="prod"),)
+    status = BundleStatus(attempted=Attempted(attempt=1, outcome=Outcome.FAILED, missing=lacks))
+    plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW).plan
+    assert plan.missing == lacks
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(None, 30), (1, 60), (2, None)])
@@ -121,7 +154,7 @@ def test_an_equal_message_is_no_change() -> None:
 
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
-    running = with_plan(outcome="Running", id=None, **failed)
+    running = with_plan(outcome="Running", id=None, interruptions=1, **failed)
     plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).plan
     assert plan == PlanStatus(
         **MADE_OF,
@@ -145,6 +178,10 @@ def test_a_plan_says_what_it_does() -> None:
         enforced=True,
     )
     assert plan.id is not None
+    what = replace(made(CREATE), unenforced="no guard", rollback_withheld="no rollback")
+    plan = plan_record.record_result(running, what, spec(), NOW).plan
+    assert (plan.enforced, plan.unenforced) == (False, "no guard")
+    assert plan.rollback_withheld == "no rollback"
 
 
 NO_DIGEST = (
@@ -167,6 +204,13 @@ BOUND = Plan(3, (CREATE,), "a" * 64, image="registry.werf.io/werf/werf@sha256:" 
         (
             replace(BOUND, hidden=1, hidden_names=("ConfigMap/a",)),
             ("ConfigMap/a is hidden from the diff (werf.io/sensitive)",),
+        ),
+        (
+            replace(BOUND, hidden=2, hidden_names=("ConfigMap/a",)),
+            (
+                "ConfigMap/a is hidden from the diff (werf.io/sensitive)",
+                "1 more object is hidden from the diff (werf.io/sensitive)",
+            ),
         ),
         (
             replace(BOUND, hidden=7, hidden_names=("ConfigMap/a",)),
@@ -525,6 +569,46 @@ def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_expla
     result = replace(made(approved=approved), plan=found)
     plan = plan_record.record_result(running, result, spec(), NOW).plan
     assert (plan.decision == "Approved") is is_approved
+
+
+@pytest.mark.parametrize("enforced", [True, False])
+@pytest.mark.parametrize("unenforced", ["no guard", ""])
+def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
+    enforced: bool, unenforced: str
+) -> None:
+    given = ApprovedPlan(id="id-0", by="ann", at="then", enforced=enforced)
+    running = with_plan(outcome="Running", approved=given)
+    what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
+    result = replace(what, unenforced=unenforced)
+    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    assert (plan.decision == "Approved") is not (enforced and bool(unenforced))
+
+
+@pytest.mark.parametrize(
+    ("approved", "found", "image", "why"),
+    [
+        (DRAWS, replace(DRAWS, render="b" * 64), DRAWS.image, "other contents, which a chart"),
+        (DRAWS, DRAWS, "werf@sha256:other", "another image of werf"),
+        (DRAWS, replace(DRAWS, operations=(CREATE, DELETE)), DRAWS.image, "other operations"),
+        (
+            DRAWS,
+            replace(DRAWS, exact="2" * 64),
+            DRAWS.image,
+            "objects of the release that have changed since, or the chart draws",
+        ),
+    ],
+    ids=["contents", "image", "operations", "file"],
+)
+def test_why_an_approval_does_not_carry_over(
+    approved: Plan, found: Plan, image: str | None, why: str
+) -> None:
+    given = ApprovedPlan(id="id-0", by="ann", at="then", exact=True, image=image)
+    running = with_plan(outcome="Running", approved=given)
+    result = replace(made(approved=approved), plan=found)
+    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    assert plan.message is not None
+    assert plan.message.startswith(f"the approval of plan id-0 was of {why}")
+    assert plan.message.endswith((why, "branches on .Release.IsInstall"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from copyrator.api.plan_status import OperationCounts, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import Plan
+from copyrator.bundles.plan.operations import Inexact, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult, PreviewRequest
 
 REQUEST = PreviewRequest("now", "1.*")
@@ -102,6 +102,15 @@ def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would
     found = plan_record.record_preview_result(begun(), PlanResult(plan, None), NOW).preview
 
     assert (found.bound, found.unbound) == (bound, drawn)
+    assert found.exact is None
+
+
+def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> None:
+    plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0")
+    saved, drawn = replace(plan, exact="1" * 64), replace(plan, inexact=Inexact.DRAWN)
+    for one, is_exact in ((saved, None), (drawn, False)):
+        found = plan_record.record_preview_result(begun(), PlanResult(one, None), NOW).preview
+        assert found.exact is is_exact
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:

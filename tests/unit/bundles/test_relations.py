@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import SoakStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.seen_time import ALL_SEEN
+from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource
 from copyrator.bundles.inputs.relations import (
@@ -27,7 +28,7 @@ OWN = "operator.werf.dev/"
 TO_ALL = {f"{OWN}promote-to": "*"}
 DIGEST = "sha256:" + "1" * 64
 SOAK = {"version": "1.0.0", "digest": DIGEST, "since": "2026-05-04T12:00:00Z"}
-DEPLOYED = {
+DEPLOYED: dict[str, Any] = {
     "deployed": {"version": "1.0.0", "digest": DIGEST, "time": "2026-05-04T12:00:00Z"},
     "soak": [SOAK],
 }
@@ -86,10 +87,11 @@ def test_a_source_shows_its_soak_only_to_whom_it_allows() -> None:
     named = ["ours", "b/theirs", "b/held", "older", "going", "none"]
     spec = spec_of(bundle("shop", promoted_from=named))
 
-    found = sources(cache(ours, theirs, held, older, going), spec, lambda: ALL_SEEN)
+    seen = SeenTime(since=datetime(2026, 5, 4, tzinfo=UTC))
+    found = sources(cache(ours, theirs, held, older, going), spec, lambda: seen)
 
     soak = (SoakStatus(version="1.0.0", digest=DIGEST, since="2026-05-04T12:00:00Z"),)
-    assert found.seen is ALL_SEEN
+    assert found.seen is seen
     assert found.bundles == (
         PromotionSource(name="a/ours", is_allowed=True, running=DIGEST, soak=soak),
         PromotionSource(name="b/theirs"),
@@ -98,7 +100,7 @@ def test_a_source_shows_its_soak_only_to_whom_it_allows() -> None:
         PromotionSource(name="a/going"),
         PromotionSource(name="a/none"),
     )
-    assert sources(cache(), spec_of(bundle("shop")), lambda: ALL_SEEN) is NO_SOURCES
+    assert sources(cache(), spec_of(bundle("shop")), SeenTime) is NO_SOURCES
 
 
 def test_what_is_gone_allows_nothing() -> None:
@@ -170,6 +172,10 @@ def test_the_limit_of_a_search_is_of_each_field() -> None:
 
 
 ONCE = bundle("x", status=DEPLOYED)
+BROKEN, REFUSED = (
+    {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}
+    for reason in ("DeployFailed", "InvalidSpec")
+)
 
 
 @pytest.mark.parametrize(
@@ -182,11 +188,12 @@ ONCE = bundle("x", status=DEPLOYED)
         (ONCE, bundle("x", status=DEPLOYED | {"soak": []}), ["promoted"]),
         (ONCE, bundle("x", status=DEPLOYED, annotations={f"{OWN}hold": ""}), ["promoted"]),
         (ONCE, bundle("x", status=DEPLOYED, depends_on=["y"]), ["depends", "promoted"]),
+        (bundle("x", status=REFUSED), bundle("x", status=BROKEN), ["depends", "promoted"]),
         (ONCE, bundle("x", status=DEPLOYED, annotations=TO_ALL), ["elsewhere"]),
         (bundle("x", status=DEPLOYED, annotations=TO_ALL), ONCE, ["elsewhere"]),
     ],
     ids=[
-        *("nothing", "gone", "new", "never there", "soak", "hold", "edges"),
+        *("nothing", "gone", "new", "never there", "soak", "hold", "edges", "refused"),
         *("allowed", "not allowed any more"),
     ],
 )
@@ -236,3 +243,6 @@ def test_bundles_of_the_release_that_one_has_or_had_are_woken() -> None:
     assert woken(one, one) == []
     assert woken(one, moved) == ["c", "d"]
     assert woken(one, None) == woken(None, one) == ["c"]
+    deployed = of("b/x", "z", status=DEPLOYED)
+    later = {"deployed": DEPLOYED["deployed"] | {"time": "2026-05-04T13:00:00Z"}}
+    assert woken(deployed, of("b/x", "z", status=DEPLOYED | later)) == ["c"]

@@ -90,6 +90,12 @@ def test_the_role_of_a_bundle_in_a_namespace_has_one_name_and_keeps_what_it_gran
     ]
 
 
+def test_a_rule_of_another_group_stays_one_of_that() -> None:
+    role = grants(WERF, "shop", [lacks("deployments.apps", "list")])[0]
+    there = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}
+    assert add_rules(role, [there])["rules"] == [there | {"verbs": ["get", "list"]}]
+
+
 def test_a_dot_in_a_resource_of_a_role_names_no_other_group() -> None:
     role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
     name = "roles.rbac.authorization.k8s.io"
@@ -180,6 +186,18 @@ def test_what_the_operator_never_writes_is_not_granted(entry: Any) -> None:
     status = parse_status({"status": {"plan": {"missing": [entry]}}})
     assert missing_of(status) == ()
     assert grants(WERF, "shop", status.plan.missing) == []
+
+
+@pytest.mark.parametrize("reason", ["Uninstalling", "UninstallFailed", "DeployFailed"])
+def test_of_a_release_that_is_uninstalled_only_what_that_lacked_counts(reason: str) -> None:
+    forged = MissingPermission(verbs=("*",), resource="secrets", namespace="app")
+    status = BundleStatus(
+        plan=PLANNED,
+        attempted=replace(BEFORE, missing=(*BEFORE.missing, forged)),
+        conditions=({"type": "Ready", "status": "False", "reason": reason},),
+    )
+    found = [one.resource for one in missing_of(status)]
+    assert found == (["secrets", "pods"] if reason == "DeployFailed" else ["pods"])
 
 
 RESOURCES = st.sampled_from(["secrets", "pods/log", "deployments.apps", "things.example.com"])

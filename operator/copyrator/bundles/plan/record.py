@@ -29,6 +29,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
+from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of, job_name
 from copyrator.bundles.deploy.pod import JobKind
@@ -411,7 +412,8 @@ def unbound_reasons(plan: Plan) -> tuple[str, ...]:
     found += plan.drawn
     found += (f"{one} is hidden from the diff (werf.io/sensitive)" for one in plan.hidden_names)
     if (more := plan.hidden - len(plan.hidden_names)) > 0:
-        found.append(f"{more} more objects are hidden from the diff (werf.io/sensitive)")
+        are = count(more, "more object is", "more objects are")
+        found.append(f"{are} hidden from the diff (werf.io/sensitive)")
     return tuple(found)
 
 
