@@ -23,6 +23,7 @@ from copyrator.bundles.plan.operations import (
     has_further_objects,
     list_risky,
     plan_id,
+    read_objects,
     read_operation,
     read_plan,
     read_planned,
@@ -276,6 +277,33 @@ def test_the_order_of_operations_is_of_no_account() -> None:
 )
 def test_each_part_is_in_the_id(part: str, value: Any) -> None:
     assert plan_id(**MADE_OF | {part: value}) != plan_id(**MADE_OF)
+
+
+def test_a_saved_plan_has_an_id_of_its_own() -> None:
+    found = {plan_id(**MADE_OF, exact=exact) for exact in (None, "1" * 64, "2" * 64)}
+    assert len(found) == 3
+    assert plan_id(**MADE_OF | {"rejections": 0}) == plan_id(
+        **{part: value for part, value in MADE_OF.items() if part != "rejections"}
+    )
+
+
+def test_a_plan_with_fewer_objects_has_none_further() -> None:
+    def of(*names: str) -> Plan:
+        return Plan(1, (), objects=RenderedObjects(frozenset(f"::Pod:{name}" for name in names)))
+
+    assert not has_further_objects(of("a", "b"), of("a", "b"))
+    assert not has_further_objects(of("a", "b"), of("a"))
+    assert has_further_objects(of("a"), of("a", "b"))
+    assert not has_further_objects(of(), of())
+
+
+def test_names_of_hooks_may_hold_colons() -> None:
+    for start in ("at rollback: create", "at uninstall: create"):
+        line = f"{start} :rbac.authorization.k8s.io:ClusterRole:system:a:b"
+        found = read_objects([line])
+        assert found is not None
+        ((_, one),) = found.operations()
+        assert (one.kind, one.name) == ("ClusterRole", "system:a:b")
 
 
 @pytest.mark.parametrize(
