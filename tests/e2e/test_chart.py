@@ -513,6 +513,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("proxy.https", "proxy:3128"),
     ("ca.configMapName", "Not A Name"),
     ("metrics.serviceMonitor.interval", "soon"),
+    ("metrics.prometheusRule.pollLateSeconds", 0),
     ("metrics.dashbord.enabled", True),
     ("networkPolicy.metricsFrom", [{}]),
     ("networkPolicy.metricsFrom", [{"selector": {}}]),
@@ -786,11 +787,14 @@ def test_prometheus_finds_the_metrics_of_every_replica(cluster):
         chart(cluster, values | {"metrics.service": False})
 
 
-def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
+@pytest.mark.parametrize(
+    "times", [{"bundles.timerInterval": 2400}, {"metrics.prometheusRule.pollLateSeconds": 7200}]
+)
+def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster, times):
     values = {
         "metrics.prometheusRule.enabled": True,
-        "bundles.timerInterval": 2400,
         "rules.certificateWarning": 2592000,
+        **times,
     }
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)
     alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}

@@ -122,8 +122,10 @@ def _read(documents: list[tuple[str, str]], deploy: Deploy, chart: Path) -> list
     """
     parsed = manifests.parse_each(text for _, text in documents)
     for (source, _), bodies in zip(documents, parsed, strict=True):
-        if any(not {"kind", "metadata"} <= set(body) for body in bodies):
-            raise WerfError(f"parse manifests: Object 'Kind' is missing in {source}")
+        for body in bodies:
+            is_object = isinstance(body, dict) and "kind" in body
+            if not (is_object and isinstance(body.get("metadata"), dict)):
+                raise WerfError(f"parse manifests: no object with a kind and metadata in {source}")
         for body, member in itertools.product(bodies, ("annotations", "labels")):
             given = body["metadata"].get(member) or {}
             others = {k: v for k, v in given.items() if isinstance(v, int | float)}

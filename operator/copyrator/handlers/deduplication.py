@@ -98,7 +98,9 @@ class EventDeduplicator:
         except Exception as error:
             # The message may quote the object: only the type is logged.
             self._note(name, f"parsing it fails with {type(error).__name__}")
-            if not gone:
+            if gone:
+                del self._faults[name]  # it is kept for existing objects only
+            else:
                 self._versions[name] = -1  # so that a resync retries it
         else:
             self._faults.pop(name, None)

@@ -214,9 +214,11 @@ class Failing(Told):
     """Can't take in what is called bad, as long as it fails."""
 
     fails = True
+    fails_to_drop = False
 
     def take(self, taken: Mapping[str, Any], deleted: bool) -> None:
-        if self.fails and taken["metadata"]["name"] == "bad" and not deleted:
+        fails = self.fails_to_drop if deleted else self.fails
+        if fails and taken["metadata"]["name"] == "bad":
             raise ValueError("9" * 4301)
         super().take(taken, deleted)
 
@@ -234,8 +236,12 @@ def test_one_object_that_cant_be_taken_in_keeps_nothing_from_the_others(
     assert "9999" not in said
 
 
-def test_a_fault_is_forgotten_with_its_object(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("fails_to_drop", [False, True])
+def test_a_fault_is_forgotten_with_its_object(
+    fails_to_drop: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     told = Failing()
+    told.fails_to_drop = fails_to_drop
     for version in (1, 3):
         told.events.event("ADDED", body("bad", version))
         told.events.event("DELETED", body("bad", version + 1))

@@ -77,7 +77,7 @@ def test_a_reserved_port_is_not_given_to_another_although_nobody_listens_yet(
     monkeypatch.setattr(ports, "_RANGE", range(31000, 31002))
     ports.reserve(owners[0], ["a", "b"])
 
-    with pytest.raises(LocalClusterError, match=r"(?s)No free port.*status --all"):
+    with pytest.raises(LocalClusterError, match=r"(?s)No free port.*make cluster-down"):
         ports.reserve(owners[1], ["a"])
 
 

@@ -1,12 +1,14 @@
 """What the stand-in reads of manifests."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from localcluster.standin import manifests
+from localcluster.standin import manifests, rendering
 from localcluster.standin.errors import WerfError
+from localcluster.standin.settings import Deploy
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,11 @@ def test_what_is_written_is_read_again() -> None:
 def test_what_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(WerfError, match="parse manifests: "):
         manifests.parse_each([text])
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "abc", "kind: A", "kind: A\nmetadata:", "kind: A\nmetadata: x", "metadata: {}"]
+)
+def test_a_manifest_that_is_no_object_is_an_error(text: str) -> None:
+    with pytest.raises(WerfError, match="no object with a kind and metadata in"):
+        rendering._read([("a.yaml", text)], cast("Deploy", None), Path())

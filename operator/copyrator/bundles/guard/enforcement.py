@@ -82,7 +82,10 @@ class EnforcementReviewer:
         self._monotonic = monotonic
         self._fresh = fresh
         self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
-        """By account, and by what else was asked, each with its time; the oldest first."""
+        """The fault, empty where there is none, and when it was asked, in monotonic seconds.
+
+        By account, and by what else was asked; the oldest first.
+        """
         self._limit = asyncio.Semaphore(_AT_ONCE)
         self._others: frozenset[str] = frozenset()
         """API groups of other API servers."""
