@@ -171,8 +171,9 @@ def test_every_command_option_and_variable_in_documents_exists() -> None:
     sources = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "hack").rglob("*.py")]
     sources += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py"), ROOT / "Makefile"]
     variables = {name for path in sources for name in VARIABLE.findall(path.read_text())}
-    found, examples, missing = 0, (ROOT / "examples").rglob("*.yaml"), []
-    for path in (*DOCUMENTS, *examples):
+    found = 0
+    missing: list[tuple[str, str]] = []
+    for path in (*DOCUMENTS, *(ROOT / "examples").rglob("*.yaml")):
         text = path.read_text()
         missing += [(path.name, name) for name in VARIABLE.findall(text) if name not in variables]
         for name, rest in COMMAND.findall(text):
