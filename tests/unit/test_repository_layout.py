@@ -155,35 +155,14 @@ def test_every_name_in_comments_and_documents_exists() -> None:
     assert missing == []
 
 
-COMMAND = re.compile(
-    r"(?:`|^\s*(?:\$ )?|\| )(?:kubectl )?copyrator ([a-z][a-z-]*)([^`\n|]*)", re.MULTILINE
-)
-OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 VARIABLE = re.compile(r"\b(?:COPYRATOR|WERF_OPERATOR)_[A-Z_]*[A-Z]")
 
 
-def test_every_command_option_and_variable_in_documents_exists() -> None:
-    reference = (ROOT / "docs/reference/commands.md").read_text()
-    head, *parts = re.split(r"^## ", reference, flags=re.MULTILINE)
-    known = {part.partition("\n")[0]: set(OPTION.findall(part)) for part in parts}
-    common = set(OPTION.findall(head))
-    known["run"] = set(OPTION.findall((ROOT / "docs/settings.md").read_text()))
-    sources = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "hack").rglob("*.py")]
-    sources += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py"), ROOT / "Makefile"]
-    variables = {name for path in sources for name in VARIABLE.findall(path.read_text())}
-    found = 0
-    missing: list[tuple[str, str]] = []
-    for path in (*DOCUMENTS, *(ROOT / "examples").rglob("*.yaml")):
-        text = path.read_text()
-        missing += [(path.name, name) for name in VARIABLE.findall(text) if name not in variables]
-        for name, rest in COMMAND.findall(text):
-            found += 1
-            command = " ".join([name, *rest.split()[:1]])
-            options = known.get(command, known.get(name))
-            if options is None:
-                missing.append((path.name, name))
-                continue
-            used = OPTION.findall(re.split(r" (?:&&|;) ", rest)[0])
-            missing += [(path.name, f"{name} {one}") for one in used if one not in options | common]
-    assert found > 100
-    assert missing == []
+def test_every_variable_that_a_document_names_is_read_somewhere() -> None:
+    sources = [ROOT / "Makefile"]
+    for folder in ("operator", "tests", "hack", "bench"):
+        sources += (ROOT / folder).rglob("*.py")
+    known = {name for path in sources for name in VARIABLE.findall(path.read_text())}
+    found = {(path.name, name) for path in DOCUMENTS for name in VARIABLE.findall(path.read_text())}
+    assert len(found) > 20
+    assert {(path, name) for path, name in found if name not in known} == set()
