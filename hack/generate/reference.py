@@ -26,7 +26,7 @@ Objects are named as kubectl does it: `describe bundle web`, `describe bundle/we
 namespace `describe bundle team-a/web`, `describe bundle/team-a/web`. `get`, `suspend` and `resume`
 take several: `get bundle web api`, `get bundle/web rule/creds`.
 
-STATUS, in `get` and `top` and at the beginning of `describe`, `tree` and `why`, is one word.
+STATUS, in `get` and `top` and at the beginning of `describe` and `why`, is one word.
 `Failing`: Ready is False, a certificate has expired, or a Bundle isn't trusted, healthy or as it
 was deployed. `Waiting`: in progress, waiting for a gate or a person, or there is a warning. Else
 `Suspended` or `Ready`. `-o wide` also has READY, the status of that condition, and of a Bundle

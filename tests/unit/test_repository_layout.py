@@ -79,19 +79,26 @@ def test_every_file_that_contributing_names_exists() -> None:
 # Names in comments, docstrings and documents -----------------------------------------------------
 
 SOURCE = ROOT / "operator" / "copyrator"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+DOCUMENTS += [ROOT / "charts/copyrator/README.md"]
+VALUES = yaml.safe_load((ROOT / "charts/copyrator/values.yaml").read_text())
 PACKAGES = "|".join(path.parent.name for path in SOURCE.glob("*/__init__.py"))
-DOTTED = re.compile(rf"(?<![\w./-])(?:copyrator\.)?((?:{PACKAGES})(?:\.\w+)+)(?![\w./-]*[\w/-])")
+HEADS = f"{PACKAGES}|{'|'.join(VALUES)}"
+DOTTED = re.compile(rf"(?<![\w./-])(?:copyrator\.)?((?:{HEADS})(?:\.\w+)+)(?![\w./-]*[\w/-])")
 PATH = re.compile(rf"(?<![\w./{{*-])(?:{PACKAGES}|operator|tests|hack|bench)(?:/[\w.-]*\w)+")
 SNAKE = re.compile(r"``(_?[a-z]+(?:_[a-z0-9]+)+)(?:\(\))?``")
-ENDINGS = (".md", ".py", ".com", ".dev")
-"""Of what isn't dotted names of modules."""
+ENDINGS = (".md", ".py", ".com", ".dev", ".io", ".go", ".yaml", ".crt", ".key", ".pub")
+"""Of what isn't dotted names of modules or of the chart's values."""
 OTHERS = {
     "bundles/status": "a subresource",
     "bundles/commands": "a Bundle of the benchmarks",
     "bundles/status.operator.werf.dev": "a subresource",
     "cli/config": "a package of docker/cli",
     "html_url": "of Gitea",
+    "image.updated": "of zot",
     "jpd_origin": "of Artifactory",
+    "notifications.endpoints": "of CNCF distribution",
+    "rules.trace.Burst.add": "in a package that is named apart",
     "runtime/cel/status_evaluator.go": "a file of fluxcd/pkg",
     "settings.posting.enabled": "of kopf",
     "settings.watching.label_selectors": "of kopf",
@@ -115,10 +122,10 @@ def is_there(dotted: str) -> bool:
         rf"^(?:async )?(?:def |class )?{names[0]}\b", module.read_text(), re.MULTILINE
     ):
         return True
-    value = yaml.safe_load((ROOT / "charts/copyrator/values.yaml").read_text())
+    value = VALUES
     for name in dotted.split("."):
         if not isinstance(value, dict) or name not in value:
-            return False
+            return value == {}  # a map without fixed keys
         value = value[name]
     return True
 
@@ -128,12 +135,11 @@ def test_every_name_in_comments_and_documents_exists() -> None:
     tools = [
         path for folder in ("tests", "hack", "bench") for path in (ROOT / folder).rglob("*.py")
     ]
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     words = {path.stem for path in tools}
     for text in code.values():
         words |= set(re.findall(r"\w+", PROSE.sub(lambda m: "" if m[1] else m[0], text)))
     missing = []
-    for path in (*code, *tools, *documents):
+    for path in (*code, *tools, *DOCUMENTS):
         text = path.read_text()
         if path.suffix == ".py":
             text = "\n".join(PROSE.findall(text))
@@ -147,3 +153,16 @@ def test_every_name_in_comments_and_documents_exists() -> None:
             found += [name for name in SNAKE.findall(text) if name not in words]
         missing += [f"{path.relative_to(ROOT)}: {name}" for name in found if name not in OTHERS]
     assert missing == []
+
+
+VARIABLE = re.compile(r"\b(?:COPYRATOR|WERF_OPERATOR)_[A-Z_]*[A-Z]")
+
+
+def test_every_variable_that_a_document_names_is_read_somewhere() -> None:
+    sources = [ROOT / "Makefile"]
+    for folder in ("operator", "tests", "hack", "bench"):
+        sources += (ROOT / folder).rglob("*.py")
+    known = {name for path in sources for name in VARIABLE.findall(path.read_text())}
+    found = {(path.name, name) for path in DOCUMENTS for name in VARIABLE.findall(path.read_text())}
+    assert len(found) > 20
+    assert {(path, name) for path, name in found if name not in known} == set()

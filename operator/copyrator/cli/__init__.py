@@ -26,7 +26,7 @@ _COMMANDS = {
     "completion": ("Print a completion script for a shell or kubectl.", "core.completion"),
     "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile"),
     "create": ("Create a rule or Bundle from flags, or print it.", "offline.create"),
-    "describe": ("Show details of a rule, Bundle or copy, with Events.", "get.describe"),
+    "describe": ("Show details of a rule or Bundle, with Events.", "get.describe"),
     "doctor": ("Check the installation: CRDs, Lease, permissions, registries.", "doctor.command"),
     "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze"),
     "get": ("List rules, bundles or copies.", "get.get"),

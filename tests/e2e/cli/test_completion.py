@@ -156,7 +156,7 @@ def test_fish_completes(home, environment, tmp_path, typed, meant):
     found = dict(line.partition("\t")[::2] for line in done.stdout.splitlines())
     assert meant.format(home=home) in found
     if meant == "describe":
-        assert found[meant].startswith("Show details of a rule, Bundle or copy"), found
+        assert found[meant].startswith("Show details of a rule or Bundle"), found
 
 
 @cases("a file", *["a command"] * (not LONG))

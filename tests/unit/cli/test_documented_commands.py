@@ -14,6 +14,8 @@ from copyrator.cli import cli
 ROOT = Path(__file__).resolve().parents[3]
 FILES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "charts/copyrator/README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.yaml")),
 ]
@@ -49,3 +51,21 @@ def test_a_shown_command_is_one_that_the_program_takes(command, tmp_path, monkey
     found = cli.get_command(click.Context(cli), name)
     assert found is not None, f"there is no command {name}"
     found.make_context(name, arguments)  # parses, and raises what a user would read
+
+
+NAMES = {name.split()[0] for name in cli.list_commands(click.Context(cli))}
+ALSO_FIELDS = {"approve", "attest", "create", "get", "hold", "notify", "plan", "run", "verify"}
+"""Commands whose names are verbs of RBAC, fields or packages, too."""
+LIST = re.compile(r"`[a-z]+`(?:(?:,| and| or|, and)\s+`[a-z]+`)+")
+
+
+def test_no_list_of_commands_names_one_that_there_isnt():
+    documents = {*FILES, *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/reference/json.md"}
+    lists = [
+        re.findall(r"`([a-z]+)`", found)
+        for path in documents
+        for found in LIST.findall(path.read_text())
+    ]
+    ours = [one for one in lists if NAMES.intersection(one) - ALSO_FIELDS]
+    assert len(ours) > 5
+    assert [one for one in ours if not NAMES.issuperset(one)] == []

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product, starmap
