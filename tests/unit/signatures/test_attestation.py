@@ -247,6 +247,8 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a date of other digits": (_predicate(since="٢٠٢٦-11-24T12:00:00Z"), "since isn't a date"),
     "a day": (_predicate(until="2026-11-24"), "until isn't a date"),
     "year 1": (_predicate(issuedAt="0001-01-01T00:00:00+14:00"), "issuedAt isn't a date"),
+    "year 1999": (_predicate(issuedAt="1999-12-31T23:59:59Z"), "issuedAt isn't a date"),
+    "year 9000": (_predicate(issuedAt="9000-01-01T00:00:00Z"), "issuedAt isn't a date"),
     "year 9999": (_predicate(issuedAt="9999-12-31T23:59:59-14:00"), "issuedAt isn't a date"),
     "a number for a date": (_predicate(issuedAt=1700000000), "another shape"),
     "an end before its beginning": (
@@ -256,7 +258,7 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
     "a half second": (_predicate(seconds=1.5), "the statement is not valid JSON"),
     "seconds below zero": (_predicate(seconds=-1), "seconds isn't a number of seconds"),
-    "too many seconds": (_predicate(seconds=10**14), "seconds isn't a number of seconds"),
+    "too many seconds": (_predicate(seconds=10**9 + 1), "seconds isn't a number of seconds"),
     "a number of a thousand digits": (
         _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
         "the statement is not valid JSON",
@@ -275,6 +277,7 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
     "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
     "a long reason": (_predicate(reason="a" * 201), "reason isn't a line of 200 characters"),
+    "a cluster of 65 characters": (_predicate(cluster="a" * 65), "cluster isn't a uid"),
     "an escape in a reason": (_predicate(reason="\x1b[31m"), "reason isn't a line"),
     "a million names": (
         _predicate(environment={str(i): "" for i in range(1_000_000)}),
@@ -290,6 +293,31 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
 @pytest.mark.parametrize(("make", "why"), REFUSED.values(), ids=REFUSED.keys())
 def test_others_are_refused_by_name(make: Callable[[], Signature], why: str) -> None:
     assert why in refusal(make())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"reason": "a" * 200},
+        {"seconds": 0},
+        {"seconds": 10**9},
+        {"cluster": "a" * 64},
+        {"issuedAt": "2000-01-01T00:00:00Z"},
+        {"issuedAt": "8999-12-31T23:59:59.123456789Z"},
+        {"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
+    ],
+    ids=repr,
+)
+def test_what_is_just_within_the_limits_counts(said: dict[str, Any]) -> None:
+    assert judged(by_hand(document(**said))).refused == ()
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+def test_the_largest_attestation_counts(more: int, refused: bool) -> None:
+    found = attested()
+    padding = b" " * (ATTESTATION_BYTES - len(found.blob) + more)
+
+    assert bool(judged(replace(found, blob=found.blob + padding)).refused) is refused
 
 
 def test_an_altered_statement_is_refused() -> None:
