@@ -214,6 +214,7 @@ def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
         (ready("False", "DeployFailed"), WISH, WISH, False),
         # A first poll: of the Bundle, of an edit, after updates were disabled.
         (BundleStatus(), WISH, None, False),
+        (status(conditions=()), WISH, WISH, False),
         (ready("Unknown", "Polling"), WISH, WISH, False),
         (ready("Unknown", "Deploying"), WISH, WISH, False),
         (ready("True", "AutoupdateDisabled"), WISH, WISH, False),
@@ -239,6 +240,8 @@ def test_failed_polls_are_counted_up_to_three_since_the_first() -> None:
         counted.append(found.failed_polls)
     since = "2026-01-01T12:00:00Z"
     assert counted == [FailedPolls(count=count, since=since) for count in (1, 2, 3, 3, 3)]
+    at_once = count_failure(count_failure(status(), NOW), NOW)
+    assert at_once.failed_polls == FailedPolls(count=2, since=since)
 
 
 @pytest.mark.parametrize(
