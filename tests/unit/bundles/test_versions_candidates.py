@@ -207,6 +207,11 @@ def test_a_tag_that_no_version_is_near_to_and_that_reads_as_a_range_has_no_remed
     assert named.message == "it has 2 numbers, and a version has three"
 
 
+def test_a_tag_that_looks_like_a_version_comes_before_one_of_the_same_numbers() -> None:
+    choice = chosen("1.*", ["1.2.3", "2.1.0", "02.1.0"])
+    assert reasons(choice) == [("02.1.0", "NotAVersion"), ("2.1.0", "OutOfRange")]
+
+
 def test_what_it_is_to_be_published_as_is_a_version() -> None:
     for tag, said in LOOKALIKES:
         _, found, instead = said.rpartition("publish it as ")
@@ -226,6 +231,8 @@ def test_what_it_is_to_be_published_as_is_a_version() -> None:
         ("1.*", ["1.2.3", "release-1.3.0", "release-2.0.0"], "release-1.3.0"),
         # Three numbers look more like a version than one.
         ("*", ["1.0.0", "20250101", "2025.01.0", "2025.9"], "2025.01.0"),
+        ("*", ["1.0.0", "2025.01.0", "1.2.3.4"], "2025.01.0"),
+        ("*", ["1.0.0", "2024.01.15", "2025-01-15"], "2025-01-15"),
         ("*", ["1.0.0", "1234", "1235", "99"], "1235"),
         ("*", ["1.0.0", "build-77", "build-100", "build-9"], "build-100"),
         # Of equal ones the shortest.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.signatures.attesting import (
@@ -137,6 +140,19 @@ def test_dates_of_other_zones_are_the_same_moments() -> None:
     (read,) = judged(by_hand(document(issuedAt=there))).statements
 
     assert read == DEPLOYED
+    assert read.issued_at.tzinfo is UTC
+
+
+def test_an_attestation_is_written_without_blanks_and_names_its_key() -> None:
+    """Another form has another digest, so the same statement would be attested again."""
+    assert encode_statement(DEPLOYED) == json.dumps(document(), separators=(",", ":")).encode()
+    public = key("P-256").public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    hint = base64.b64encode(hashlib.sha256(public).digest()).decode()
+
+    blob = attested().blob
+
+    assert json.loads(blob)["verificationMaterial"] == {"publicKey": {"hint": hint}}
+    assert b" " not in blob
 
 
 def test_the_statement_of_cosign_attest_is_accepted() -> None:
@@ -209,13 +225,19 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     ),
     "not JSON": (lambda: bundle_signature(b"\xff"), "the bundle is not valid JSON"),
     "another statement type": (_statement(_type="https://example.com"), "the statement's type"),
-    "no subject": (_statement(subject=[]), "exactly one subject"),
+    "no subject": (
+        _statement(subject=[]),
+        "the statement doesn't have exactly one subject",
+    ),
     "two subjects": (_statement(subject=[SUBJECT, SUBJECT]), "exactly one subject"),
     "two digests": (
         _statement(subject=[{"digest": SUBJECT["digest"] | {"sha512": "00"}}]),
         "doesn't have only a sha256 digest",
     ),
-    "no sha256": (_statement(subject=[{"digest": {"sha512": "00"}}]), "only a sha256 digest"),
+    "no sha256": (
+        _statement(subject=[{"digest": {"sha512": "00"}}]),
+        "the statement's subject doesn't have only a sha256 digest",
+    ),
     "an unknown field in the statement": (_statement(more="yes"), "unknown field `more`"),
     "an unknown field in the subject": (
         _statement(subject=[SUBJECT | {"uri": "x"}]),
@@ -253,7 +275,7 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a number for a date": (_predicate(issuedAt=1700000000), "another shape"),
     "an end before its beginning": (
         _predicate(until="2026-11-20T00:00:00Z"),
-        "until is before its since",
+        "the predicate's until is before its since",
     ),
     "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
     "a half second": (_predicate(seconds=1.5), "the statement is not valid JSON"),
@@ -269,6 +291,10 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a namespace that is none": (
         _predicate(release={"namespace": "a/b", "name": "b", "revision": 1}),
         "the predicate's release.namespace",
+    ),
+    "a release that is none": (
+        _predicate(release={"namespace": "a", "name": "b/c", "revision": 1}),
+        "the predicate's release.name",
     ),
     "revision 0": (
         _predicate(release={"namespace": "a", "name": "b", "revision": 0}),
@@ -293,6 +319,14 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
 @pytest.mark.parametrize(("make", "why"), REFUSED.values(), ids=REFUSED.keys())
 def test_others_are_refused_by_name(make: Callable[[], Signature], why: str) -> None:
     assert why in refusal(make())
+
+
+@pytest.mark.parametrize(
+    "name", ["a certificate", "no subject", "no sha256", "an end before its beginning"]
+)
+def test_a_refusal_is_one_sentence(name: str) -> None:
+    make, why = REFUSED[name]
+    assert refusal(make()) == why
 
 
 @pytest.mark.parametrize(
@@ -360,3 +394,6 @@ def test_the_same_statement_twice_is_one() -> None:
 def test_only_our_predicate_type_is_parsed() -> None:
     with pytest.raises(InvalidSignatureError, match="its predicate type is"):
         parse_statement(statement())
+    long = json.dumps(document() | {"predicateType": "t" * 200}).encode()
+    with pytest.raises(InvalidSignatureError, match=f"^its predicate type is '{'t' * 100}'$"):
+        parse_statement(long)
