@@ -55,7 +55,7 @@ def read_semver(text: str) -> Key | None:
 
 
 def release(*numbers: int) -> Key:
-    """The key of a release; absent parts are 0."""
+    """The key of a release by its first three numbers; absent ones are 0."""
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
     return major, minor, patch, True, ()
 

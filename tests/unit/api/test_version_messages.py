@@ -57,3 +57,10 @@ def test_too_many_alternatives_are_counted_and_the_filter_is_named() -> None:
         "many of them"
     )
     assert parse_version(MANY[5:])
+
+
+def test_exceptions_count_as_alternatives_do() -> None:
+    most = "1 " + "!=1.2 " * (VERSION_CONSTRAINTS - 2) + "|| 2"
+    assert parse_version(most)
+    with pytest.raises(VersionError, match=f"it has {VERSION_CONSTRAINTS + 1} alternatives"):
+        parse_version(f"{most} !=2.1")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.plan_status import OperationCounts
 from copyrator.bundles.plan.operations import (
     Operation,
     OperationType,
@@ -131,8 +133,9 @@ def test_a_plan_is_written_as_its_job_prints_it() -> None:
 
 @given(st.integers(1, 2**31 - 1), st.lists(operations).map(tuple))
 def test_a_plan_that_is_written_is_read_again(revision: int, found: tuple[Operation, ...]) -> None:
-    plan = with_objects(revision, found)
-    assert read_plan(plan.text) == plan
+    for exact in (None, "e" * 64):
+        plan = replace(with_objects(revision, found), exact=exact)
+        assert read_plan(plan.text) == plan
 
 
 def with_objects(revision: int, found: tuple[Operation, ...]) -> Plan:
@@ -176,6 +179,10 @@ def test_operations_are_counted_by_type_in_a_stable_order() -> None:
 
     assert list(found.items()) == [("create", 1), ("update", 2), ("apply", 1)]
     assert counts(()) == {}
+
+
+def test_an_apply_whose_dry_run_was_refused_is_called_blind() -> None:
+    assert describe_counts(OperationCounts(create=3, apply=1)) == "3 create, 1 blind apply"
 
 
 @pytest.mark.parametrize(
@@ -295,6 +302,32 @@ def test_a_plan_with_fewer_objects_has_none_further() -> None:
     assert not has_further_objects(of("a", "b"), of("a"))
     assert has_further_objects(of("a"), of("a", "b"))
     assert not has_further_objects(of(), of())
+
+
+def test_the_operations_on_hooks_and_as_the_deploying_account_are_known() -> None:
+    objects = RenderedObjects(
+        frozenset({"::Pod:a", "::Pod:hook", "::Pod:same"}),
+        frozenset({"::Pod:hook"}),
+        rollback_hooks=ops("create ::Pod:back"),
+        as_account=frozenset({"::Pod:a", "::Pod:back"}),
+    )
+    plan = Plan(1, ops("delete ::Pod:gone", "create ::Pod:hook", "update ::Pod:a"), objects=objects)
+
+    assert plan.hooks == {op("create ::Pod:hook")}
+    assert plan.as_account == {op("update ::Pod:a"), op("create ::Pod:back")}
+    assert set(objects.untouched()) == set(ops("update ::Pod:a", "update ::Pod:same"))
+
+
+def test_an_object_that_is_also_made_at_a_rollback_counts_as_a_hook() -> None:
+    objects = RenderedObjects(frozenset({"::Pod:a"}), rollback_hooks=ops("create ::Pod:a"))
+    assert objects.untouched() == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "at rollback: ", "as the deploying account: destroy ::Pod:a", "has ::Pod:a"]
+)
+def test_what_is_no_planned_operation_is_none(text: str) -> None:
+    assert read_planned(text) is None
 
 
 def test_names_of_hooks_may_hold_colons() -> None:

@@ -13,7 +13,9 @@ from tests.steps import assert_quick
 from copyrator.bundles.plan.operations import (
     BEGIN,
     END,
+    HIDDEN_LENGTH,
     MAX_HIDDEN,
+    MAX_LINES,
     MAX_TEXT,
     MOST_OBJECT_LINES,
     PLAN_BYTES,
@@ -78,7 +80,7 @@ def fault(found: Plan | BlockFault | int) -> str:
         f"{BEGIN} {NONCE} 5000 0 0 {'0' * 64} none werf\n" + block(*LINES),
         f"a {BEGIN} {NONCE}\n" + block(*LINES),
         block(*LINES) + "a process of werf's ends late\n",
-        block(*LINES) + "late\n" * (PLAN_OPERATIONS + 3),
+        block(*LINES) + "late\n" * (MAX_LINES + 3),
         "\ud800\x00\r\u2028" * 9 + "\n" + block(*LINES),
     ],
 )
@@ -212,6 +214,7 @@ def test_pieces_of_blocks_are_never_a_plan_of_something(pieces: list[str]) -> No
         (f"{END} {NONCE} {PLAN_OPERATIONS} 7 0", PLAN_OPERATIONS + 10),
         (f"{END} {NONCE} 1 0 2", 6),
         (f"{END} {NONCE} 1 0 900", 4 + MAX_HIDDEN),
+        (f"{END} {NONCE} 0 {MOST_OBJECT_LINES} 0", 3 + MOST_OBJECT_LINES),
     ],
 )
 def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
@@ -278,6 +281,27 @@ def test_operations_and_objects_that_do_not_fit_into_a_secret_are_a_fault() -> N
     found = fault(read_block(block(*gone, objects=here), NONCE))
 
     assert found.startswith("its operations and objects have 100")
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_a_plan_of_just_the_bytes_that_a_secret_holds_is_accepted(more: int, fits: bool) -> None:
+    width = PLAN_BYTES // PLAN_OPERATIONS - len("delete ::Pod:\n")
+    shortest = "0" * (width - len("revision 2\n") + more)
+    names = [shortest, *(f"{i:0{width}}" for i in range(1, PLAN_OPERATIONS))]
+
+    found = read_block(block(*(f"delete ::Pod:{name}" for name in names)), NONCE)
+
+    assert isinstance(found, Plan) is fits
+    if not fits:
+        assert "have 1000001 bytes" in fault(found)
+
+
+def test_the_longest_line_of_a_hidden_object_is_accepted() -> None:
+    name = "A/" + "a" * (HIDDEN_LENGTH - len("hidden A/"))
+    found = read_block(block(hidden=(name,)), NONCE)
+    assert isinstance(found, Plan), found
+    assert found.hidden_names == (name,)
+    assert "is no hidden object" in fault(read_block(block(hidden=(f"{name}a",)), NONCE))
 
 
 @pytest.mark.measures

@@ -302,6 +302,17 @@ def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
     assert id_after(1, "Succeeded") == id_after(1, "Succeeded"), "made anew, it stays the same"
 
 
+def test_plans_that_differ_have_ids_that_differ_also_where_both_were_deployed() -> None:
+    """Else who approves the one would have approved the other."""
+    before = with_plan(outcome="Running", id=None)
+    results = made(CREATE), made(CREATE, DELETE)
+    first = [plan_record.record_result(before, one, spec(), NOW).plan.id for one in results]
+    deployed = [HistoryEntry(outcome="Succeeded", plan=one) for one in first]
+    status = replace(before, attempted=Attempted(attempt=2), history=Packed.pack(deployed))
+    again = [plan_record.record_result(status, one, spec(), NOW).plan.id for one in results]
+    assert len({*first, *again}) == 4
+
+
 @pytest.mark.parametrize(
     ("found", "carried"), [((CREATE,), True), ((), True), ((CREATE, DELETE), False)]
 )

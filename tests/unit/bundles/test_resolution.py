@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
@@ -15,7 +15,9 @@ from copyrator.api.bundle_status import (
     FailedPolls,
     LastError,
     Outcome,
+    PinStatus,
     Rejected,
+    Verification,
 )
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -34,6 +36,7 @@ from copyrator.bundles.version.answer import (
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 WISH = DesiredVersion(generation=2, spec_hash="s", values_hash="v", request="", login="")
+REMOTE = TargetCluster("https://c", "f")
 
 
 def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
@@ -47,6 +50,16 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         conditions=({"type": "Ready", "status": "True", "reason": reason},),
     )
     return replace(found, **changes)
+
+
+def attempted(**changes: Any) -> BundleStatus:
+    return status(attempted=replace(status().attempted, **changes))
+
+
+def pinned(reason: str) -> BundleStatus:
+    found = attempted(digest="sha256:b")
+    pending = {"type": "UpdatePending", "status": "True", "reason": reason}
+    return replace(found, conditions=(*found.conditions, pending))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +89,22 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
             WISH,
             False,
         ),
+        (status("NoMatchingVersion"), WISH, True),
+        # keys or the operator's policy were changed meanwhile
+        (status(), replace(WISH, signers="p"), False),
+        (status(verification=Verification(policy="p")), replace(WISH, signers="p"), True),
+        (status(verification=Verification(policy="p")), WISH, False),
+        # the kubeconfig leads to another cluster, to one at all, or to none any more
+        (attempted(), replace(WISH, cluster=REMOTE), False),
+        (attempted(server="https://c"), replace(WISH, cluster=REMOTE), True),
+        (attempted(server="https://d"), replace(WISH, cluster=REMOTE), False),
+        (attempted(server="https://c"), WISH, False),
+        # a rollback was requested, and made or not, or was taken back
+        (attempted(digest="sha256:b"), replace(WISH, pin=PinStatus(digest="sha256:b")), True),
+        (attempted(digest="sha256:b"), replace(WISH, pin=PinStatus(digest="sha256:c")), False),
+        (pinned("Pinned"), WISH, False),
+        (pinned("AwaitingApproval"), WISH, True),
+        (pinned("Pinned"), replace(WISH, pin=PinStatus(digest="sha256:b")), True),
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
@@ -185,6 +214,7 @@ def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
         (ready("False", "DeployFailed"), WISH, WISH, False),
         # A first poll: of the Bundle, of an edit, after updates were disabled.
         (BundleStatus(), WISH, None, False),
+        (status(conditions=()), WISH, WISH, False),
         (ready("Unknown", "Polling"), WISH, WISH, False),
         (ready("Unknown", "Deploying"), WISH, WISH, False),
         (ready("True", "AutoupdateDisabled"), WISH, WISH, False),
@@ -210,6 +240,8 @@ def test_failed_polls_are_counted_up_to_three_since_the_first() -> None:
         counted.append(found.failed_polls)
     since = "2026-01-01T12:00:00Z"
     assert counted == [FailedPolls(count=count, since=since) for count in (1, 2, 3, 3, 3)]
+    at_once = count_failure(count_failure(status(), NOW), NOW)
+    assert at_once.failed_polls == FailedPolls(count=2, since=since)
 
 
 @pytest.mark.parametrize(
@@ -247,5 +279,6 @@ def test_ready_is_kept_until_a_time_only_while_polls_fail_and_it_is_not_false() 
     assert kept_until(thrice, spec) == NOW + timedelta(minutes=20)
     assert kept_until(ready("True", "Deployed"), spec) is None
     assert kept_until(count_failure(ready("False", "RateLimited"), NOW), spec) is None
-    forged = replace(once, failed_polls=FailedPolls(count=3, since="long ago"))
-    assert kept_until(forged, spec) is None
+    for since in ("long ago", "9999-12-31T23:59:59Z"):
+        forged = replace(once, failed_polls=FailedPolls(count=3, since=since))
+        assert kept_until(forged, spec) is None

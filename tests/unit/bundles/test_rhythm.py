@@ -188,6 +188,28 @@ def test_an_upgrade_moves_no_check() -> None:
     assert check_rhythm("uid-1", 3600.0).phase == 3495
 
 
+@pytest.mark.parametrize("phase", [10.0, 10.5, 10.999])
+def test_a_status_means_the_time_in_the_second_that_it_says(phase: float) -> None:
+    rhythm = Rhythm(60.0, phase)
+    found = [at for at in range(130) if rhythm.includes(datetime.fromtimestamp(at, UTC))]
+    assert found == [10, 70]
+
+
+def test_an_interval_of_less_than_a_second_is_one() -> None:
+    assert [check_rhythm("uid-1", interval).interval for interval in (0.0, 1.5)] == [1, 1]
+
+
+def test_the_checks_between_two_times_are_counted() -> None:
+    rhythm = Rhythm(60.0, 7.0)
+    first = rhythm.after(NOW)
+    second = timedelta(seconds=1)
+    assert rhythm.count(NOW, first - second) == 0
+    assert rhythm.count(NOW, first) == 1
+    assert rhythm.count(first, first + 59 * second) == 0
+    assert rhythm.count(NOW, first + 180 * second) == 4
+    assert rhythm.count(first, NOW) == 0
+
+
 def test_all_ranges_of_a_repository_are_one_query_and_its_tags_others() -> None:
     def query(version: str) -> str:
         return query_of(replace(SPEC, version=version))

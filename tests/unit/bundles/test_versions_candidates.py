@@ -57,6 +57,7 @@ OTHER_JUNK = [
     "\uff19.9.9",
     "",
     "9" * 200,
+    "buildX-77",
 ]
 
 FOUR = "it has 4 numbers, and a version has three; publish it as "
@@ -75,6 +76,9 @@ LOOKALIKES = [
     ("9.9.9.9", f"{FOUR}9.9.10"),
     ("1.2.3.1", f"{FOUR}1.2.4"),
     ("1.2.3.4-rc", f"{FOUR}1.2.4-rc"),
+    ("9.9.9.9-0a", f"{FOUR}9.9.10-0a"),
+    ("9.9.9.9-Xa", f"{FOUR}9.9.10-Xa"),
+    ("9.9.9.9_bX", f"{FOUR}9.9.10_bX"),
     ("9.9.9.9.9", "it has 5 numbers, and a version has three; publish it as 9.9.10"),
     ("9.9", f"{TWO}9.9.0"),
     ("v9.9", f"{TWO}v9.9.0"),
@@ -103,6 +107,7 @@ LOOKALIKES = [
     ("2025-01-15", "no points separate its numbers; publish it as 2025.1.15"),
     ("9_9_9", "no points separate its numbers; publish it as 9.9.9"),
     ("9.9.9rc1", f"rc1{PRE}9.9.9-rc1"),
+    ("9.9.9X", f"X{PRE}9.9.9-X"),
     ("9.9.9.rc1", f".rc1{PRE}9.9.9-rc1"),
     ("9.9.9.Final", f".Final{PRE}9.9.9"),
     ("9.9.0.rc0", f".rc0{PRE}9.9.0-rc0"),
@@ -110,6 +115,7 @@ LOOKALIKES = [
     ("9.9.9._a_", f"._a_{PRE}9.9.9_a"),
     ("20250101-rc.01_b", f"{ONE}20250101.0.0_rc.1-b"),
     ("9.9.9-", "a part of - is empty; publish it as 9.9.9"),
+    ("9.9.9.", "a part of . is empty; publish it as 9.9.9"),
     ("9.9.9-rc..1", "a part of -rc..1 is empty; publish it as 9.9.9-rc.1"),
     ("9.9.9_", "a part of _ is empty; publish it as 9.9.9"),
     (
@@ -196,6 +202,16 @@ def test_a_tag_that_looks_like_a_version_and_is_none_is_named_with_the_rule_that
         assert choice.counts == {Rejection.NOT_A_VERSION: 1 + len(WERF_JUNK)}
 
 
+def test_a_tag_that_no_version_is_near_to_and_that_reads_as_a_range_has_no_remedy() -> None:
+    (named,) = chosen("*", ["1.0.0", "9" * 124 + ".0.x"]).rejected
+    assert named.message == "it has 2 numbers, and a version has three"
+
+
+def test_a_tag_that_looks_like_a_version_comes_before_one_of_the_same_numbers() -> None:
+    choice = chosen("1.*", ["1.2.3", "2.1.0", "02.1.0"])
+    assert reasons(choice) == [("02.1.0", "NotAVersion"), ("2.1.0", "OutOfRange")]
+
+
 def test_what_it_is_to_be_published_as_is_a_version() -> None:
     for tag, said in LOOKALIKES:
         _, found, instead = said.rpartition("publish it as ")
@@ -215,6 +231,8 @@ def test_what_it_is_to_be_published_as_is_a_version() -> None:
         ("1.*", ["1.2.3", "release-1.3.0", "release-2.0.0"], "release-1.3.0"),
         # Three numbers look more like a version than one.
         ("*", ["1.0.0", "20250101", "2025.01.0", "2025.9"], "2025.01.0"),
+        ("*", ["1.0.0", "2025.01.0", "1.2.3.4"], "2025.01.0"),
+        ("*", ["1.0.0", "2024.01.15", "2025-01-15"], "2025-01-15"),
         ("*", ["1.0.0", "1234", "1235", "99"], "1235"),
         ("*", ["1.0.0", "build-77", "build-100", "build-9"], "build-100"),
         # Of equal ones the shortest.

@@ -37,6 +37,8 @@ def test_a_copy_is_read_at_once_and_then_not_before_ten_seconds_are_over(clock):
         ("5", "6", False),
         ("10", "9", True),
         ("a", "b", False),
+        ("5", "b", False),
+        ("a", "6", False),
         (None, "1", False),
     ],
 )
@@ -50,9 +52,21 @@ def test_what_came_before_our_own_write_needs_no_look(clock, seen, written, susp
 def test_what_was_read_long_ago_is_forgotten(clock):
     drift = CopyDriftTracker(clock)
     drift.reading(KEY)
-    clock.now += DEFAULT_TIMING.reread + 1
+    drift.suspect(KEY, "5")
+    clock.now += DEFAULT_TIMING.reread - 1
+    drift.forget_old()
+    assert drift.wait(KEY) == 1
+    clock.now += 2
     drift.forget_old()
     assert not drift._read
+
+
+def test_a_copy_that_was_never_read_is_read_at_once_also_when_the_clock_has_just_begun(clock):
+    drift = CopyDriftTracker(clock)
+    clock.now = 0.0
+    drift.wrote(KEY, "4")
+    drift.suspect(KEY, "5")
+    assert drift.wait(KEY) == 0
 
 
 def walked(clock, copies, seconds, step=10.0):

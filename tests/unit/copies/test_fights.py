@@ -117,12 +117,75 @@ def test_a_change_within_the_ten_minutes_goes_on_where_it_was(fights, clock):
     assert fights.wait(KEY) > 60
 
 
-def test_a_change_that_no_event_has_shown_keeps_the_fight(fights, clock):
+def test_a_change_that_no_event_has_shown_keeps_the_fight_and_is_reported(fights, clock):
     for _ in range(3):
         fights.count(KEY, 1, foreign=True)
+    for _ in range(3):
+        clock.now += 500
+        fights.count(KEY, 1, foreign=True)
+        assert (fights.remaining(KEY), len(fights)) == (600, 1)
+
+
+def test_a_deletion_by_others_keeps_the_fight(fights, clock):
+    fought(fights, clock, 60)
     clock.now += 500
-    fights.count(KEY, 1, foreign=True)
+    fights.lose(KEY)
     assert fights.remaining(KEY) == 600
+
+
+def test_our_own_writes_neither_prolong_a_fight_nor_take_back_its_report(fights, clock):
+    fought(fights, clock, 60)
+    fights.count(KEY, 1, foreign=True)
+    clock.now += 300
+    fights.count(KEY, 1, foreign=False)
+    assert len(fights) == 1
+    clock.now += 300
+    assert fights.remaining(KEY) is None
+
+
+def test_a_fight_ends_ten_minutes_after_the_last_change_not_after_the_write(fights, clock):
+    fought(fights, clock, 60)
+    fights.change(KEY)
+    clock.now += 5
+    fights.count(KEY, 1, foreign=True)
+    assert fights.remaining(KEY) == 595
+
+
+def test_what_was_written_a_minute_ago_doesnt_begin_a_fight(fights, clock):
+    fights.count(KEY, 2, foreign=True)
+    clock.now += 60
+    waits = []
+    for _ in range(3):
+        fights.count(KEY, 1, foreign=True)
+        waits.append(fights.wait(KEY))
+    assert waits == [0, 0, 1]
+
+
+def test_a_copy_that_isnt_wanted_any_more_begins_anew(fights):
+    for _ in range(2):
+        fights.count(KEY, 1, foreign=True)
+    fights.end(KEY)
+    fights.count(KEY, 1, foreign=True)
+    assert fights.get(KEY) is None
+
+
+def test_the_second_write_is_repeated_and_the_third_is_the_next_of_a_fight(fights, clock):
+    found = []
+    for _ in range(3):
+        found.append((fights.is_repeated(KEY), fights.is_next(KEY)))
+        fights.count(KEY, 1, foreign=True)
+    assert found == [(False, False), (True, False), (True, True)]
+    clock.now += 300
+    assert fights.is_repeated(KEY)
+    assert fights.is_next(KEY)
+    assert not fights.is_repeated(OTHER)
+
+
+def test_a_copy_that_was_created_after_the_first_write_leaves_the_writes_in_order(fights, clock):
+    for _ in range(3):
+        fights.count(KEY, 1, foreign=True, age=5)
+        clock.now += 10
+    assert fights.get(KEY).requests == (1_000, 1_000, 1_010, 1_020)
 
 
 def test_the_fight_of_one_copy_delays_no_other(fights, clock):
@@ -170,6 +233,26 @@ def test_nothing_is_kept_of_what_is_over(fights, clock):
     clock.now += 600
     fights.forget_old()
     assert not fights._fights
+
+
+def test_what_isnt_over_is_kept(fights, clock):
+    for _ in range(2):
+        fights.count(KEY, 1, foreign=True)
+    fights.lose(KEY)
+    clock.now += 59
+    fights.forget_old()
+    assert fights.is_lost(KEY)
+    assert fights.is_next(KEY)
+
+
+def test_of_too_many_deleted_copies_the_one_that_was_deleted_longest_ago_is_forgotten(
+    fights, monkeypatch
+):
+    monkeypatch.setattr(module, "FIGHTS", 2)
+    keys = [CopyKey("configmaps", name, "app") for name in ("a", "b", "a", "c")]
+    for key in keys:
+        fights.lose(key)
+    assert [key.namespace for key in keys[1:] if fights.is_lost(key)] == ["a", "c"]
 
 
 def test_so_many_fights_are_kept_and_those_that_are_written_last(fights, clock, monkeypatch):
@@ -245,8 +328,8 @@ CHANGES = [
     (
         "the last one of two",
         configmap(),
-        [INJECTED, managed("later", 7, **DATA), ours()],
-        "later changes data.key",
+        [INJECTED, managed("argocd", 7, **DATA), ours()],
+        "argocd changes data.key",
     ),
     (
         "a label",
@@ -282,7 +365,41 @@ CHANGES = [
         "another client with the field manager copyrator changes it",
     ),
     ("under our own name", configmap(), [ours(**DATA)], "the field manager copyrator changes it"),
-    ("no managedFields at all", configmap(), None, "another client removes"),
+    (
+        "under our own name, in two entries",
+        configmap(),
+        [ours(), managed(names.FIELD_MANAGER, 2, **DATA)],
+        "the field manager copyrator changes it",
+    ),
+    (
+        "a field beside the data",
+        configmap(),
+        [ours(**DATA), managed("tool", 5, **{"f:immutable": {}})],
+        "tool changes immutable",
+    ),
+    (
+        "an empty map of data is no change",
+        configmap(),
+        [ours(**DATA), managed("tool", 5, **{"f:data": {".": {}}, "f:binaryData": {".": {}}})],
+        "another client with the field manager copyrator changes it",
+    ),
+    (
+        "items that others add to a list don't count",
+        gizmo(),
+        [ours(), managed("tool", 5, **{"f:spec": {"f:parts": {'k:{"name":"a"}': {}, "v:1": {}}}})],
+        "another client with the field manager copyrator changes it",
+    ),
+    (
+        "what a subresource wrote doesn't count",
+        gizmo(),
+        [
+            ours(),
+            managed("scaler", 9, **{"f:spec": {"f:size": {}}}) | {"subresource": "scale"},
+            managed("gizmos", 5, **{"f:spec": {"f:two words": {}}}),
+        ],
+        "gizmos changes spec[two words]",
+    ),
+    ("no managedFields at all", configmap(), None, "another client removes data.key"),
 ]
 
 
@@ -292,7 +409,7 @@ CHANGES = [
     ids=[row[0] for row in CHANGES],
 )
 def test_the_field_and_the_field_manager_are_named(content, entries, expected):
-    assert expected in describe_change(content, {"managedFields": entries})
+    assert describe_change(content, {"managedFields": entries}).endswith(expected)
 
 
 def test_a_deleted_copy_has_no_field():
@@ -304,3 +421,12 @@ def test_long_names_are_cut_and_have_no_control_characters():
     text = describe_change(configmap(), {"managedFields": [ours(), managed("m" * 900, 5, **field)]})
     assert len(text) < 3 * module.SHOWN
     assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("manager", "shown"),
+    [("m" * 200, "m" * 200), ("m" * 201, "m" * 199 + "…"), ("a\x1b[2J\nb", "a?[2J?b")],
+)
+def test_a_field_managers_name_is_shown_on_one_line(manager, shown):
+    text = describe_change(configmap(), {"managedFields": [ours(), managed(manager, 5, **DATA)]})
+    assert text == f"the field manager {shown} changes data.key"

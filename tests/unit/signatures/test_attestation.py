@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.signatures.attesting import (
@@ -137,6 +140,19 @@ def test_dates_of_other_zones_are_the_same_moments() -> None:
     (read,) = judged(by_hand(document(issuedAt=there))).statements
 
     assert read == DEPLOYED
+    assert read.issued_at.tzinfo is UTC
+
+
+def test_an_attestation_is_written_without_blanks_and_names_its_key() -> None:
+    """Another form has another digest, so the same statement would be attested again."""
+    assert encode_statement(DEPLOYED) == json.dumps(document(), separators=(",", ":")).encode()
+    public = key("P-256").public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    hint = base64.b64encode(hashlib.sha256(public).digest()).decode()
+
+    blob = attested().blob
+
+    assert json.loads(blob)["verificationMaterial"] == {"publicKey": {"hint": hint}}
+    assert b" " not in blob
 
 
 def test_the_statement_of_cosign_attest_is_accepted() -> None:
@@ -209,13 +225,19 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     ),
     "not JSON": (lambda: bundle_signature(b"\xff"), "the bundle is not valid JSON"),
     "another statement type": (_statement(_type="https://example.com"), "the statement's type"),
-    "no subject": (_statement(subject=[]), "exactly one subject"),
+    "no subject": (
+        _statement(subject=[]),
+        "the statement doesn't have exactly one subject",
+    ),
     "two subjects": (_statement(subject=[SUBJECT, SUBJECT]), "exactly one subject"),
     "two digests": (
         _statement(subject=[{"digest": SUBJECT["digest"] | {"sha512": "00"}}]),
         "doesn't have only a sha256 digest",
     ),
-    "no sha256": (_statement(subject=[{"digest": {"sha512": "00"}}]), "only a sha256 digest"),
+    "no sha256": (
+        _statement(subject=[{"digest": {"sha512": "00"}}]),
+        "the statement's subject doesn't have only a sha256 digest",
+    ),
     "an unknown field in the statement": (_statement(more="yes"), "unknown field `more`"),
     "an unknown field in the subject": (
         _statement(subject=[SUBJECT | {"uri": "x"}]),
@@ -247,16 +269,18 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a date of other digits": (_predicate(since="٢٠٢٦-11-24T12:00:00Z"), "since isn't a date"),
     "a day": (_predicate(until="2026-11-24"), "until isn't a date"),
     "year 1": (_predicate(issuedAt="0001-01-01T00:00:00+14:00"), "issuedAt isn't a date"),
+    "year 1999": (_predicate(issuedAt="1999-12-31T23:59:59Z"), "issuedAt isn't a date"),
+    "year 9000": (_predicate(issuedAt="9000-01-01T00:00:00Z"), "issuedAt isn't a date"),
     "year 9999": (_predicate(issuedAt="9999-12-31T23:59:59-14:00"), "issuedAt isn't a date"),
     "a number for a date": (_predicate(issuedAt=1700000000), "another shape"),
     "an end before its beginning": (
         _predicate(until="2026-11-20T00:00:00Z"),
-        "until is before its since",
+        "the predicate's until is before its since",
     ),
     "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
     "a half second": (_predicate(seconds=1.5), "the statement is not valid JSON"),
     "seconds below zero": (_predicate(seconds=-1), "seconds isn't a number of seconds"),
-    "too many seconds": (_predicate(seconds=10**14), "seconds isn't a number of seconds"),
+    "too many seconds": (_predicate(seconds=10**9 + 1), "seconds isn't a number of seconds"),
     "a number of a thousand digits": (
         _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
         "the statement is not valid JSON",
@@ -268,6 +292,10 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
         _predicate(release={"namespace": "a/b", "name": "b", "revision": 1}),
         "the predicate's release.namespace",
     ),
+    "a release that is none": (
+        _predicate(release={"namespace": "a", "name": "b/c", "revision": 1}),
+        "the predicate's release.name",
+    ),
     "revision 0": (
         _predicate(release={"namespace": "a", "name": "b", "revision": 0}),
         "release.revision must be at least 1",
@@ -275,6 +303,7 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
     "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
     "a long reason": (_predicate(reason="a" * 201), "reason isn't a line of 200 characters"),
+    "a cluster of 65 characters": (_predicate(cluster="a" * 65), "cluster isn't a uid"),
     "an escape in a reason": (_predicate(reason="\x1b[31m"), "reason isn't a line"),
     "a million names": (
         _predicate(environment={str(i): "" for i in range(1_000_000)}),
@@ -290,6 +319,39 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
 @pytest.mark.parametrize(("make", "why"), REFUSED.values(), ids=REFUSED.keys())
 def test_others_are_refused_by_name(make: Callable[[], Signature], why: str) -> None:
     assert why in refusal(make())
+
+
+@pytest.mark.parametrize(
+    "name", ["a certificate", "no subject", "no sha256", "an end before its beginning"]
+)
+def test_a_refusal_is_one_sentence(name: str) -> None:
+    make, why = REFUSED[name]
+    assert refusal(make()) == why
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"reason": "a" * 200},
+        {"seconds": 0},
+        {"seconds": 10**9},
+        {"cluster": "a" * 64},
+        {"issuedAt": "2000-01-01T00:00:00Z"},
+        {"issuedAt": "8999-12-31T23:59:59.123456789Z"},
+        {"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
+    ],
+    ids=repr,
+)
+def test_what_is_just_within_the_limits_counts(said: dict[str, Any]) -> None:
+    assert judged(by_hand(document(**said))).refused == ()
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+def test_the_largest_attestation_counts(more: int, refused: bool) -> None:
+    found = attested()
+    padding = b" " * (ATTESTATION_BYTES - len(found.blob) + more)
+
+    assert bool(judged(replace(found, blob=found.blob + padding)).refused) is refused
 
 
 def test_an_altered_statement_is_refused() -> None:
@@ -332,3 +394,6 @@ def test_the_same_statement_twice_is_one() -> None:
 def test_only_our_predicate_type_is_parsed() -> None:
     with pytest.raises(InvalidSignatureError, match="its predicate type is"):
         parse_statement(statement())
+    long = json.dumps(document() | {"predicateType": "t" * 200}).encode()
+    with pytest.raises(InvalidSignatureError, match=f"^its predicate type is '{'t' * 100}'$"):
+        parse_statement(long)

@@ -30,7 +30,7 @@ from tests.unit.signatures.making import (
 
 from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, sigstore_bundle
-from copyrator.signatures.model import InvalidSignatureError, Signature
+from copyrator.signatures.model import InvalidSignatureError, NotYetValidError, Signature
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
 MINE = key("P-256")
@@ -164,6 +164,17 @@ def test_a_certificate_beside_a_key_ends_the_verdict_as_with_cosign() -> None:
         signature = payload_signature(MINE, certificate=certificate)
         with pytest.raises(InvalidSignatureError, match=said):
             cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
+
+
+def test_only_a_certificate_that_begins_later_may_end_the_refusal() -> None:
+    later = payload_signature(MINE, certificate=_certificate(1, 5))
+    with pytest.raises(NotYetValidError) as refused:
+        cosign_payload.verify(ARTIFACT, later, entry(MINE), NOW)
+    assert refused.value.since == NOW + timedelta(hours=1)
+    ended = payload_signature(MINE, certificate=_certificate(-5, -1))
+    with pytest.raises(InvalidSignatureError) as over:
+        cosign_payload.verify(ARTIFACT, ended, entry(MINE), NOW)
+    assert not isinstance(over.value, NotYetValidError)
 
 
 def _material(**kinds: Any) -> dict[str, Any]:

@@ -20,14 +20,18 @@ from tests.unit.signatures.making import (
 
 from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, notation
-from copyrator.signatures.judge import judge
+from copyrator.signatures import judge as module
+from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, judge
 from copyrator.signatures.model import (
     CosignIdentity,
+    CosignKeys,
     Found,
     Holds,
     InvalidSignatureError,
     NotationTrust,
+    NotYetValidError,
     Signature,
+    SignatureFailure,
     SignatureFormat,
     SignatureRequirement,
 )
@@ -135,6 +139,52 @@ def test_the_verdict_ends_with_what_ends_first(monkeypatch: pytest.MonkeyPatch) 
     verdict = judge(Found(ARTIFACT, (OLDER,)), requirements, NOW)
     assert [each.until for each in verdict.holds] == list(ends.values())
     assert verdict.until == NOW + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("days", "until"),
+    [((2, 1), 1), ((1, 2), 1), ((3,), 3), ((-1,), None), ((0,), None), ((-1, 2), 2), ((), None)],
+)
+def test_a_refusal_ends_when_the_first_signature_becomes_valid(
+    days: tuple[int, ...], until: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is to be valid since a time in the past speaks of the time that it claims."""
+
+    def verify(artifact: object, signature: object, entry: CosignKeys, now: datetime) -> None:
+        if entry.name == "valid":
+            return
+        if entry.name == "never":
+            raise InvalidSignatureError("never")
+        raise NotYetValidError("later", now + timedelta(days=int(entry.name)))
+
+    monkeypatch.setattr(cosign_payload, "verify", verify)
+    entries = [replace(KEYS, name=name) for name in ("never", *map(str, days))]
+    later = SignatureRequirement("later", tuple(entries))
+    valid = SignatureRequirement("valid", (*entries, replace(KEYS, name="valid")))
+
+    expected = None if until is None else NOW + timedelta(days=until)
+    refused = judge(Found(ARTIFACT, (OLDER,)), [later, valid], NOW)
+    assert (refused.failed, refused.refused_until, refused.until) == (("later",), *[expected] * 2)
+    trusted = judge(Found(ARTIFACT, (OLDER,)), [valid], NOW)
+    assert (trusted.is_trusted, trusted.refused_until) == (True, None)
+
+
+@pytest.mark.parametrize(("room", "judged"), [(0, 2), (-1, 1)])
+def test_the_work_for_one_digest_is_limited_over_all_requirements(
+    room: int, judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = replace(entry(MINE, key("P-384")), name="mine")
+    each = (SIGNATURE_CHECK + len(FOREIGN.blob)) * 2
+    monkeypatch.setattr(module, "SIGNATURE_WORK", 2 * each + room)
+    requirements = [SignatureRequirement("a", (two,)), SignatureRequirement("b", (two,))]
+
+    verdict = judge(Found(ARTIFACT, (ENVELOPE, *[FOREIGN] * 3)), requirements, NOW)
+
+    beyond = SignatureFailure("mine", "sha256:foreign", BEYOND)
+    assert verdict.failed == ("a", "b")
+    assert verdict.failures.count(beyond) == 2
+    assert sum("by none of the keys" in one.reason for one in verdict.failures) == judged
+    assert "sha256:envelope" in {one.signature for one in verdict.failures}
 
 
 def test_a_reason_is_short_and_printable() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed448
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -12,7 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.unit.signatures.attesting import signing_key
 from tests.unit.signatures.making import key, private_pem, public_pem
 
-from copyrator.signatures.attestation import read_private_key
+from copyrator.settings.limits import SIGNATURE_KEY_BYTES
+from copyrator.signatures.attestation import is_encrypted, read_private_key
 from copyrator.signatures.model import TrustError
 
 PASSWORD = b"correct horse"
@@ -63,8 +65,26 @@ REFUSED: dict[str, tuple[bytes, bytes | None, str]] = {
         "is a key of OpenSSH",
     ),
     "another curve": (private_pem(key("P-521")), None, "on the curve secp521r1: use P-256"),
-    "two keys": (private_pem(key("P-256")) * 2, None, "has several PEM blocks"),
-    "nothing": (b"", None, "isn't PEM"),
+    "another algorithm": (
+        private_pem(ed448.Ed448PrivateKey.generate()),
+        None,
+        "key.pem is a key of another algorithm: use P-256, P-384 or Ed25519",
+    ),
+    "another label": (
+        b"-----BEGIN DSA PRIVATE KEY-----\nAAAA\n-----END DSA PRIVATE KEY-----\n",
+        None,
+        "key.pem isn't a private key (BEGIN PRIVATE KEY)",
+    ),
+    "two keys": (
+        private_pem(key("P-256")) * 2,
+        None,
+        "key.pem has several PEM blocks: leave one private key (BEGIN PRIVATE KEY)",
+    ),
+    "nothing": (
+        b"",
+        None,
+        "key.pem isn't PEM: store one private key (BEGIN PRIVATE KEY)",
+    ),
     "garbage": (b"\x00\xff", None, "isn't PEM"),
     "garbage in PEM": (
         b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
@@ -98,3 +118,31 @@ def test_a_key_shows_nothing_of_itself() -> None:
     read = read_private_key("key.pem", private_pem(key("P-256")))
 
     assert str(read.private_numbers().private_value) not in repr(read)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["another algorithm", "another label", "two keys", "nothing"])
+def test_a_refusal_names_the_file_and_says_no_more(name: str) -> None:
+    content, password, why = REFUSED[name]
+    with pytest.raises(TrustError) as caught:
+        read_private_key("key.pem", content, password)
+    assert str(caught.value) == why
+
+
+def test_the_largest_file_is_read() -> None:
+    content = private_pem(key("P-256"))
+    assert read_private_key("key.pem", content.ljust(SIGNATURE_KEY_BYTES, b"\n"))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (private_pem(key("P-256")), False),
+        (encrypted(), True),
+        (encrypted() * 2, False),
+        (encrypted().ljust(SIGNATURE_KEY_BYTES, b"\n"), True),
+        (encrypted().ljust(SIGNATURE_KEY_BYTES + 1, b"\n"), False),
+        (b"", False),
+    ],
+)
+def test_a_file_of_one_encrypted_key_says_so(content: bytes, expected: bool) -> None:
+    assert is_encrypted(content) is expected

@@ -104,7 +104,7 @@ def read_tag(tag: str) -> VersionTag | None:
     except InvalidVersion:
         return None
     where = floor if version.is_prerelease else release
-    return VersionTag(tag, where(*version.release[:3]), False, _order(tag, version))
+    return VersionTag(tag, where(*version.release), False, _order(tag, version))
 
 
 def read_any(tag: str) -> VersionTag | Lookalike | None:
@@ -326,7 +326,7 @@ class TagSelection:
         if isinstance(candidate, Lookalike):
             self._junk += 1
             if self.matches is None or self.matches(candidate.tag):
-                near = self.range.fit(release(*candidate.numbers[:3]))
+                near = self.range.fit(release(*candidate.numbers))
                 self._keep_lookalike(candidate, fits=near is Fit.IN_RANGE)
             return
         ranking = self._semver if candidate.is_semver else self._dotted

@@ -57,7 +57,7 @@ class Rhythm:
     def includes(self, announced: datetime) -> bool:
         """Whether a status that says ``announced``, in whole seconds, means one of these times."""
         late = self.phase - announced.timestamp()
-        return (late + _ROUNDING) % self.interval < 1.0 + _ROUNDING
+        return (late + _ROUNDING) % self.interval < 1.0
 
 
 def check_rhythm(uid: str, interval: float) -> Rhythm:

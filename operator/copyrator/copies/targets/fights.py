@@ -98,7 +98,7 @@ class FightTracker:
 
     def get(self, key: CopyKey) -> Fight | None:
         """The fight for a copy, or None."""
-        return self._fights.get(key) if self._fights else None
+        return self._fights.get(key)
 
     def wait(self, key: CopyKey) -> float:
         """Seconds until a copy may be written; 0: now."""
