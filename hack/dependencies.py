@@ -28,6 +28,7 @@ REASONS = {
     "cryptography": "signatures, keys and certificate chains",
     "google-re2": "regular expressions of users, in linear time",
     "jinja2": "templates of rules, in a sandbox",
+    "jsonschema": "manifests against the CRDs' schemas",
     "kopf": "the operator framework",
     "kubernetes": "kubeconfig, exec plug-ins, tokens",
     "msgspec": "fast JSON",

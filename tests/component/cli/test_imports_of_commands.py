@@ -13,7 +13,16 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import json_response
 
 ROOT = Path(__file__).resolve().parents[3]
-NEVER = ("cryptography", "jinja2", "kopf", "kubernetes", "pydantic", "rich", "sigstore")
+NEVER = (
+    "cryptography",
+    "jinja2",
+    "jsonschema",
+    "kopf",
+    "kubernetes",
+    "pydantic",
+    "rich",
+    "sigstore",
+)
 """Libraries that a command that prints a table into a pipe doesn't load."""
 COUNTS = "prometheus_client"
 """Only a dry run, which runs the operator's reconcilers, loads it."""

@@ -12,10 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final
 
 import jinja2
 from jinja2 import meta, nodes
+from jsonschema import Draft4Validator, ValidationError
+from jsonschema.validators import extend
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
@@ -49,15 +52,6 @@ from copyrator.signatures.notation import read_subjects
 
 Schema = Mapping[str, Any]
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -75,55 +69,85 @@ class Problem:
         return text.lstrip(".")
 
 
-def problems(value: Any, schema: Schema, path: tuple[Step, ...] = ()) -> Iterator[Problem]:
-    """All violations of the schema in a value."""
-    if value is None:
-        return  # the API server drops it
-    if schema.get("x-kubernetes-int-or-string"):
-        if not isinstance(value, int | str) or isinstance(value, bool):
-            yield Problem(path, "must be a number or a string")
-        return
-    wanted = schema.get("type")
-    if wanted and not _is(value, wanted):
-        article = "an" if wanted[0] in "aeiou" else "a"
-        yield Problem(path, f"must be {article} {wanted}, not {_shown(value)}")
-        return
-    if isinstance(value, dict):
-        yield from _map(value, schema, path)
-    elif isinstance(value, list):
-        yield from _list(value, schema, path)
-    else:
-        yield from _scalar(value, schema, path)
+_FAULTS: Final = {
+    "type": "must be {article} {limit}, not {value}",
+    "anyOf": "must be a number or a string",
+    "enum": "{value} isn't one of {limit}",
+    "minLength": "must not be empty",
+    "maxLength": "must have at most {limit} characters",
+    "pattern": "{value} doesn't match {limit}",
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "maxItems": "must have at most {limit} items",
+    "minItems": "must have at least {limit} items",
+    **dict.fromkeys(("items", "properties", "required"), "{message}"),
+    "maxProperties": "must have at most {limit} entries",
+}
+"""What is said of each keyword that our CRDs use, in the order in which they are checked."""
 
 
-def _is(value: Any, wanted: str) -> bool:
-    if isinstance(value, bool) and wanted != "boolean":
-        return False
-    return isinstance(value, _TYPES[wanted])
+def problems(value: Any, kind: str) -> Iterable[Problem]:
+    """All violations of the CRD's schema; of a text or number the first."""
+    found: dict[Any, Problem] = {}
+    for error in _validator(kind).iter_errors(value):
+        path, limit = tuple(error.path), error.validator_value
+        if error.instance is None:
+            continue  # the API server drops it
+        said = _FAULTS[str(error.validator)].format(
+            article="an" if str(limit)[0] in "aeiou" else "a",
+            limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
+            value=_shown(error.instance),
+            message=error.message,
+        )
+        several = error.validator in ("required", "maxProperties")
+        found.setdefault((path, said) if several else path, Problem(path, said))
+    return found.values()
 
 
-def _map(value: dict[str, Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
-    known: Mapping[str, Schema] = schema.get("properties") or {}
-    rest = schema.get("additionalProperties")
-    free = rest is not None or schema.get("x-kubernetes-preserve-unknown-fields")
-    top = not path
-    free = free or path == ("metadata",)  # the API server's own, of which CRDs only limit the name
-    for name, item in value.items():
-        here = (*path, name)
-        if name in known:
-            yield from problems(item, known[name], here)
-        elif isinstance(rest, Mapping):
-            yield from problems(item, rest, here)
-        elif not free and not (top and name in ("apiVersion", "kind", "metadata")):
+@cache
+def _validator(kind: str) -> Draft4Validator:
+    changed = {"properties": _properties, "required": _required}
+    made: Draft4Validator = extend(Draft4Validator, changed)(_json_schema(schemas()[kind]))
+    return made
+
+
+def _properties(
+    validator: Draft4Validator, known: Schema, value: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    for name, item in value.items() if isinstance(value, dict) else ():
+        inner = known.get(name, schema.get("rest"))
+        if inner is None:
             close = closest(name, known)
             others = f"; known fields: {', '.join(known)}" if known else "; remove it"
             advice = f"; did you mean {close}?" if close else others
-            yield Problem(here, f"is an unknown field{advice}")
-    for name in schema.get("required") or ():
+            yield ValidationError(f"is an unknown field{advice}", path=[name])
+        else:
+            yield from validator.descend(item, inner, path=name)
+
+
+def _required(
+    _: Draft4Validator, fields: Sequence[str], value: Any, __: Schema
+) -> Iterator[ValidationError]:
+    for name in fields if isinstance(value, dict) else ():
         if value.get(name) is None:
-            yield Problem(path, f"{name} is required")
-    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
-        yield Problem(path, f"must have at most {schema['maxProperties']} entries")
+            yield ValidationError(f"{name} is required")
+
+
+def _json_schema(schema: Schema, path: tuple[str, ...] = ()) -> Schema:
+    """``rest`` is for fields that aren't in ``properties``; where it isn't, they are unknown."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    made = {**schema}
+    if schema.get("type") == "object":
+        known = schema.get("properties", {})
+        made["properties"] = {name: _json_schema(known[name], (*path, name)) for name in known}
+    if "items" in schema:
+        made["items"] = _json_schema(schema["items"], (*path, "items"))
+    if "additionalProperties" in schema:
+        made["rest"] = _json_schema(schema["additionalProperties"], (*path, "*"))
+    elif schema.get("x-kubernetes-preserve-unknown-fields") or path == ("metadata",):
+        made["rest"] = {}  # metadata is the API server's own, of which CRDs only limit the name
+    return {word: made[word] for word in (*_FAULTS, "rest") if word in made}
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -136,33 +160,6 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
     found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
     return lower[found[0]] if found else None
-
-
-def _list(value: list[Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
-    if "maxItems" in schema and len(value) > schema["maxItems"]:
-        yield Problem(path, f"must have at most {schema['maxItems']} items")
-    if "minItems" in schema and len(value) < schema["minItems"]:
-        yield Problem(path, f"must have at least {schema['minItems']} items")
-    for index, item in enumerate(value):
-        yield from problems(item, schema.get("items") or {}, (*path, index))
-
-
-def _scalar(value: Any, schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
-    if "enum" in schema and value not in schema["enum"]:
-        yield Problem(path, f"{_shown(value)} isn't one of {', '.join(map(str, schema['enum']))}")
-        return
-    if isinstance(value, str):
-        if len(value) < schema.get("minLength", 0):
-            yield Problem(path, "must not be empty")
-        elif "maxLength" in schema and len(value) > schema["maxLength"]:
-            yield Problem(path, f"must have at most {schema['maxLength']} characters")
-        elif "pattern" in schema and not re.search(schema["pattern"], value):
-            yield Problem(path, f"{_shown(value)} doesn't match {schema['pattern']}")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if value < schema.get("minimum", value):
-            yield Problem(path, f"must be at least {schema['minimum']}")
-        if value > schema.get("maximum", value):
-            yield Problem(path, f"must be at most {schema['maximum']}")
 
 
 def _shown(value: Any) -> str:
@@ -425,7 +422,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         return
     kinds = list(_misspelt_kinds(manifest.body))
     at = {problem.path for problem in kinds}
-    violations = problems(manifest.body, schemas()[manifest.kind])
+    violations = problems(manifest.body, manifest.kind)
     found = [*kinds, *(one for one in violations if one.path not in at)]
     if said != (wanted := _VERSIONS[manifest.kind]):
         found.insert(0, Problem(("apiVersion",), f"must be {wanted}, not {said}"))

@@ -169,6 +169,38 @@ def test_all_problems_of_all_documents_are_named_at_once():
     assert [line.split(":")[1] for line in result.output.splitlines()] == ["9", "10", "16", "16"]
 
 
+def test_each_fault_is_said_in_the_order_of_the_fields_and_null_is_no_value():
+    text = BUNDLE + (
+        "spec:\n  repo: null\n  version: 1\n  releasesHistoryMax: 2.0\n  caSecret: null\n"
+        "  tagFilter: ''\n  health: [Watch]\n  deletionPolicy: Keep\n"
+        "  windows: [{days: [Sun, null, Sonntag], from: '25:00'}]\n"
+        "  job:\n    resources: {requests: {cpu: 1.5}}\n"
+        "    nodeSelector: {b: 1, a: true}\n    podLabel: {}\n  sort: null\n"
+        "metdata: {}\nstatus: []\n"
+    )
+    said = [
+        line.split(" b: ")[1].partition("; known")[0] for line in validate(text).output.splitlines()
+    ]
+    assert said == [
+        "spec.version: must be a string, not 1",
+        "spec.releasesHistoryMax: must be an integer, not 2.0",
+        "spec.tagFilter: must not be empty",
+        "spec.health: must be a string, not ['Watch']",
+        "spec.deletionPolicy: 'Keep' isn't one of Uninstall, Orphan",
+        "spec.windows[0].days[2]: 'Sonntag' isn't one of Mon, Tue, Wed, Thu, Fri, Sat, Sun",
+        "spec.windows[0].from: '25:00' doesn't match ^([01][0-9]|2[0-3]):[0-5][0-9]$",
+        "spec.job.resources.requests.cpu: must be a number or a string",
+        "spec.job.nodeSelector.b: must be a string, not 1",
+        "spec.job.nodeSelector.a: must be a string, not True",
+        "spec.job.podLabel: is an unknown field; did you mean podLabels?",
+        "spec.sort: is an unknown field",
+        "spec: registry is required",
+        "spec: repo is required",
+        "metdata: is an unknown field; did you mean metadata?",
+        "status: must be an object, not []",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
