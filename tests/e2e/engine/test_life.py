@@ -203,10 +203,11 @@ def test_a_spec_that_is_edited_while_a_job_runs_is_deployed_after_it(
 
 
 def test_a_higher_version_and_a_moved_tag_in_its_range_are_deployed_by_the_next_poll(
-    shop: Shop, operator: Operator
+    shop: Shop, operator: Operator, registry: Registry
 ) -> None:
     team = shop.team
     team.publish("1.3.0", "out of range")
+    registry.wait_polled(team.repo)  # what a poll finds beside the deploy is in the status
     since = team.cluster.audit_offset()
     higher = team.publish("1.2.10", "higher")
     team.wait_deployed("shop", higher)
@@ -290,10 +291,13 @@ def test_a_failed_deploy_is_tried_again_later_and_then_left_alone_until_somethin
     assert shop.jobs == 3
 
 
-def test_a_foreground_deletion_uninstalls_the_release(shop: Shop, operator: Operator) -> None:
+def test_a_foreground_deletion_uninstalls_the_release(
+    shop: Shop, operator: Operator, registry: Registry
+) -> None:
     """The last one that needs this Bundle."""
     team = shop.team
     deploys = len(team.jobs("shop"))
+    registry.wait_polled(team.repo)
     since = team.cluster.audit_offset()
 
     team.delete("bundles", "shop", propagationPolicy="Foreground")
