@@ -19,6 +19,7 @@ from tests.component.bundles.approvals import (
     plan,
     waits,
 )
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.drifting import (
     CORRECT,
     DETECT,
@@ -96,16 +97,10 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     """While a newer version waits for days."""
     bundle(drift=CORRECT, approval=ALWAYS, version="1.*", retry=SOON)
     operator = await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-    await release.in_sync()
+    await approved(cluster, release)
     registry.put("app", "1.1.0", "two")
     waiting = await waits(cluster, version="1.1.0")
-    release.changed += EDITED
-    await check_now(cluster, release)
-    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
-    await release.in_sync()
-    await idle(operator)
+    await corrected(cluster, operator, release)
     assert plan(cluster)["id"] == waiting["id"]
     assert pending(cluster) == "AwaitingApproval"
     assert cluster.status()["deployed"]["version"] == "1.0.0"
@@ -120,16 +115,10 @@ async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
 ) -> None:
     bundle(drift=CORRECT, approval=ALWAYS, retry=SOON)
     operator = await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-    await release.in_sync()
+    await approved(cluster, release)
     annotate(cluster, requestedAt="now")
     waiting = await waits(cluster, outcome="Planned")
-    release.changed += EDITED
-    await check_now(cluster, release)
-    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
-    await release.in_sync()
-    await idle(operator)
+    await corrected(cluster, operator, release)
     assert "lastHandledRequest" not in cluster.status()
     assert (pending(cluster), plan(cluster)["id"]) == ("AwaitingApproval", waiting["id"])
 
@@ -146,9 +135,7 @@ async def test_the_plan_of_a_newer_version_is_no_check_for_drift(
     """What it would change has not drifted, and is deployed by no correction."""
     bundle(drift=CORRECT, approval=ALWAYS, version="1.*", retry=SOON)
     operator = await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-    await release.in_sync()
+    await approved(cluster, release)
     release.changed += EDITED
 
     registry.put("app", "1.1.0", "two")
@@ -157,6 +144,22 @@ async def test_the_plan_of_a_newer_version_is_no_check_for_drift(
     await idle(operator)
     assert condition(cluster, "Drifted") == ("False", "InSync")
     assert len(cluster.jobs()) == 1
+
+
+async def approved(cluster: BundleCluster, release: Release) -> None:
+    """The first deploy, with its plan's approval."""
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await release.in_sync()
+
+
+async def corrected(cluster: BundleCluster, operator: Operator, release: Release) -> None:
+    """Somebody edits the release, which the next check finds and corrects."""
+    release.changed += EDITED
+    await check_now(cluster, release)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
+    await release.in_sync()
+    await idle(operator)
 
 
 async def check_now(cluster: BundleCluster, release: Release) -> None:
