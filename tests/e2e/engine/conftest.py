@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from tests.e2e.bundles.conftest import Team, lasting_team, team
 from tests.e2e.bundles.private_registry import front
@@ -54,11 +55,14 @@ def noting(cluster: Cluster, *, password: bool = False) -> Iterator[Registry]:
 def written(
     operator: Operator, team: Team, since: int, name: str = "", but: tuple[str, ...] = ()
 ) -> Counter[str]:
-    """The operator's writes in the namespace, or for one Bundle, since a place in the audit log."""
+    """The operator's writes in the namespace, or for one Bundle, since a place in the audit log.
+
+    Not those that conflicted with another's, such as the garbage collector's, and were repeated.
+    """
     return Counter(
         f"{one.verb} {one.resource}" + (f"/{one.subresource}" if one.subresource else "")
         for one in operator.writes(since, at={team.namespace}, but=but)
-        if one.name.startswith(name)
+        if one.name.startswith(name) and one.code != HTTPStatus.CONFLICT
     )
 
 
