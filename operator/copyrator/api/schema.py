@@ -1,0 +1,397 @@
+"""Types of specs: what is read of an object, within which bounds; its CRD is generated from them.
+
+A map of a spec is a ``Form``: a Struct whose fields are annotated with what the field takes::
+
+    class RetrySpec(Form):
+        limit: Annotated[int, number(0, 1000)] | None = None
+        \"\"\"How often a failed digest is retried. Default: the operator's setting.\"\"\"
+
+A field without a default is required. The text below a field is its description in the CRD. What
+concerns several fields is checked in ``__post_init__`` (``fail``), and by the API server by
+``RULES``. ``read`` reads a map into a Form; its errors name the path, the fault and the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from copyrator.api.fields import (
+    MAX_DURATION,
+    TOO_MANY,
+    SpecError,
+    check_text,
+    json_type,
+)
+from copyrator.api.syntax import Check, shown
+from copyrator.api.times import format_duration, parse_duration
+
+F = TypeVar("F", bound="Form")
+
+Read = Callable[[Any], Any]
+"""Takes a value of JSON that isn't null, returns what it means.
+
+Raises SpecError with a path below the value: empty, ``.field`` or ``[index]``.
+"""
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of CEL in the CRD: what must hold, and what is said where it doesn't."""
+
+    rule: str
+    message: str
+    field_path: str = ""
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A map of a spec."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    """Of the map as a whole, for the API server."""
+
+
+def fail(name: str, message: str) -> NoReturn:
+    """Refuse a Form because of one of its fields, by its name in JSON; for ``__post_init__``."""
+    raise SpecError(f".{name}", message)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Takes:
+    """What a field takes: how it is read, and its schema in the CRD."""
+
+    schema: Schema
+    read: Read | None = None
+    """None: by the field's type, within the bounds of the schema."""
+    check: Check | None = None
+    """Of a text: its fault and the remedy, or None."""
+    required: str = "is required"
+    """What is said where it is absent and has no default."""
+    noun: str = "items"
+    """What a list has too many of."""
+    is_stored: bool = False
+    """Whether the API server writes the default into the object."""
+
+
+STORED: Final = Takes({}, is_stored=True)
+"""Beside what a field takes: the API server writes its default into the object."""
+
+
+def text(
+    check: Check | None = None,
+    *,
+    most: int,
+    least: int = 1,
+    pattern: str = "",
+    rules: tuple[Rule, ...] = (),
+    required: str = "is required",
+) -> Takes:
+    """A string of so many characters, that passes ``check``.
+
+    ``check`` bounds the length itself. ``pattern`` of the whole text is for the API server, or
+    ``rules``, which say more.
+    """
+    schema: Schema = {"type": "string"}
+    if least:
+        schema["minLength"] = least
+    schema["maxLength"] = most
+    if pattern:
+        schema["pattern"] = f"^{pattern}$"
+    if rules:
+        schema["x-kubernetes-validations"] = validations(rules)
+    return Takes(schema, check=check, required=required)
+
+
+def number(least: int, most: int | None = None, *, bits: int = 32) -> Takes:
+    """A whole number between two, both included."""
+    schema: Schema = {"type": "integer", "format": f"int{bits}", "minimum": least}
+    if most is not None:
+        schema["maximum"] = most
+    return Takes(schema)
+
+
+_DURATION: Final = "^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h))+$"
+_UNIT: Final = "written with a unit, for example 30s, 5m or 1h30m"
+
+
+def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes:
+    """A duration such as ``1h30m``; in a Form it is in seconds."""
+    low, high = f"{least:g}s", f"{most / 3600:g}h"
+    rule = Rule(
+        f"self.matches('{_DURATION}') && duration(self) >= duration('{low}') "
+        f"&& duration(self) <= duration('{high}')",
+        f"{name} must be between {low} and {high}, {_UNIT}",
+    )
+
+    def read_duration(value: Any) -> float:
+        hint = "write it with a unit, for example 30s, 5m or 1h30m"
+        if not isinstance(value, str):
+            raise SpecError("", f"must be a duration, not {json_type(value)}; {hint}")
+        seconds = parse_duration(value)
+        if seconds is None:
+            raise SpecError("", f"{shown(value)} isn't a valid duration; {hint}")
+        if not least <= seconds <= most:
+            low_text, high_text = format_duration(least), format_duration(most)
+            raise SpecError("", f"must be between {low_text} and {high_text}")
+        return seconds
+
+    schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
+    return Takes(schema, read_duration)
+
+
+def items(most: int, least: int = 0, *, keys: tuple[str, ...] = (), noun: str = "items") -> Takes:
+    """A list of so many items; with ``keys`` one that the API server merges by these fields."""
+    schema: Schema = {"type": "array"}
+    if least:
+        schema["minItems"] = least
+    schema["maxItems"] = most
+    if keys:
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+    return Takes(schema, noun=noun)
+
+
+def entries(most: int) -> Takes:
+    """A map of so many keys."""
+    return Takes({"type": "object", "maxProperties": most})
+
+
+def custom(read: Read, schema: Schema, required: str = "is required") -> Takes:
+    """A value of a type of its own: how it is read, and its schema."""
+    return Takes(schema, read, required=required)
+
+
+def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
+    """Rules as in a CRD."""
+    return [
+        {"rule": one.rule, "message": one.message}
+        | ({"fieldPath": one.field_path} if one.field_path else {})
+        for one in rules
+    ]
+
+
+def read(form: type[F], raw: Any, path: str) -> F:
+    """Read a map into a Form. ``null`` counts as absent, as in the API server.
+
+    Raises:
+        SpecError: it isn't valid; with the path of the field below ``path``.
+    """
+    try:
+        found: F = _form(form)(raw)
+    except SpecError as error:
+        raise _below(error, path) from None
+    return found
+
+
+def _below(error: SpecError, step: str) -> SpecError:
+    return SpecError(f"{step}{error.path}".removeprefix("."), error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A field of a Form."""
+
+    name: str
+    """In JSON."""
+    attribute: str
+    kind: Any
+    """Its type, without Annotated and None."""
+    takes: Takes
+    is_required: bool
+    default: Any
+    """msgspec.NODEFAULT where there is none, or a factory."""
+
+
+@cache
+def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
+    """The fields of a Form."""
+    return tuple(
+        Slot(
+            one.encode_name,
+            one.name,
+            *split(one.type),
+            one.required,
+            one.default,
+        )
+        for one in msgspec.structs.fields(form)
+    )
+
+
+def split(hint: Any) -> tuple[Any, Takes]:
+    """A type without what it is annotated with, and that."""
+    takes: Takes | None = None
+    stored = False
+    while True:
+        if get_origin(hint) is Annotated:
+            hint, *notes = get_args(hint)
+            for note in notes:
+                stored = stored or note.is_stored
+                if note is not STORED:
+                    takes = takes or note
+        elif get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
+            (hint,) = (one for one in get_args(hint) if one is not NoneType)
+        else:
+            break
+    takes = takes or Takes({})
+    if stored:
+        takes = replace(takes, is_stored=True)
+    return hint, takes
+
+
+@cache
+def _form(form: type[F]) -> Callable[[Any], F]:
+    plan = tuple(
+        (one.name, one.attribute, reader(one.kind, one.takes), one.is_required, one.takes.required)
+        for one in slots(form)
+    )
+
+    def read_form(raw: Any) -> F:
+        if raw == TOO_MANY:
+            raise SpecError("", f"{TOO_MANY}; reduce it")
+        if not isinstance(raw, Mapping):
+            raise SpecError("", f"must be a map, not {json_type(raw)}")
+        found: dict[str, Any] = {}
+        for name, attribute, read_value, is_required, absent in plan:
+            value = raw.get(name)
+            if value is not None:
+                try:
+                    found[attribute] = read_value(value)
+                except SpecError as error:
+                    raise _inside(error, f".{name}") from None
+            elif is_required:
+                raise SpecError(f".{name}", absent)
+        return form(**found)
+
+    return read_form
+
+
+def _inside(error: SpecError, step: str) -> SpecError:
+    return SpecError(f"{step}{error.path}", error.message)
+
+
+def reader(kind: Any, takes: Takes) -> Read:
+    """How a value of a type is read."""
+    found: Read
+    if takes.read is not None:
+        found = takes.read
+    elif kind is str:
+        found = _text_reader(takes)
+    elif kind is bool:
+        found = _read_flag
+    elif kind is int:
+        found = _number_reader(takes.schema)
+    elif get_origin(kind) is tuple:
+        found = _list_reader(*split(get_args(kind)[0]), takes)
+    elif get_origin(kind) is not None:
+        found = _map_reader(get_args(kind), takes.schema)
+    elif issubclass(kind, StrEnum):
+        found = _choice_reader(kind)
+    else:
+        found = _form(kind)
+    return found
+
+
+def _text_reader(takes: Takes) -> Read:
+    most, check = takes.schema["maxLength"], takes.check
+    may_be_empty = "minLength" not in takes.schema
+    pattern = takes.schema.get("pattern")
+    usable = re.compile(pattern) if pattern and check is None else None
+
+    def read_text(value: Any) -> str:
+        if value == "" and may_be_empty:
+            return ""
+        found = check_text(value, "", check)
+        if check is None and len(found) > most:
+            raise SpecError("", f"must have at most {most} characters")
+        if usable is not None and not usable.fullmatch(found):
+            raise SpecError("", f"{shown(found)} must match {pattern}")
+        return found
+
+    return read_text
+
+
+def _read_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError("", f"must be true or false without quotes, not {json_type(value)}")
+    return value
+
+
+def _number_reader(schema: Schema) -> Read:
+    least, most = schema.get("minimum", -(2**63)), schema.get("maximum", 2**63 - 1)
+
+    def read_number(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SpecError("", f"must be a whole number, not {json_type(value)}")
+        if not least <= value <= most:
+            raise SpecError("", f"must be between {least} and {most}")
+        return value
+
+    return read_number
+
+
+def _choice_reader(kind: type[StrEnum]) -> Read:
+    words = {word.value: word for word in kind}
+
+    def read_choice(value: Any) -> StrEnum:
+        if not isinstance(value, str) or value not in words:
+            raise SpecError("", f"must be one of {', '.join(words)}")
+        return words[value]
+
+    return read_choice
+
+
+def _list_reader(kind: Any, takes: Takes, of_list: Takes) -> Read:
+    read_item = reader(kind, takes)
+    least, most = of_list.schema.get("minItems", 0), of_list.schema["maxItems"]
+    noun, absent = of_list.noun, of_list.required
+    are_texts = kind is str
+
+    def read_list(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise SpecError("", f"must be a list, not {json_type(value)}")
+        if len(value) > most:
+            raise SpecError("", f"has {len(value)} {noun}; at most {most} are allowed")
+        if len(value) < least:
+            raise SpecError("", absent)
+        found = []
+        for i, item in enumerate(value):
+            try:
+                found.append(read_item(item))
+            except SpecError as error:
+                raise _inside(error, f"[{i}]") from None
+        return tuple(dict.fromkeys(found)) if are_texts else tuple(found)
+
+    return read_list
+
+
+def _map_reader(kinds: tuple[Any, ...], schema: Schema) -> Read:
+    key_kind, value_kind = map(split, kinds)
+    most = schema.get("maxProperties")
+    read_key = reader(*key_kind) if key_kind[1].schema else None
+    read_value = None if value_kind[0] is Any else reader(*value_kind)
+
+    def read_map(value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise SpecError("", f"must be a map, not {json_type(value)}")
+        if most is not None and len(value) > most:
+            raise SpecError("", f"has {len(value)} entries; at most {most} are allowed")
+        if read_value is None:
+            return value
+        found = {}
+        for name, one in value.items():
+            if read_key is not None:
+                read_key(name)
+            try:
+                found[name] = read_value(one)
+            except SpecError as error:
+                raise _inside(error, f"[{name}]") from None
+        return found
+
+    return read_map
