@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
@@ -206,6 +207,7 @@ _LINK = re.compile(r" \(\[[^]]*\]\([^)]*\)\)|\[([^]]*)\]\([^)]*\)")
 """A link; one that is alone in parentheses with them."""
 
 
+@cache
 def plain(text: str) -> str:
     """A text in Markdown without its links and marks."""
     return _LINK.sub(r"\1", text).replace("`", "")
