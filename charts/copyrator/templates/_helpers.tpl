@@ -1,6 +1,8 @@
 {{/*
 Null, Helm's way to delete a default, gives a section or a value of one its default again: templates
 read them, and no protection is switched off by being deleted. Each template includes this first.
+The namespace whose rules are trusted, where the operator keeps the key of its hashes too, is the
+release's by default.
 */}}
 {{- define "copyrator.defaults" -}}
 {{- include "copyrator.complete" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
