@@ -87,27 +87,33 @@ def comment_of(field: Setting) -> str:
     return re.sub(r"\]\((?=[\w-]+\.md)", "](../../docs/", "; ".join(filter(None, parts)))
 
 
-def values() -> str:
+class _Indented(yaml.SafeDumper):
+    """Indents the items of a list, as the file does."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+
+def values(text: str) -> str:
     """The chart's values with the comments and defaults of settings; the rest is as it is.
 
     Raises:
         ValueError: a setting's value isn't among them.
     """
-    path = CHART / "values.yaml"
-    lines = path.read_text().splitlines()
-    left = dict(OF_CHART)
-    for place in reversed(list(commented("\n".join(lines)))):
+    lines, left = text.splitlines(), dict(OF_CHART)
+    for place in reversed(list(commented(text))):
         if (field := left.pop(place.path, None)) is None:
             continue
         name, default = place.path.rpartition(".")[2], default_of(field)
         indent = lines[place.key][: -len(lines[place.key].lstrip())]
         kept = lines[place.key : place.end]
         if yaml.safe_load("\n".join(kept))[name] != default:
-            made = yaml.safe_dump({name: default}, sort_keys=False)
-            kept = [indent + line for line in made.splitlines()]
+            made = yaml.dump({name: default}, Dumper=_Indented, sort_keys=False).splitlines()
+            suggested = [line for line in kept if line.lstrip().startswith("#")]
+            kept = [*(indent + line for line in made), *suggested]
         lines[place.start : place.end] = [f"{indent}# {comment_of(field)}", *kept]
     if left:
-        raise ValueError(f"{path} lacks {', '.join(left)}: add each where it belongs")
+        raise ValueError(f"values.yaml lacks {', '.join(left)}: add each where it belongs")
     return "\n".join(lines) + "\n"
 
 
@@ -122,8 +128,9 @@ def variables() -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
+VALUES = CHART / "values.yaml"
 FILES = {
     PAGE: page,
-    CHART / "values.yaml": values,
+    VALUES: lambda: values(VALUES.read_text()),
     CHART / "files" / "variables.json": variables,
 }

@@ -11,7 +11,7 @@ from tests.component.promises.installed import NAMESPACE, settings
 
 from copyrator.settings.config import NO_SIDECAR_LABELS
 from copyrator.settings.options import Items, Pairs, Text, row_of
-from generate.settings import OF_CHART, Setting, default_of
+from generate.settings import OF_CHART, VALUES, Setting, default_of, values
 
 
 def example(field: Setting) -> tuple[Any, Any]:
@@ -92,3 +92,13 @@ ISTIO = {"sidecar.istio.io/inject": None}
 )
 def test_defaults_can_be_removed(path: str, value: Any, wanted: Any) -> None:
     assert settings({path: value})[OF_CHART[path].name] == wanted
+
+
+def test_comments_and_defaults_are_written_where_the_values_stand() -> None:
+    text = VALUES.read_text()
+    changed = text.replace("  maxRemotes: 20\n", "  maxRemotes: 3\n").replace("    - Secret\n", "")
+    changed = changed.replace("  # the lowest level that is logged", "  # another text", 1)
+    assert len(changed.splitlines()) == len(text.splitlines()) - 1
+    assert values(changed) == text
+    with pytest.raises(ValueError, match=r"values\.yaml lacks rules\.maxRemotes: add"):
+        values(text.replace("  maxRemotes: 20\n", ""))
