@@ -2,9 +2,19 @@
 
 import sys
 
-from generate import chart_defaults, chart_readme, manifests, marks, reference
+from generate import (
+    chart_defaults,
+    chart_readme,
+    chart_schema,
+    manifests,
+    marks,
+    reference,
+    settings,
+)
 
 FILES = {
+    **settings.FILES,
+    **chart_schema.FILES,
     **chart_defaults.FILES,  # the chart needs them to be rendered
     **manifests.FILES,
     **chart_readme.FILES,

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from demo.chart import CHART
 
-BEGIN, END = "<!-- values: made by `make generate` -->\n", "<!-- end of values -->\n"
+
+class Value(NamedTuple):
+    """A value of the chart with its comment, and its lines: a comment's, a key's, the next."""
+
+    path: str
+    comment: str
+    start: int
+    key: int
+    end: int
 
 
 def table(text: str) -> str:
@@ -22,21 +30,23 @@ def table(text: str) -> str:
     """
     values = yaml.safe_load(text)
     rows = ["| value | default | meaning |", "|---|---|---|"]
-    for path, meaning in _commented(text):
-        default = _shown(_at(values, path))
-        rows.append(f"| `{path}` | {default} | {meaning} |")
+    for one in commented(text):
+        default = _shown(at(values, one.path))
+        rows.append(f"| `{one.path}` | {default} | {one.comment} |")
     return "\n".join(rows) + "\n"
 
 
-def _commented(text: str) -> Iterator[tuple[str, str]]:
+def commented(text: str) -> Iterator[Value]:
     """Each value with the comment above it. A key without one only groups those below it."""
     parents: list[tuple[int, str]] = []
-    comment, inside = "", -1
-    for line in text.splitlines():
+    comment, start, inside = "", -1, -1
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if not line.strip():
             comment = ""
         elif line.lstrip().startswith("# "):
+            start = start if comment else number
             comment = f"{comment} {line.strip()[2:]}".strip()
         elif found := re.match(r" *([A-Za-z_]+):( \S.*)?$", line):
             if inside >= 0 and indent > inside:
@@ -45,7 +55,10 @@ def _commented(text: str) -> Iterator[tuple[str, str]]:
             parents = [parent for parent in parents if parent[0] < indent]
             path = ".".join([*(name for _, name in parents), found[1]])
             if comment:
-                yield path, comment
+                following = enumerate(lines[number + 1 :], number + 1)
+                deeper = " " * (indent + 1)
+                end = next((n for n, one in following if not one.startswith(deeper)), len(lines))
+                yield Value(path, comment, start, number, end)
                 inside = indent
             elif found[2]:
                 raise ValueError(f"values.yaml: {path} has no comment above it")
@@ -54,7 +67,8 @@ def _commented(text: str) -> Iterator[tuple[str, str]]:
             comment = ""
 
 
-def _at(values: Any, path: str) -> Any:
+def at(values: Any, path: str) -> Any:
+    """The value at a path."""
     for name in path.split("."):
         values = values[name]
     return values
@@ -68,16 +82,16 @@ def _shown(default: Any) -> str:
     return f"`{default if isinstance(default, str) else json.dumps(default)}`"
 
 
-def rewritten(readme: str, values: str) -> str:
-    """The README with the table of these values."""
-    before, _, rest = readme.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}{table(values)}{END}{after}"
+def between(text: str, name: str, made: str) -> str:
+    """A text with another one between its marks."""
+    begin, end = f"<!-- {name}: made by `make generate` -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{made}{end}{rest.partition(end)[2]}"
 
 
 def _readme() -> str:
     values, readme = ((CHART / name).read_text() for name in ("values.yaml", "README.md"))
-    return rewritten(readme, values)
+    return between(readme, "values", table(values))
 
 
 FILES = {CHART / "README.md": _readme}

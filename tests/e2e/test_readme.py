@@ -15,7 +15,6 @@ from tests.e2e.operator_process import HANG
 from tests.installed_wheel import installed
 
 import release
-from copyrator.cli.core.run import run
 from demo.chart import ROOT, Rendered, render
 from demo.stage import OperatorProcess
 from localcluster import Cluster
@@ -59,18 +58,6 @@ def test_the_charts_own_readme_installs_as_the_readme_does():
     install = " ".join(commands("charts/copyrator/README.md")[0].split())
     assert install in [" ".join(command.split()) for command in commands("README.md")]
     assert commands("charts/copyrator/README.md")[1:] == []
-
-
-def test_the_settings_are_the_ones_that_the_operator_has():
-    text = (ROOT / "docs" / "settings.md").read_text()
-    documented = re.findall(r"^\| `(--[a-z-]+)` \| `([A-Z_]+)` \| (.*?) \|", text, re.MULTILINE)
-    shown = [option for option in run.params if not getattr(option, "hidden", False)]
-    assert [(flag, variable) for flag, variable, _ in documented] == [
-        (option.opts[0], option.envvar) for option in shown
-    ]
-    for (flag, _, default), option in zip(documented, shown, strict=True):
-        if isinstance(option.default, str | int | float):
-            assert default == f"`{option.default}`", flag
 
 
 @pytest.mark.timeout(600)

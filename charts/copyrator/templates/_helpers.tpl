@@ -1,10 +1,13 @@
 {{/*
 Null, Helm's way to delete a default, gives a section or a value of one its default again: templates
 read them, and no protection is switched off by being deleted. Each template includes this first.
+The namespace whose rules are trusted, where the operator keeps the key of its hashes too, is the
+release's by default.
 */}}
 {{- define "copyrator.defaults" -}}
 {{- include "copyrator.complete" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
 {{- include "copyrator.prune" (omit .Values "global") -}}
+{{- $_ := set .Values.rules "namespace" (default .Release.Namespace .Values.rules.namespace) -}}
 {{- end -}}
 
 {{/* What is still null was deleted by who set it, such as a value of a chart that has this one as a dependency. */}}
@@ -78,11 +81,6 @@ read them, and no protection is switched off by being deleted. Each template inc
 {{- printf "%s.%s.guard-lists.operator.werf.dev" (include "copyrator.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
-{{/* The namespace whose rules are trusted; the operator keeps the key of its hashes there too. */}}
-{{- define "copyrator.rulesNamespace" -}}
-{{- default .Release.Namespace .Values.rules.namespace -}}
-{{- end -}}
-
 {{- define "copyrator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
@@ -104,23 +102,31 @@ read them, and no protection is switched off by being deleted. Each template inc
   verbs: [get]
 {{- end -}}
 
-{{/* GLOB=MODE, in a fixed order. */}}
-{{- define "copyrator.pairs" -}}
-{{- $pairs := list -}}
-{{- range $key, $value := . -}}
-{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
+{{/* A setting's variable: its text, made of the value; empty where it isn't set. */}}
+{{- define "copyrator.variable" -}}
+{{- $value := first . -}}
+{{- range splitList "." (last .).value -}}
+{{- $value = index $value . -}}
 {{- end -}}
-{{- join "," $pairs -}}
+{{- if kindIs "slice" $value -}}
+{{- $value = join "," $value -}}
+{{- else if kindIs "map" $value -}}
+{{- $value = include "copyrator.pairs" $value -}}
+{{- else if kindIs "float64" $value -}}
+{{- $value = ternary (int64 $value) $value (eq (floor $value) $value) -}}
+{{- end -}}
+{{- toString $value | default (get (last .) "none") -}}
 {{- end -}}
 
-{{- define "copyrator.attestEnvironments" -}}
-{{- $allowed := list -}}
-{{- range $name, $globs := . -}}
-{{- range $globs -}}
-{{- $allowed = append $allowed (printf "%s=%s" $name .) -}}
+{{/* KEY=VALUE, in a fixed order; a key has as many values as its list. */}}
+{{- define "copyrator.pairs" -}}
+{{- $pairs := list -}}
+{{- range $key, $values := . -}}
+{{- range kindIs "slice" $values | ternary $values (list $values) -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key .) -}}
 {{- end -}}
 {{- end -}}
-{{- join "," $allowed -}}
+{{- join "," $pairs -}}
 {{- end -}}
 
 {{- define "copyrator.selectorLabels" -}}

@@ -1,145 +1,52 @@
-"""The operator's settings, validated: the variable, help, default and values of each."""
+"""The operator's settings: one table, from which flags, variables, chart and documents are made.
 
-# ruff: noqa: RUF009 - _setting returns a dataclass field
+A flag has its setting's name: ``timer_idle`` is ``--timer-idle``, and a switch has ``--no-`` too.
+A variable is ``COPYRATOR_`` and the name, or an older one. `make generate` writes what comes from
+the table: docs/settings.md, the chart's values, their schema and the variables of its Deployment.
+
+Flags are click options, so that `copyrator run`, its `--help` and the variables for `kopf run` and
+the chart are always the same: `from_environment` parses the same options from an empty command
+line. An invalid value is reported once, with flag and variable, and exits with code 2.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 import os
-import re
 from collections.abc import Callable
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-NAMESPACE_GLOB = re.compile(r"[-a-z0-9*?]{1,63}")
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution spec, "Pulling manifests"
-KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
-_POD_KEY = r"(?:[a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-POD_METADATA = re.compile(rf"{_POD_KEY}(?:=[^,]*)?")
-POD_LABEL = re.compile(rf"{_POD_KEY}=(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?)?")
-POD_ANNOTATION = re.compile(rf"{_POD_KEY}=[^,]*")
-IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
+from copyrator.settings.options import (
+    Chart,
+    Items,
+    Networks,
+    Pairs,
+    Seconds,
+    Text,
+    composed,
+    option,
+    rows,
+    setting,
+)
 
-Callback = Callable[[click.Context, click.Parameter, Any], Any]
+DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+DNS_SUBDOMAIN = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+NAMESPACE_GLOB = "[-a-z0-9*?]{1,63}"
+TAG = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # OCI distribution spec, "Pulling manifests"
+KIND = r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?"
+LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+POD_KEY = "([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
-
-def matching(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback that accepts only `pattern`; `what` ends "is not ..."."""
-
-    def check(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-        if value is not None and not pattern.fullmatch(value):
-            raise click.BadParameter(f"{value!r} is not {what}.")
-        return value
-
-    return check
-
-
-def listed(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback for a comma-separated list; blanks and empty items are ignored."""
-    one = matching(pattern, what)
-
-    def split(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-        items = (part.strip() for part in (value or "").split(","))
-        return tuple(dict.fromkeys(one(ctx, param, item) for item in items if item))
-
-    return split
-
-
-def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
-    """Return a click callback for a finite number, more than `above` and at least `least`."""
-
-    def check(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
-        if not math.isfinite(value):
-            raise click.BadParameter(f"{value} is not a valid number of seconds.")
-        if value <= above:
-            raise click.BadParameter(f"{value:g} is too small: more than {above:g} seconds.")
-        if value < least:
-            raise click.BadParameter(f"{value:g} is too small: at least {least:g} seconds.")
-        return value
-
-    return check
-
-
-def pod_metadata(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback for KEY=VALUE pairs, separated by commas; "-" means none."""
-    one = matching(pattern, f"KEY=VALUE of {what}")
-
-    def split(ctx: click.Context, param: click.Parameter, value: str) -> Any:
-        items = [part.strip() for part in value.split(",") if part.strip()]
-        found = [one(ctx, param, item).partition("=") for item in items if items != ["-"]]
-        return tuple({key: text for key, _, text in found}.items())
-
-    return split
-
-
-def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """Parse names; "-" means none, because an empty variable counts as not set."""
-    words = [word.strip() for word in value.split(",")]
-    if "*" in words:
-        return ("*",)
-    if words == ["-"]:
-        return ()
-    names: tuple[str, ...] = listed(DNS_SUBDOMAIN, "a Secret's name")(ctx, param, value)
-    return names
-
-
-def networks(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Parse a comma-separated list of address ranges; a single address is a range of one."""
-    items = (part.strip() for part in (value or "").split(","))
-    found = []
-    for item in items:
-        try:
-            found += [ip_network(item)] if item else []
-        except ValueError:
-            raise click.BadParameter(
-                f"{item!r} is not a range of addresses, such as 10.0.0.0/8 or fd00::1."
-            ) from None
-    return tuple(dict.fromkeys(found))
-
-
-def approvals(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> tuple[tuple[str, str], ...]:
-    """Parse NAMESPACE-GLOB=MODE pairs, separated by commas."""
-    items = (part.strip() for part in (value or "").split(","))
-    found = []
-    for item in items:
-        glob, equals, mode = item.partition("=")
-        if not item:
-            continue
-        if not equals or mode not in ("OnRisk", "Always") or not NAMESPACE_GLOB.fullmatch(glob):
-            raise click.BadParameter(
-                f"{item!r} is not a namespace's name or glob with OnRisk or Always, such as "
-                "prod-*=Always."
-            )
-        found.append((glob, mode))
-    return tuple(dict.fromkeys(found))
-
-
-def environments(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> tuple[tuple[str, str], ...]:
-    """Parse ENVIRONMENT=NAMESPACE-GLOB pairs, separated by commas."""
-    found = []
-    for item in filter(None, (part.strip() for part in (value or "").split(","))):
-        name, _, glob = item.partition("=")
-        if not DNS_LABEL.fullmatch(name) or not NAMESPACE_GLOB.fullmatch(glob):
-            raise click.BadParameter(
-                f"{item!r} is not an environment with a namespace's name or glob, such as "
-                "staging=team-*."
-            )
-        found.append((name, glob))
-    return tuple(dict.fromkeys(found))
-
+NAMESPACE = Text(DNS_LABEL, "a namespace's name (lower case, digits, '-')")
+NAMESPACES = Items(DNS_LABEL, "a namespace's name")
+GLOBS = Items(NAMESPACE_GLOB, "a namespace's name or glob")
+PORT = click.IntRange(0, 65535)
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 DEFAULT_KINDS = ("ConfigMap", "Secret")
 KNOWN_KINDS = (
@@ -179,262 +86,368 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
-def _setting(variable: str, text: str, *, default: Any = None, **option: Any) -> Any:
-    """A field with its variable, its help, and further arguments of click's option."""
-    described = {"envvar": variable, "help": text, **option}
-    return dataclasses.field(default=default, metadata=described)
-
-
 def _default_health_address() -> str:
     """In a pod the kubelet and Prometheus connect from outside; elsewhere only this machine may."""
     return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings, validated. Durations are seconds.
+@rows
+class Runtime:
+    """The process and its cluster."""
 
-    A field's flag has its name: ``timer_idle`` is ``--timer-idle``; a boolean has ``--no-`` too.
-    """
-
-    kubeconfig: Path | None = _setting(
-        "KUBECONFIG",
-        "Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
-        type=click.Path(path_type=Path, dir_okay=False),
+    kubeconfig: Path | None = setting(
+        FILE,
+        None,
+        "kubeconfig file, which names the cluster",
+        variable="KUBECONFIG",
+        unset="the pod's service account, else `~/.kube/config`",
     )
-    context: str | None = _setting(
-        "COPYRATOR_CONTEXT",
-        "Context of the kubeconfig; default: its current one.",
+    context: str | None = setting(
+        click.STRING, None, "context of the kubeconfig", unset="the kubeconfig's current one"
     )
-    namespace: str = _setting(
-        "NAMESPACE",
-        "The namespace whose rules are trusted.",
-        default="default",
-        callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+    namespace: str = setting(
+        NAMESPACE,
+        "default",
+        "the namespace whose rules are trusted",
+        variable="NAMESPACE",
+        chart=Chart("rules.namespace", "", unset="the release's"),
     )
-    watch_namespaces: tuple[str, ...] = _setting(
-        "COPYRATOR_WATCH_NAMESPACES",
-        "Serve these namespaces only, separated by commas; default: all.",
-        default=(),
-        callback=listed(DNS_LABEL, "a namespace's name"),
+    watch_namespaces: tuple[str, ...] = setting(
+        NAMESPACES,
+        (),
+        "serve these namespaces only ([details](security.md#only-some-namespaces))",
+        unset="all",
+        chart=Chart("watchNamespaces", note="they must exist, and each gets a Role"),
     )
-    rule_name: str | None = _setting(
-        "RULE_NAME",
-        "Run only the rule of this name; default: every rule.",
-        callback=matching(DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+    leader_election: bool = setting(
+        None,
+        True,
+        "work only while this replica holds the Lease ([details](high-availability.md))",
     )
-    tenant_rules: bool = _setting(
-        "COPYRATOR_TENANT_RULES",
-        "Serve rules of other namespaces too, each from its own namespace only.",
-        default=False,
+    lease_name: str = setting(
+        Text(DNS_SUBDOMAIN, "a Lease's name (lower case, digits, '-', '.')"),
+        "copyrator",
+        "name of the Lease: the same for all replicas of an installation, and only for these",
     )
-    kinds: tuple[str, ...] = _setting(
-        "COPYRATOR_KINDS",
-        "Kinds that rules may copy or render, separated by commas.",
-        default=DEFAULT_KINDS,
-        callback=listed(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+    lease_namespace: str | None = setting(
+        NAMESPACE,
+        None,
+        "namespace of the Lease",
+        variable="POD_NAMESPACE",
+        unset="that of `--namespace`",
     )
-    """The chart grants permissions for exactly these."""
-    certificate_warning: float = _setting(
-        "COPYRATOR_CERTIFICATE_WARNING",
-        "Seconds before the end of a certificate in copies that rules warn of it.",
-        default=14 * 24 * 3600.0,
-        callback=seconds(least=0),
+    identity: str | None = setting(
+        click.STRING,
+        None,
+        "this replica's name in the Lease",
+        variable="POD_NAME",
+        unset="the pod's name; elsewhere the host name and a random suffix",
     )
-    max_remotes: int = _setting(
-        "COPYRATOR_MAX_REMOTES",
-        "Credentials of other clusters that rules may read sources with.",
-        default=20,
-        type=click.IntRange(min=0, max=1000),
+    log_format: LogFormat = setting(
+        click.Choice(LogFormat, case_sensitive=False),
+        LogFormat.CONSOLE,
+        "log format: text lines, or one JSON object a line",
+        chart=Chart("log.format", "json"),
     )
-    rollout_health_pause: float = _setting(
-        "COPYRATOR_ROLLOUT_HEALTH_PAUSE",
-        "Seconds that rollouts with health wait after each step, at least.",
-        default=120.0,
-        callback=seconds(least=1),
+    log_level: LogLevel = setting(
+        click.Choice(LogLevel, case_sensitive=False),
+        LogLevel.INFO,
+        "the lowest level that is logged",
+        chart=Chart("log.level"),
     )
-    jobs_ttl: int = _setting(
-        "WERF_OPERATOR_JOBS_TTL",
-        "Seconds a Job is kept once its outcome is in the Bundle's status.",
-        default=120,
-        type=click.IntRange(min=0, max=10**9),
-    )
-    werf_tag: str = _setting(
-        "WERF_OPERATOR_TAG",
-        "Tag of the werf image, unless a Bundle sets it.",
-        default="latest",
-        callback=matching(TAG, "an image tag"),
-    )
-    timer_interval: float = _setting(
-        "WERF_OPERATOR_TIMER_INTERVAL",
-        "Seconds between two polls of a registry, unless a Bundle sets spec.interval.",
-        default=600.0,
-        callback=seconds(above=0),
-    )
-    timer_idle: float = _setting(
-        "WERF_OPERATOR_TIMER_IDLE",
-        "Seconds after a change of a Bundle before the timer polls it.",
-        default=10.0,
-        callback=seconds(least=0),
-    )
-    allowed_service_accounts: tuple[str, ...] = _setting(
-        "COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
-        "Service accounts that Bundles' Jobs may run as, separated by commas.",
-        default=("werf",),
-        callback=listed(DNS_SUBDOMAIN, "a service account's name"),
-    )
-    operator_identity_namespaces: tuple[str, ...] = _setting(
-        "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES",
-        "Namespaces, as globs separated by commas, whose Bundles with spec.provider use the "
-        "operator's own identity in place of their service account's; default: none.",
-        default=(),
-        callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
-    )
-    allowed_images: tuple[str, ...] = _setting(
-        "COPYRATOR_ALLOWED_IMAGES",
-        "Image repositories that Bundles' Jobs may run, separated by commas.",
-        default=(OFFICIAL_WERF_IMAGE,),
-        callback=listed(IMAGE, "an image repository without tag or digest"),
-    )
-    allowed_secrets: tuple[str, ...] = _setting(
-        "COPYRATOR_ALLOWED_SECRETS",
-        "Secrets that Bundles may name, separated by commas; * any, - none.",
-        default=("*",),
-        callback=secret_names,
-    )
-    allowed_pod_metadata: tuple[str, ...] = _setting(
-        "COPYRATOR_ALLOWED_POD_METADATA",
-        "Labels and annotations of spec.job that the pods of gated Bundles get: KEY or "
-        "KEY=VALUE, separated by commas; default: none.",
-        default=(),
-        callback=listed(POD_METADATA, "a key, or KEY=VALUE, of a label or annotation"),
-    )
-    job_pod_labels: tuple[tuple[str, str], ...] = _setting(
-        "COPYRATOR_JOB_POD_LABELS",
-        "Labels of the pods of all Jobs, which spec.job may override: KEY=VALUE, separated by "
-        "commas; - none.",
-        default=NO_SIDECAR_LABELS,
-        callback=pod_metadata(POD_LABEL, "a label"),
-    )
-    job_pod_annotations: tuple[tuple[str, str], ...] = _setting(
-        "COPYRATOR_JOB_POD_ANNOTATIONS",
-        "Annotations of the same. The defaults switch off the injection of sidecars.",
-        default=NO_SIDECAR_ANNOTATIONS,
-        callback=pod_metadata(POD_ANNOTATION, "an annotation"),
-    )
-    allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "COPYRATOR_ALLOW_REGISTRY_ADDRESSES",
-        "Address ranges, separated by commas, that registries may have although they are "
-        "loopback, link-local or a cloud's metadata service; default: none.",
-        default=(),
-        callback=networks,
-    )
-    require_approval: tuple[tuple[str, str], ...] = _setting(
-        "COPYRATOR_REQUIRE_APPROVAL",
-        "Lowest spec.approval.mode of Bundles, by the namespace of the Bundle or its release: "
-        "NAMESPACE-GLOB=OnRisk|Always, separated by commas; default: none.",
-        default=(),
-        callback=approvals,
-    )
-    require_bound_plans: tuple[str, ...] = _setting(
-        "COPYRATOR_REQUIRE_BOUND_PLANS",
-        "Namespaces of Bundles or their releases, as globs separated by commas, where a plan "
-        "isn't deployed unless it is enforced, and bound or exact; default: none.",
-        default=(),
-        callback=listed(NAMESPACE_GLOB, "a namespace's name or glob"),
-    )
-    guard_policy: str | None = _setting(
-        "COPYRATOR_GUARD_POLICY",
-        "Name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
-        "refuses what isn't approved; default: none.",
-        callback=matching(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
-    )
-    attest_environments: tuple[tuple[str, str], ...] = _setting(
-        "COPYRATOR_ATTEST_ENVIRONMENTS",
-        "Namespaces whose Bundles may attest under an environment's name: "
-        "ENVIRONMENT=NAMESPACE-GLOB, separated by commas; default: with keys of their own all.",
-        default=(),
-        callback=environments,
-    )
-    require_signature_policy: bool = _setting(
-        "COPYRATOR_REQUIRE_SIGNATURE_POLICY",
-        "Deploy nothing while the ConfigMap copyrator-signature-policy doesn't exist.",
-        default=False,
-    )
-    max_plan_jobs: int = _setting(
-        "COPYRATOR_MAX_PLAN_JOBS",
-        "Jobs that may plan deploys at the same time; one namespace may have half of them.",
-        default=4,
-        type=click.IntRange(min=1, max=100),
-    )
-    leader_election: bool = _setting(
-        "COPYRATOR_LEADER_ELECTION",
-        "Work only while this replica holds the Lease.",
-        default=True,
-    )
-    lease_name: str = _setting(
-        "COPYRATOR_LEASE_NAME",
-        "Name of the Lease: the same for all replicas of an installation, and only for these.",
-        default="copyrator",
-        callback=matching(DNS_SUBDOMAIN, "a Lease's name (lower case, digits, '-', '.')"),
-    )
-    lease_namespace: str | None = _setting(
-        "POD_NAMESPACE",
-        "Namespace of the Lease; default: --namespace.",
-        callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
-    )
-    identity: str | None = _setting(
-        "POD_NAME",
-        "This replica's name in the Lease; default: the pod's, or a unique one.",
-    )
-    log_format: LogFormat = _setting(
-        "COPYRATOR_LOG_FORMAT",
-        "Log format: text lines, or one JSON object a line.",
-        default=LogFormat.CONSOLE,
-        type=click.Choice(LogFormat, case_sensitive=False),
-    )
-    log_level: LogLevel = _setting(
-        "COPYRATOR_LOG_LEVEL",
-        "The lowest level that is logged.",
-        default=LogLevel.INFO,
-        type=click.Choice(LogLevel, case_sensitive=False),
-    )
-    health_address: str = _setting(
-        "COPYRATOR_HEALTH_ADDRESS",
-        "Address of /healthz, /readyz and /metrics.",
-        default="127.0.0.1",
+    health_address: str = setting(
+        click.STRING,
+        "127.0.0.1",
+        "address of `/healthz`, `/readyz` and `/metrics`",
+        unset="`127.0.0.1`; in a cluster every address",
         default_of_flag=_default_health_address,
-        show_default="127.0.0.1; in a cluster every address",
     )
     """Empty: every address of the machine."""
-    health_port: int = _setting(
-        "COPYRATOR_HEALTH_PORT",
-        "Port of /healthz, /readyz and /metrics; 0 selects a free one.",
-        default=8080,
-        type=click.IntRange(min=0, max=65535),
+    health_port: int = setting(
+        PORT, 8080, "port of the health address; 0 selects a free one, which is logged"
     )
-    webhook_port: int | None = _setting(
-        "COPYRATOR_WEBHOOK_PORT",
-        "Port of POST /hooks/registry, on the same address; default: none, 0 selects a free one.",
-        type=click.IntRange(min=0, max=65535),
+
+
+@rows
+class Copies:
+    """Rules and their copies."""
+
+    rule_name: str | None = setting(
+        Text(DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+        None,
+        "run only the rule of this name",
+        variable="RULE_NAME",
+        unset="every rule",
+        chart=Chart("rules.name", unset="every rule of that namespace"),
     )
-    webhook_host: str | None = _setting(
-        "POD_IP",
-        "Host by which other replicas reach this one's webhook; default: where it listens.",
+    tenant_rules: bool = setting(
+        None,
+        False,
+        "serve rules of other namespaces too, each from its own namespace only and only into "
+        "namespaces that accept it ([trust](trust.md))",
+        chart=Chart("rules.tenantRules"),
     )
-    webhook_secret_file: Path | None = _setting(
-        "COPYRATOR_WEBHOOK_SECRET_FILE",
-        "File with the secret of the webhook's callers.",
-        type=click.Path(path_type=Path, dir_okay=False),
+    kinds: tuple[str, ...] = setting(
+        Items(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+        DEFAULT_KINDS,
+        "kinds that rules may copy or render, as `<Kind>` or, outside of the core group, "
+        "`<Kind>.<group>`",
+        chart=Chart(
+            "rules.kinds",
+            note="the operator gets full permissions on exactly these, and rejects rules for "
+            "other kinds; uncomment a line, or list all that you need with `--set-json`",
+        ),
+    )
+    max_remotes: int = setting(
+        click.IntRange(0, 1000),
+        20,
+        "credentials of [other clusters](rules.md#sources-of-another-cluster) that rules may "
+        "read their sources with (`spec.source.kubeConfig`) at the same time; 0: none",
+        chart=Chart("rules.maxRemotes"),
+    )
+    certificate_warning: float = setting(
+        Seconds(min=0),
+        14 * 24 * 3600.0,
+        "seconds before the end of a certificate in copies that its rule's condition "
+        "CertificateExpiring, an Event and the alert "
+        "[warn of it](rules.md#certificates-that-end)",
+        chart=Chart("rules.certificateWarning"),
+    )
+    rollout_health_pause: float = setting(
+        Seconds(min=1),
+        120.0,
+        "seconds that a [rollout with health](rollouts.md#health) waits after each step, at least",
+    )
+
+
+@rows
+class Engine:
+    """Bundles and their Jobs."""
+
+    jobs_ttl: int = setting(
+        click.IntRange(0, 10**9),
+        120,
+        "seconds that a Job is kept once its outcome is in the Bundle's status",
+        variable="WERF_OPERATOR_JOBS_TTL",
+        chart=Chart("bundles.jobsTTL"),
+    )
+    werf_tag: str = setting(
+        Text(TAG, "an image tag"),
+        "latest",
+        "tag of the official werf image that runs the deploys, unless a Bundle sets it "
+        "([tested versions](bundles.md#versions-of-werf))",
+        variable="WERF_OPERATOR_TAG",
+        chart=Chart("bundles.werfTag", "2.75.3"),
+    )
+    timer_interval: float = setting(
+        Seconds(min=0, min_open=True),
+        600.0,
+        "seconds between two polls of a registry, unless a Bundle sets `spec.interval`",
+        variable="WERF_OPERATOR_TIMER_INTERVAL",
+        chart=Chart("bundles.timerInterval"),
+    )
+    timer_idle: float = setting(
+        Seconds(min=0),
+        10.0,
+        "seconds without a timed poll of a Bundle after it was changed; the change itself is "
+        "acted on at once",
+        variable="WERF_OPERATOR_TIMER_IDLE",
+        chart=Chart("bundles.timerIdle"),
+    )
+    allowed_service_accounts: tuple[str, ...] = setting(
+        Items(DNS_SUBDOMAIN, "a service account's name"),
+        ("werf",),
+        "service accounts that Bundles' Jobs may run as",
+        chart=Chart("bundles.allowedServiceAccounts"),
+    )
+    allowed_images: tuple[str, ...] = setting(
+        Items(r"[a-z0-9][^\s,@]*", "an image repository without tag or digest"),
+        (OFFICIAL_WERF_IMAGE,),
+        "images of werf that Bundles' Jobs may run, without tag or digest",
+        chart=Chart("bundles.allowedImages"),
+    )
+    allowed_secrets: tuple[str, ...] = setting(
+        Items(rf"[*]|{DNS_SUBDOMAIN}", "a Secret's name", none=True),
+        ("*",),
+        "names of the Secrets that Bundles may name (`auth`, `caSecret`, `valuesFrom`, `verify`, "
+        "`attest`, `promoteFrom`); `*` any",
+        chart=Chart(
+            "bundles.allowedSecrets",
+            note="`[]` none. The operator may read Secrets of these names in every namespace",
+        ),
+    )
+    job_pod_labels: tuple[tuple[str, str], ...] = setting(
+        Pairs("KEY=VALUE", POD_KEY, LABEL_VALUE, "KEY=VALUE of a label", none=True),
+        NO_SIDECAR_LABELS,
+        "labels of the pods of all Jobs, which `spec.job.podLabels` may override, of "
+        "[gated Bundles](approval.md#what-a-gated-bundles-jobs-get) only with what the allowed pod "
+        "metadata name. The defaults of labels and annotations switch off the injection of "
+        "sidecars by Istio, Linkerd and Vault ([service meshes](where-it-runs.md#service-meshes))",
+        chart=Chart("bundles.podLabels", note="`null` removes one"),
+    )
+    job_pod_annotations: tuple[tuple[str, str], ...] = setting(
+        Pairs("KEY=VALUE", POD_KEY, "[^,]*", "KEY=VALUE of an annotation", none=True),
+        NO_SIDECAR_ANNOTATIONS,
+        "annotations of these pods, in the same way",
+        chart=Chart("bundles.podAnnotations"),
+    )
+    allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = setting(
+        Networks(),
+        (),
+        "address ranges (`10.0.0.0/8`) that registries may have although they are loopback, "
+        "link-local or a cloud's metadata service; by default the operator sends "
+        "[no requests there](settings.md#where-requests-go)",
+        chart=Chart("bundles.allowRegistryAddresses"),
+    )
+
+
+@rows
+class Login:
+    """Identities of clouds."""
+
+    operator_identity_namespaces: tuple[str, ...] = setting(
+        GLOBS,
+        (),
+        "names or globs of namespaces whose Bundles with `spec.provider` use the "
+        "[operator's own identity](clouds.md#the-operators-own-identity) in place of their "
+        "service account's; its tokens reach Secrets of these namespaces "
+        "([what they open](security.md#identities-of-clouds))",
+        chart=Chart("bundles.operatorIdentity.namespaces"),
+    )
+
+
+@rows
+class Approval:
+    """Plans and approval."""
+
+    allowed_pod_metadata: tuple[str, ...] = setting(
+        Items(f"{POD_KEY}(=[^,]*)?", "a key, or KEY=VALUE, of a label or annotation"),
+        (),
+        "labels and annotations of `spec.job.podLabels` and `podAnnotations` that the pods of "
+        "[gated Bundles](approval.md#what-a-gated-bundles-jobs-get) get, as `KEY` or `KEY=VALUE`; "
+        "pods of other Bundles get all of theirs",
+        chart=Chart("bundles.allowedPodMetadata"),
+    )
+    require_approval: tuple[tuple[str, str], ...] = setting(
+        Pairs(
+            "NAMESPACE-GLOB=OnRisk|Always",
+            NAMESPACE_GLOB,
+            "OnRisk|Always",
+            "a namespace's name or glob with OnRisk or Always, such as prod-*=Always",
+        ),
+        (),
+        "lowest `spec.approval.mode` of the Bundles in namespaces, and of those with their release "
+        "there, of several that match the highest; those who write Bundles can't change it "
+        "([who may approve](trust.md#who-may-approve)). There a username and password of "
+        "`spec.auth` need their host in an annotation "
+        "([credentials](trust.md#credentials-of-registries))",
+        chart=Chart("bundles.requireApproval", note="as `<name or glob>: OnRisk` or `Always`"),
+    )
+    require_bound_plans: tuple[str, ...] = setting(
+        GLOBS,
+        (),
+        "names or globs of Bundles' and their releases' namespaces where a plan isn't deployed "
+        "unless it is enforced, and bound or exact "
+        "([the words](approval.md#how-certain-a-plan-is))",
+        chart=Chart("bundles.requireBoundPlans"),
+    )
+    max_plan_jobs: int = setting(
+        click.IntRange(1, 100),
+        4,
+        "Jobs that may plan deploys at the same time; one namespace may have "
+        "[half of them](security.md#what-one-tenant-can-cost)",
+        chart=Chart("bundles.maxPlanJobs"),
+    )
+    guard_policy: str | None = setting(
+        Text(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
+        None,
+        "name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
+        "refuses what isn't approved; its lists are ConfigMaps in the Lease's namespace",
+        unset="none",
+    )
+
+
+@rows
+class Attest:
+    """Attestations."""
+
+    attest_environments: tuple[tuple[str, str], ...] = setting(
+        Pairs(
+            "ENVIRONMENT=NAMESPACE-GLOB",
+            DNS_LABEL,
+            NAMESPACE_GLOB,
+            "an environment with a namespace's name or glob, such as staging=team-*",
+            several=True,
+        ),
+        (),
+        "namespaces whose Bundles may attest under an environment's name "
+        "([`spec.attest`](promotion.md#attest-what-stands-here)); names that aren't listed are "
+        "free for Bundles with a key of their own, and the operator's key (Secret "
+        "`copyrator-attest-key` in the rules' namespace) is only for those listed",
+        chart=Chart(
+            "attest.environments",
+            note="as `<environment>: [<namespaces or globs>]`. With `watchNamespaces` it also "
+            "allows reading the uid of `kube-system`, which names the cluster in attestations "
+            "([other clusters](promotion.md#from-other-clusters))",
+        ),
+    )
+
+
+@rows
+class Signatures:
+    """Signatures."""
+
+    require_signature_policy: bool = setting(
+        None,
+        False,
+        "deploy nothing while there is no [signature policy](signatures.md), the ConfigMap "
+        "`copyrator-signature-policy` in the rules' namespace",
+        chart=Chart(
+            "signaturePolicy.required",
+            note="the chart makes it of the values below, or you create it yourself",
+        ),
+    )
+
+
+@rows
+class Webhook:
+    """The webhook of registries."""
+
+    webhook_port: int | None = setting(
+        PORT,
+        None,
+        "port of `POST /hooks/registry`, on which registries announce pushes "
+        "([details](webhook.md)), on the health address; 0 selects a free one",
+        unset="none: no webhook",
+    )
+    """The chart's `webhook.port` has no default of none and is a Service's port, too."""
+    webhook_host: str | None = setting(
+        click.STRING,
+        None,
+        "host by which other replicas reach this one's webhook "
+        "([details](high-availability.md#settings))",
+        variable="POD_IP",
+        unset="the address it listens on",
+    )
+    webhook_secret_file: Path | None = setting(
+        FILE,
+        None,
+        "file with the secret that callers must send; required with `--webhook-port`",
+        unset="none",
     )
     """Read at each call."""
-    webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "COPYRATOR_WEBHOOK_TRUSTED_PROXIES",
-        "Address ranges, separated by commas, of proxies whose X-Forwarded-For names the "
-        "webhook's caller; default: none.",
-        default=(),
-        callback=networks,
+    webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = setting(
+        Networks(),
+        (),
+        "address ranges of proxies, such as an Ingress controller's pods, whose `X-Forwarded-For` "
+        "names the webhook's caller ([details](webhook.md#authentication-and-limits))",
+        chart=Chart("webhook.trustedProxies"),
     )
+
+
+@composed
+class Settings(Runtime, Copies, Engine, Login, Approval, Attest, Signatures, Webhook):
+    """All settings, validated. Durations are seconds."""
 
     @property
     def scopes(self) -> tuple[str | None, ...]:
@@ -444,3 +457,67 @@ class Settings:
     def serves(self, namespace: str) -> bool:
         """Whether the operator serves a namespace."""
         return not self.watch_namespaces or namespace in self.watch_namespaces
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def options(command: Command) -> Command:
+    """Decorate a click command's function with the options of all settings."""
+    declared: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+    declared.extend(reversed(parameters()))  # click collects them from the innermost outwards
+    return command
+
+
+def from_options(values: dict[str, Any]) -> Settings:
+    """Build the settings from click's values; values that aren't settings are ignored.
+
+    Raises:
+        click.UsageError: two settings contradict each other.
+    """
+    known = {field.name for field in dataclasses.fields(Settings)}
+    given = {k: v for k, v in values.items() if k in known and v is not None}
+    if "webhook_port" in given and "webhook_secret_file" not in given:
+        raise click.UsageError(
+            "--webhook-port (COPYRATOR_WEBHOOK_PORT) requires --webhook-secret-file "
+            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret any client could call it."
+        )
+    return Settings(**given)
+
+
+def from_environment() -> Settings:
+    """Read the settings from variables alone, for `kopf run`.
+
+    Raises:
+        click.UsageError: a value is not valid; the message names the variable.
+    """
+
+    def collect(**values: Any) -> Settings:
+        return from_options(values)
+
+    command = click.Command("copyrator", callback=collect, params=parameters())
+    settings = command.main(args=[], prog_name="copyrator", standalone_mode=False)
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def parameters() -> list[click.Parameter]:
+    """Return new click options for all settings, in the order in which --help shows them."""
+    return [
+        *map(option, dataclasses.fields(Settings)),
+        click.Option(
+            ["--run-outside-cluster"],
+            is_flag=True,
+            hidden=True,
+            expose_value=False,
+            callback=_hint_outside_cluster,
+        ),
+    ]
+
+
+def _hint_outside_cluster(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(
+            "Hint: --run-outside-cluster is ignored; --kubeconfig chooses the cluster.",
+            err=True,
+        )

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-from copyrator.settings.options import from_environment
+from copyrator.settings.config import from_environment
 from demo.chart import Rendered, render
 from localcluster.build import Programs
 

@@ -7,8 +7,6 @@ from tests.e2e.approval_policy.conftest import DECISION_ANNOTATIONS, policies_of
 from tests.e2e.installation import rendered
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.settings.config import Settings
-from copyrator.settings.options import joined
 from demo.chart import CHART, render
 
 
@@ -58,33 +56,6 @@ def test_in_some_namespaces_it_guards_these_only(cluster):
     (_, binding) = policies(cluster, watchNamespaces=["one", "two"])
     (chosen,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
     assert (chosen["operator"], chosen["values"]) == ("In", ["one", "two"])
-
-
-def test_what_the_operator_requires_is_what_the_values_say(cluster):
-    def said(**values: Any) -> dict[str, str]:
-        chosen = {f"bundles.{key}": value for key, value in values.items()}
-        container = rendered(cluster, "x", chosen).container
-        return {one["name"]: one["value"] for one in container["env"] if "value" in one}
-
-    floors = {"prod-*": "Always", "*": "OnRisk"}
-    allowed = ["team", "sidecar.istio.io/inject=false"]
-    found = said(requireApproval=floors, maxPlanJobs=2, allowedPodMetadata=allowed)
-    assert found["COPYRATOR_ALLOWED_POD_METADATA"] == "team,sidecar.istio.io/inject=false"
-    assert "COPYRATOR_ALLOWED_POD_METADATA" not in said()
-    assert said()["COPYRATOR_JOB_POD_LABELS"] == joined(Settings().job_pod_labels)
-    marks = Settings().job_pod_annotations
-    said_marks = said()["COPYRATOR_JOB_POD_ANNOTATIONS"].split(",")
-    assert sorted(said_marks) == sorted(joined(marks).split(","))
-    istio = {"sidecar.istio.io/inject": None, "team": "a"}
-    found_labels = said(podLabels=istio)["COPYRATOR_JOB_POD_LABELS"]
-    assert found_labels == "team=a"
-    assert said(podLabels=None)["COPYRATOR_JOB_POD_LABELS"] == joined(Settings().job_pod_labels)
-    none = {"sidecar.istio.io/inject": None}
-    assert said(podLabels=none)["COPYRATOR_JOB_POD_LABELS"] == "-"
-    assert found["COPYRATOR_REQUIRE_APPROVAL"] == "*=OnRisk,prod-*=Always"
-    assert found["COPYRATOR_MAX_PLAN_JOBS"] == "2"
-    assert "COPYRATOR_REQUIRE_APPROVAL" not in said()
-    assert said()["COPYRATOR_MAX_PLAN_JOBS"] == str(Settings().max_plan_jobs)
 
 
 def test_an_approval_that_could_never_be_planned_isnt_installed(cluster):

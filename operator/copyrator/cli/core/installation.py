@@ -18,8 +18,7 @@ from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
 from copyrator.kube.watch.store import name_of
-from copyrator.settings.config import KNOWN_KINDS, Settings
-from copyrator.settings.options import from_options, parameters
+from copyrator.settings.config import KNOWN_KINDS, Settings, from_options, parameters
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from copyrator.settings import options
+from copyrator.settings import config
 
 OUTSIDE = "--run-outside-cluster"
 """The role-binding controller's flag; alone it selects the operator."""
@@ -88,7 +88,7 @@ def _flags() -> dict[str, bool]:
     """The long flags of `run`, and whether each is a switch."""
     return {
         flag: isinstance(option, click.Option) and option.is_flag
-        for option in options.parameters()
+        for option in config.parameters()
         for flag in (*option.opts, *option.secondary_opts)
     }
 
@@ -101,7 +101,7 @@ class _Run(click.Command):
 
 
 @click.command(cls=_Run)
-@options.options
+@config.options
 def run(**values: Any) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
@@ -110,4 +110,4 @@ def run(**values: Any) -> None:
     gc.enable()  # see main
     from copyrator.runtime import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
 
-    raise SystemExit(supervisor.run(options.from_options(values)))
+    raise SystemExit(supervisor.run(config.from_options(values)))
