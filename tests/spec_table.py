@@ -127,32 +127,19 @@ for _tag, _make in {
 _Loader.add_constructor("!absent", lambda _loader, _node: _ABSENT)
 
 
-def check_golden(found: Mapping[str, Any], name: str, others: str = "") -> None:
-    """Compare what was found, by ID, with a golden file; each difference fails the test.
-
-    `others` names a second file, which has only what differs from the first.
-    """
-    golden = _golden(name)
+def check_golden(found: Mapping[str, Any], name: str) -> None:
+    """Compare what was found, by ID, with a golden file; each difference fails the test."""
+    path = SPECS / f"{name}.json"
     if os.environ.get("UPDATE_GOLDEN"):
-        new = {id_: said for id_, said in found.items() if not others or golden.get(id_) != said}
         lines = (
             f"{json.dumps(id_)}: {json.dumps(said, ensure_ascii=False)}"
-            for id_, said in new.items()
+            for id_, said in found.items()
         )
-        _file(others or name).write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    golden = _golden(name) | (_golden(others) if others else {})
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    golden = json.loads(path.read_text())
     changes = [
         f"{id_}\n  golden: {golden.get(id_)}\n  found:  {found.get(id_)}"
         for id_ in sorted(golden.keys() | found.keys())
         if golden.get(id_) != found.get(id_)
     ]
     assert not changes, f"{len(changes)} of {len(found)} changed:\n" + "\n".join(changes)
-
-
-def _golden(name: str) -> Object:
-    found: Object = json.loads(_file(name).read_text()) if _file(name).exists() else {}
-    return found
-
-
-def _file(name: str) -> Path:
-    return SPECS / f"{name}.json"
