@@ -6,6 +6,7 @@ would be blind to its faults.
 
 import json
 import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -24,12 +25,16 @@ class ApiStatusError(Exception):
     Attributes:
         code: the HTTP status.
         reason: the Status object's reason, such as `AlreadyExists`.
+        causes: `field: message` of each field at fault.
     """
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, causes: Sequence[Mapping[str, str]] = ()
+    ) -> None:
         super().__init__(f"{code} {reason}: {message}")
         self.code = code
         self.reason = reason
+        self.causes = [f"{one.get('field')}: {one.get('message')}" for one in causes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +132,9 @@ class Api:
         is_json = "json" in answer.headers.get("Content-Type", "")
         decoded = answer.json() if is_json else answer.data.decode(errors="replace")
         if answer.status >= 400:
-            details = decoded if isinstance(decoded, dict) else {"message": decoded}
+            details: dict[str, Any] = decoded if isinstance(decoded, dict) else {"message": decoded}
+            causes = (details.get("details") or {}).get("causes") or ()
             raise ApiStatusError(
-                answer.status, details.get("reason", ""), details.get("message", "")
+                answer.status, details.get("reason", ""), details.get("message", ""), causes
             )
         return decoded
