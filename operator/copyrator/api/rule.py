@@ -77,7 +77,7 @@ def _source_in(source: Fields, namespaces: tuple[str, ...]) -> Source:
         namespaces=namespaces,
         name=source.text("name", syntax.object_name),
         selector=_source_selector(source),
-        kubeconfig=read_kubeconfig_ref(source) if source.has("kubeConfig") else None,
+        kubeconfig=read_kubeconfig_ref(source.raw, source.path),
     )
 
 

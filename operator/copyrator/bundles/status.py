@@ -21,6 +21,7 @@ from copyrator.api.bundle_status import (
     Trust,
     Verification,
 )
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     ConditionStatus,
@@ -426,7 +427,7 @@ class StatusWriter:
             found[ConditionType.AS_APPROVED] = as_approved_condition(status.as_approved)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.kube_config is not None:
+            if spec.find(ClusterSpec) is not None:
                 ends = ready_conditions.kept_credential_ends(status)
                 found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found

@@ -6,8 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
@@ -24,7 +26,7 @@ from copyrator.bundles.gates.gate import (
 )
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
-APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
+APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
 DIGEST = "sha256:" + "1" * 64
 
 
@@ -107,7 +109,7 @@ def test_versions_are_judged_before_the_moment() -> None:
         (SPEC, False, False, set()),
         (SPEC, False, True, {"freeze"}),
         (SPEC, True, False, {"signature", "vendored"}),
-        (replace(SPEC, is_gated=True), False, False, {"vendored"}),
+        (structs.replace(SPEC, is_gated=True), False, False, {"vendored"}),
         (APPROVED, None, False, {"vendored", "plain", "approval"}),
     ],
 )

@@ -2,28 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from copyrator.api.bundle_spec import (
-    Approval,
-    ApprovalMode,
-    BundleSpec,
-    CosignKeysSpec,
-    JobSpec,
-    LocalObjectRef,
-    PromoteFrom,
-    ValuesKind,
-    Verify,
-)
-from copyrator.api.drift import Drift, DriftMode
+from copyrator.api.age import AgeSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec, JobSpec, Part
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import PromotionSpec
+from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import (
     describe_left_out,
     is_gated,
@@ -33,7 +28,7 @@ from copyrator.bundles.deploy.restrictions import (
 )
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
-APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
+APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
 FACTS = Path(__file__).parents[3] / "docs/facts/werf.md"
 
 
@@ -178,7 +173,7 @@ def test_members_of_harmless_families_pass(name: str) -> None:
     ],
 )
 def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) -> None:
-    spec = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value}))
+    spec = restrict_spec(structs.replace(APPROVED, env={"WERF_SET_A": value}))
     assert spec.env == ({"WERF_SET_A": value} if expected else {})
     assert spec.withheld == (() if expected else ("spec.env[WERF_SET_A]",))
 
@@ -188,7 +183,7 @@ def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) ->
 )
 def test_values_of_any_size_are_looked_through_in_a_short_step(text: str) -> None:
     env = {f"WERF_SET_{i}": text * (64 * 1024 // len(text)) for i in range(4)}
-    spec = replace(APPROVED, env=env)
+    spec = structs.replace(APPROVED, env=env)
     begun = process_time()
     restrict_spec(spec)
     assert process_time() - begun < 0.05
@@ -212,7 +207,7 @@ def expanded(value: str, known: dict[str, str]) -> str:
 @given(st.lists(st.sampled_from(["$", "(", ")", "X", "WERF_TAG", "$(", "$(X)"]), max_size=9))
 def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> None:
     value = "".join(parts)
-    passed = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value})).env
+    passed = restrict_spec(structs.replace(APPROVED, env={"WERF_SET_A": value})).env
     known = {"WERF_TAG": "1.0.0"}
     depends = any(
         expanded(value, known) != expanded(value, known | {name: "a secret"})
@@ -221,28 +216,28 @@ def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> No
     assert not (depends and passed)
 
 
-ENTRY = CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys"))
+ENTRY = VerifyEntry(cosign=Cosign(LocalObjectRef("keys")))
 
 
 @pytest.mark.parametrize(
-    ("changes", "signed", "expected"),
+    ("parts", "signed", "expected"),
     [
-        ({}, False, False),
-        ({}, True, True),
-        ({"approval": Approval(ApprovalMode.NEVER)}, False, False),
-        ({"approval": Approval(ApprovalMode.ON_RISK)}, False, True),
-        ({"approval": Approval(ApprovalMode.ALWAYS)}, False, True),
-        ({"drift": Drift(DriftMode.DETECT)}, False, True),
-        ({"drift": Drift(DriftMode.CORRECT)}, False, True),
-        ({"verify": Verify((ENTRY,))}, False, True),
-        ({"promote_from": PromoteFrom((BundleKey("n", "staging"),))}, False, True),
-        ({"min_age": 60.0, "depends_on": (BundleKey("n", "db"),), "suspend": True}, False, False),
+        ((), False, False),
+        ((), True, True),
+        ((ApprovalSpec(ApprovalMode.NEVER),), False, False),
+        ((ApprovalSpec(ApprovalMode.ON_RISK),), False, True),
+        ((ApprovalSpec(ApprovalMode.ALWAYS),), False, True),
+        ((DriftSpec(DriftMode.DETECT),), False, True),
+        ((DriftSpec(DriftMode.CORRECT),), False, True),
+        ((SignaturesSpec((ENTRY,)),), False, True),
+        ((PromotionSpec((BundleKey("n", "staging"),)),), False, True),
+        ((AgeSpec(60.0), DependenciesSpec((BundleKey("n", "db"),))), False, False),
     ],
 )
 def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
-    changes: dict[str, Any], signed: bool, expected: bool
+    parts: tuple[Part, ...], signed: bool, expected: bool
 ) -> None:
-    spec = replace(SPEC, env={"A": "b"}, **changes)
+    spec = structs.replace(SPEC, env={"A": "b"}, suspend=True, parts=parts)
     assert is_gated(spec, signed=signed) is expected
     found = restrict_spec(spec, signed=signed)
     assert (found.is_gated, found.env) == (expected, {} if expected else {"A": "b"})
@@ -250,20 +245,20 @@ def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
 
 
 def test_a_bundle_without_gates_keeps_everything() -> None:
-    spec = replace(SPEC, env={"A": "b"}, job=JobSpec(pod_labels={"a": "b"}))
+    spec = structs.replace(SPEC, env={"A": "b"}, job=JobSpec(pod_labels={"a": "b"}))
     assert restrict_spec(spec) is spec
 
 
 def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -> None:
-    spec = replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
+    spec = structs.replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
     assert restrict_spec(spec, is_preview=True).env == {"WERF_ENV": "dev"}
     assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
     assert describe_left_out(SPEC) is None
-    assert describe_left_out(restrict_spec(replace(spec, approval=APPROVED.approval))) is None
+    assert describe_left_out(restrict_spec(structs.replace(spec, parts=APPROVED.parts))) is None
 
 
 def test_a_restricted_spec_is_not_restricted_again() -> None:
-    spec = restrict_spec(replace(APPROVED, env={"A": "b"}))
+    spec = restrict_spec(structs.replace(APPROVED, env={"A": "b"}))
     assert restrict_spec(spec, signed=True, is_preview=True) is spec
 
 
@@ -282,7 +277,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 ) -> None:
     found = {"team": "a", "inject": "true"}
     job = JobSpec(pod_labels=found, pod_annotations=found)
-    spec = restrict_spec(replace(APPROVED, job=job, allowed_pod_metadata=allowed))
+    spec = restrict_spec(structs.replace(APPROVED, job=job, allowed_pod_metadata=allowed))
     assert spec.job.pod_labels == spec.job.pod_annotations == expected
     assert spec.withheld == (
         *(f"spec.job.podLabels[{key}]" for key in sorted(found.keys() - expected.keys())),
@@ -293,7 +288,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     env = {"WERF_VALUES_A": "http://secret", "WERF_SET_FILE_1": "v=/x", "WERF_ENV": "dev"}
     job = JobSpec(pod_annotations={"inject": "true"})
-    found = withheld_condition(restrict_spec(replace(APPROVED, env=env, job=job)))
+    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env, job=job)))
     assert found is not None
     assert (found.status, found.reason) == ("True", "NotKnownHarmless")
     assert found.message == (
@@ -319,19 +314,19 @@ def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     ],
 )
 def test_the_remedy_is_that_of_the_variable(name: str, remedy: str) -> None:
-    found = withheld_condition(restrict_spec(replace(APPROVED, env={name: "$(X)"})))
+    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env={name: "$(X)"})))
     assert found is not None
     assert remedy in found.message
 
 
 def test_the_condition_is_bounded_and_shows_no_value() -> None:
     env = {f"X{i:03}": "" for i in range(20)}
-    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env)))
     assert found is not None
     assert "spec.env[X018], spec.env[X019]. " in found.message
     env = {f"X{'Y' * 250}{i:03}": "hunter2" for i in range(200)}
     env |= {f"{start}A": "hunter2 $(X)" for start in ("WERF_SET_", "WERF_KUBE", "WERF_VALUES_")}
-    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env)))
     assert found is not None
     assert len(found.message) < 2000
     assert " and 183 more. " in found.message

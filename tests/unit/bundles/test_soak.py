@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_SOAKS,
     Attempted,
@@ -22,6 +22,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import AsApprovedStatus, StoredReason
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period
@@ -513,7 +514,7 @@ SPEC = BundleSpec(
     registry="r",
     repo="a",
     project_namespace="production",
-    promote_from=PromoteFrom((BundleKey("production", "staging"),), SOAK.total_seconds()),
+    parts=(PromotionSpec((BundleKey("production", "staging"),), SOAK.total_seconds()),),
 )
 
 

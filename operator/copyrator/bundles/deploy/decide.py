@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Available,
@@ -22,6 +23,8 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
+from copyrator.api.login import LoginSpec
+from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -186,9 +189,9 @@ def decide_deploy(
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
     status = replace(status, verification=resolution.deployed or Verification())
-    status = plan_record.withdraw_plan(status, spec.skip_digests)
+    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
     target = None
-    if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
+    if resolution.tag and (spec.part(ApprovalSpec).is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
@@ -547,7 +550,7 @@ class Deployer:
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
-            if case.spec.cloud is not None:
+            if case.spec.find(LoginSpec) is not None:
                 await self.logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
@@ -562,7 +565,7 @@ class Deployer:
     async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, before = case.entry, case.spec, case.entry.status
-        need, is_planned = case.decision.need, spec.approval.is_enabled
+        need, is_planned = case.decision.need, spec.part(ApprovalSpec).is_enabled
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
@@ -82,7 +84,7 @@ class PreviewResolver:
         version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = RegistryReader(
             replace(entry, status=BundleStatus(), annotations={}),
-            replace(spec, version=request.version),
+            structs.replace(spec, version=request.version),
             await self.references.access(entry, spec),
             self.polls,
             memory.since,

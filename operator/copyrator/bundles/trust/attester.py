@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import AttestState, AttestStatus, BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
@@ -66,7 +67,7 @@ class _PushError(Exception):
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     """What decides about a Bundle's statements beside its status; None: it attests nothing."""
     spec = entry.spec
-    if isinstance(spec, InvalidSpec) or spec.attest is None:
+    if isinstance(spec, InvalidSpec) or spec.find(AttestSpec) is None:
         return None
     return AttestInput(
         spec=spec,

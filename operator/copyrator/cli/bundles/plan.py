@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import structs
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import JobSpec
@@ -444,7 +445,7 @@ def _left_out(view: BundleView) -> str | None:
     spec, withheld = view.spec, view.status.condition(ConditionType.SETTINGS_WITHHELD)
     if isinstance(spec, InvalidSpec) or withheld:
         return None  # its deploys don't get them either
-    return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
+    return describe_left_out(structs.replace(restrict_spec(spec), job=JobSpec()))
 
 
 def explain_missing(found: PlanView) -> Iterator[str]:

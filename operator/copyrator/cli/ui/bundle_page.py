@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import parse_status
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift import DriftVerdict
+from copyrator.api.drift import DriftSpec, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, Result, Status, compute
+from copyrator.api.health import HealthMode, HealthSpec, Result, Status, compute
 from copyrator.api.keys import ObjectName
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
@@ -420,7 +421,7 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
 
 def _health(view: BundleView) -> str:
     """Whether the release is healthy; the message where the page's first sentence isn't that."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
@@ -434,7 +435,7 @@ def _health(view: BundleView) -> str:
 def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     """What the last check for drift found; None where none is made."""
     spec, drift = view.spec, view.status.drift
-    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
         return None
     condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
     is_drifted = drift.verdict == DriftVerdict.DRIFTED
@@ -450,8 +451,8 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
         "more": max((drift.count or 0) - len(drift.objects), 0),
         "corrections": drift.corrections or 0,
         "next": next_check(view, spec),
-        "mode": str(spec.drift.mode),
-        "every": format_duration(spec.drift.interval),
+        "mode": str(spec.part(DriftSpec).mode),
+        "every": format_duration(spec.part(DriftSpec).interval),
         "job": said(drift.found_job) if drift.found_job else "",
         "command": shlex.join(
             ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
@@ -541,7 +542,7 @@ async def release_objects(
     spec = view.spec
     if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
         return [], ""
-    if spec.kube_config is not None:
+    if spec.find(ClusterSpec) is not None:
         return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"

@@ -1,0 +1,50 @@
+"""The types of a Bundle's spec give the schema of its CRD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.api.test_crd_fields import BUNDLE
+
+from copyrator.api.bundle import PARTS
+from copyrator.api.bundle_spec import BundleSpec
+from generate.crds import composed
+
+RULES = "x-kubernetes-validations"
+NAMESPACE = ".items.properties.namespace.minLength"
+DIFFERENT = {
+    # The pattern refuses an empty text, too.
+    *(f".{name}{NAMESPACE}" for name in ("dependsOn", "promoteFrom.properties.bundles")),
+    # The examples in the message.
+    f".minAge.{RULES}",
+    f".attest.properties.after.{RULES}",
+    f".promoteFrom.properties.soak.{RULES}",
+    f".promoteFrom.properties.attestations.items.properties.maxAge.{RULES}",
+    f".promoteFrom.properties.attestations.items.properties.soak.{RULES}",
+}
+
+
+def differences(before: Any, now: Any, path: str = "") -> set[str]:
+    """The paths of what differs, but for line breaks in texts and the order of names."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = before.keys() | now.keys()
+        pairs = ((f"{path}.{one}", before.get(one), now.get(one)) for one in names)
+        return {found for at, old, new in pairs for found in differences(old, new, at)}
+    if isinstance(before, str) and isinstance(now, str):
+        return set() if before.split() == now.split() else {path}
+    if isinstance(before, list) and path.endswith(("required", RULES)):
+        return set() if _words(before) == _words(now) else {path}
+    return set() if before == now else {path}
+
+
+def _words(items: list[Any]) -> list[list[str]]:
+    return sorted(str(one).split() for one in items)
+
+
+def test_the_types_give_the_schema_of_the_crd() -> None:
+    crd = dict(BUNDLE["properties"]["spec"])
+    made = composed(BundleSpec, PARTS, description=crd["description"])
+
+    assert differences(crd["properties"], made["properties"]) == DIFFERENT
+    del crd["properties"], made["properties"]
+    assert differences(crd, made) == set()
