@@ -50,9 +50,12 @@ def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
     """The schema of a value: its type, description and bounds, and then what is in it."""
     head: Schema = {"type": _SCALARS[kind]} if kind in _SCALARS else {}
     inner: Schema = {}
-    if takes.read is not None:
+    if takes.like is not None:
+        inner = schema_of(takes.like)
+        head = {"type": inner.pop("type")}
+    elif takes.read is not None:
         head = {}
-    elif get_origin(kind) is tuple:
+    elif get_origin(kind) in (tuple, frozenset):
         head, inner = {"type": "array"}, {"items": _value(*split(get_args(kind)[0]))}
     elif get_origin(kind) is not None:
         head = {"type": "object"}
@@ -68,7 +71,14 @@ def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
         head = {"type": takes.schema["type"]}
     if description:
         head["description"] = description
-    return head | takes.schema | inner
+    return head | takes.schema | inner | _rules(takes.schema, inner)
+
+
+def _rules(*schemas: Schema) -> Schema:
+    """The rules of several schemas together."""
+    name = "x-kubernetes-validations"
+    found = [rule for one in schemas for rule in one.get(name, ())]
+    return {name: found} if found else {}
 
 
 _UNKNOWN = ("$ref", "allOf", "oneOf", "not", "definitions", "nullable")

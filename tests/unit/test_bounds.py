@@ -5,14 +5,28 @@ import re
 import pytest
 import yaml
 
-from copyrator.api import bundle, kubeconfig, rollout, rule, selectors, tagfilter, version_range
+from copyrator.api import (
+    bundle,
+    kubeconfig,
+    rollout,
+    rule,
+    rule_template,
+    selectors,
+    tagfilter,
+    version_range,
+)
 from copyrator.bundles.inputs import reader
 from copyrator.copies.template import scope
 from copyrator.oci import auth
 from copyrator.settings import limits
 from demo.chart import ROOT
 
-CHARACTERS = [rule.TEMPLATE_TEXT, rule.TEMPLATE_TEXTS, limits.RENDERED_TEXT, scope.RENDERED_OBJECT]
+CHARACTERS = [
+    rule_template.TEMPLATE_TEXT,
+    rule_template.TEMPLATE_TEXTS,
+    limits.RENDERED_TEXT,
+    scope.RENDERED_OBJECT,
+]
 ENV = [bundle.BUNDLE_ENV_VALUE, bundle.BUNDLE_ENV_BYTES]
 VALUES = [limits.BUNDLE_VALUES_BYTES, limits.BUNDLE_VALUES_FILES]
 BOUNDS = {

@@ -416,7 +416,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         windows=read_windows(spec) if spec.has("windows") else (),
         drift=read_drift(spec.sub("drift")) if spec.has("drift") else NO_DRIFT,
         health=_read_health(spec),
-        kube_config=read_kubeconfig_ref(spec) if spec.has("kubeConfig") else None,
+        kube_config=read_kubeconfig_ref(spec.raw, "spec"),
     )
 
 

@@ -19,7 +19,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
@@ -52,7 +64,12 @@ class Rule:
     field_path: str = ""
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class FormType(msgspec.StructMeta):
+    """Of Structs that are frozen, as their base is."""
+
+
+class Form(msgspec.Struct, metaclass=FormType, frozen=True, rename="camel"):
     """A map of a spec."""
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -77,12 +94,19 @@ class Takes:
     """What is said where it is absent and has no default."""
     noun: str = "items"
     """What a list has too many of."""
+    like: type[Form] | None = None
+    """The Form that the schema of what ``read`` takes is made from."""
+    repeats: bool = False
+    """Whether a list keeps equal texts."""
     is_stored: bool = False
     """Whether the API server writes the default into the object."""
 
 
 STORED: Final = Takes({}, is_stored=True)
 """Beside what a field takes: the API server writes its default into the object."""
+
+OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
+"""A map that may have other fields than those of its Form."""
 
 
 def text(
@@ -144,18 +168,32 @@ def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes
         return seconds
 
     schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
-    return Takes(schema, read_duration)
+    return Takes(schema, read=read_duration)
 
 
-def items(most: int, least: int = 0, *, keys: tuple[str, ...] = (), noun: str = "items") -> Takes:
-    """A list of so many items; with ``keys`` one that the API server merges by these fields."""
+def items(
+    most: int,
+    least: int = 0,
+    *,
+    keys: tuple[str, ...] = (),
+    rules: tuple[Rule, ...] = (),
+    required: str = "is required",
+    noun: str = "items",
+    repeats: bool = False,
+) -> Takes:
+    """A list of so many items; with ``keys`` one that the API server merges by these fields.
+
+    Of equal texts the first is kept, or all with ``repeats``.
+    """
     schema: Schema = {"type": "array"}
     if least:
         schema["minItems"] = least
     schema["maxItems"] = most
     if keys:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-    return Takes(schema, noun=noun)
+    if rules:
+        schema["x-kubernetes-validations"] = validations(rules)
+    return Takes(schema, required=required, noun=noun, repeats=repeats)
 
 
 def entries(most: int) -> Takes:
@@ -163,9 +201,19 @@ def entries(most: int) -> Takes:
     return Takes({"type": "object", "maxProperties": most})
 
 
-def custom(read: Read, schema: Schema, required: str = "is required") -> Takes:
-    """A value of a type of its own: how it is read, and its schema."""
-    return Takes(schema, read, required=required)
+def custom(
+    read: Read,
+    schema: Schema | None = None,
+    *,
+    like: type[Form] | None = None,
+    rules: tuple[Rule, ...] = (),
+    required: str = "is required",
+) -> Takes:
+    """A value of a type of its own: how it is read, and its schema, or what that is made from."""
+    found = dict(schema or {})
+    if rules:
+        found["x-kubernetes-validations"] = validations(rules)
+    return Takes(found, read, required=required, like=like)
 
 
 def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
@@ -184,14 +232,15 @@ def read(form: type[F], raw: Any, path: str) -> F:
         SpecError: it isn't valid; with the path of the field below ``path``.
     """
     try:
-        found: F = _form(form)(raw)
+        found = form_reader(form)(raw)
     except SpecError as error:
-        raise _below(error, path) from None
+        raise below(error, path) from None
     return found
 
 
-def _below(error: SpecError, step: str) -> SpecError:
-    return SpecError(f"{step}{error.path}".removeprefix("."), error.message)
+def below(error: SpecError, path: str) -> SpecError:
+    """The error with a path that begins with this one."""
+    return SpecError(f"{path}{error.path}".removeprefix("."), error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +294,19 @@ def split(hint: Any) -> tuple[Any, Takes]:
     return hint, takes
 
 
+def form_reader(form: type[F]) -> Callable[[Any], F]:
+    """How a map is read into a Form, with paths below it."""
+    return cast("Callable[[Any], F]", _form_reader(form))
+
+
 @cache
-def _form(form: type[F]) -> Callable[[Any], F]:
+def _form_reader(form: type[Form]) -> Read:
     plan = tuple(
         (one.name, one.attribute, reader(one.kind, one.takes), one.is_required, one.takes.required)
         for one in slots(form)
     )
 
-    def read_form(raw: Any) -> F:
+    def read_form(raw: Any) -> Form:
         if raw == TOO_MANY:
             raise SpecError("", f"{TOO_MANY}; reduce it")
         if not isinstance(raw, Mapping):
@@ -287,14 +341,14 @@ def reader(kind: Any, takes: Takes) -> Read:
         found = _read_flag
     elif kind is int:
         found = _number_reader(takes.schema)
-    elif get_origin(kind) is tuple:
-        found = _list_reader(*split(get_args(kind)[0]), takes)
+    elif get_origin(kind) in (tuple, frozenset):
+        found = _list_reader(*split(get_args(kind)[0]), takes, get_origin(kind))
     elif get_origin(kind) is not None:
         found = _map_reader(get_args(kind), takes.schema)
     elif issubclass(kind, StrEnum):
         found = _choice_reader(kind)
     else:
-        found = _form(kind)
+        found = form_reader(kind)
     return found
 
 
@@ -307,12 +361,16 @@ def _text_reader(takes: Takes) -> Read:
     def read_text(value: Any) -> str:
         if value == "" and may_be_empty:
             return ""
-        found = check_text(value, "", check)
-        if check is None and len(found) > most:
+        if type(value) is not str or not value:
+            return check_text(value, "")  # which raises
+        if check is not None:
+            if problem := check(value):
+                raise SpecError("", problem)
+        elif len(value) > most:
             raise SpecError("", f"must have at most {most} characters")
-        if usable is not None and not usable.fullmatch(found):
-            raise SpecError("", f"{shown(found)} must match {pattern}")
-        return found
+        elif usable is not None and not usable.fullmatch(value):
+            raise SpecError("", f"{shown(value)} must match {pattern}")
+        return value
 
     return read_text
 
@@ -347,13 +405,13 @@ def _choice_reader(kind: type[StrEnum]) -> Read:
     return read_choice
 
 
-def _list_reader(kind: Any, takes: Takes, of_list: Takes) -> Read:
+def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
     read_item = reader(kind, takes)
     least, most = of_list.schema.get("minItems", 0), of_list.schema["maxItems"]
     noun, absent = of_list.noun, of_list.required
-    are_texts = kind is str
+    is_unique = kind is str and made is tuple and not of_list.repeats
 
-    def read_list(value: Any) -> tuple[Any, ...]:
+    def read_list(value: Any) -> Any:
         if not isinstance(value, list):
             raise SpecError("", f"must be a list, not {json_type(value)}")
         if len(value) > most:
@@ -366,7 +424,7 @@ def _list_reader(kind: Any, takes: Takes, of_list: Takes) -> Read:
                 found.append(read_item(item))
             except SpecError as error:
                 raise _inside(error, f"[{i}]") from None
-        return tuple(dict.fromkeys(found)) if are_texts else tuple(found)
+        return made(dict.fromkeys(found) if is_unique else found)
 
     return read_list
 

@@ -15,7 +15,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef, ValuesKind
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -167,7 +167,7 @@ async def _deployed_by(client: KubeClient, namespace: str, ref: KubeconfigRef) -
 def _of_bundle(bundle: Body) -> KubeconfigRef | None:
     """The kubeconfig of a Bundle; None where it has none, or not a valid one."""
     with suppress(SpecError):
-        return read_kubeconfig_ref(Fields(bundle.get("spec"), "spec"))
+        return read_kubeconfig_ref(map_in(bundle, "spec"), "spec")
     return None
 
 
@@ -180,7 +180,7 @@ def _sources_of(rule: Body) -> Iterator[tuple[Body, KubeconfigRef | None]]:
     for source in (spec.get("source"), *(several if isinstance(several, list) else ())):
         with suppress(SpecError):
             if isinstance(source, Mapping):
-                yield source, read_kubeconfig_ref(Fields(source, "source"))
+                yield source, read_kubeconfig_ref(source, "source")
 
 
 def _read_by(source: Body, home: str) -> Iterator[RemoteSource]:

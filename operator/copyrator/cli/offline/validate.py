@@ -24,8 +24,9 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, NotationSpec, VerifyEntry
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.rule import parse_rule, path_of
+from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
+from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
