@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 from copyrator.api import texts
 from copyrator.api.fields import Fields, SpecError
-from copyrator.api.schema import OPEN, Form, Rule, fail, form_reader, text
+from copyrator.api.schema import OPEN, Form, Rule, custom, fail, form_reader, text
 from copyrator.settings.limits import RULE_DEPTH
 
 TEMPLATE_TEXT: Final = 65_536
@@ -40,6 +40,19 @@ class Template:
 _OWN_NAMESPACE: Final = "{{ namespace.name }}"
 
 
+_SHORT: Final = {"type": "string", "maxLength": 253}
+
+
+def _read_namespace(raw: Any) -> str:
+    if raw != _OWN_NAMESPACE:
+        raise SpecError("", "must be removed: the operator sets each target namespace")
+    return _OWN_NAMESPACE
+
+
+def _refuse_generated(_raw: Any) -> NoReturn:
+    raise SpecError("", "must be removed: copies have fixed names; set metadata.name")
+
+
 class TemplateMetadata(Form):
     """What is known of a template's metadata; the rest is written by the author of the rule."""
 
@@ -57,9 +70,9 @@ class TemplateMetadata(Form):
     name: Annotated[str, text(most=1024)]
     """Name of the object; may contain Jinja2 expressions, for example ad-kubernetes-{{
     namespace.name }}."""
-    namespace: Annotated[str, text(most=253, least=0)] | None = None
+    namespace: Annotated[str, custom(_read_namespace, _SHORT)] | None = None
     """Not supported: the operator sets each target namespace."""
-    generate_name: Annotated[str, text(most=253, least=0)] | None = None
+    generate_name: Annotated[str, custom(_refuse_generated, _SHORT)] | None = None
     """Not supported; set name."""
 
 
@@ -76,7 +89,6 @@ class TemplateForm(Form):
 
 
 _FORBIDDEN_METADATA: Final = {
-    "generateName": "copies have fixed names; set metadata.name",
     "ownerReferences": "owner references can't cross namespaces",
     "finalizers": "no controller would remove them",
     "uid": "the API server sets it",
@@ -94,8 +106,6 @@ def read_template(raw: Any) -> Template:
     for name, hint in _FORBIDDEN_METADATA.items():
         if metadata.has(name):
             metadata.fail(name, f"must be removed: {hint}")
-    if form.metadata.namespace not in (None, _OWN_NAMESPACE):
-        metadata.fail("namespace", "must be removed: the operator sets each target namespace")
     for name in ("labels", "annotations"):
         metadata.text_map(name)
     if form.kind == "Secret":
