@@ -260,7 +260,7 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form."""
+    """The fields of a Form, or of a Record without ``extra``."""
     return tuple(
         Slot(
             one.encode_name,
@@ -270,6 +270,7 @@ def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
             one.default,
         )
         for one in msgspec.structs.fields(form)
+        if one.name != "extra"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.health import HealthMode
 from copyrator.api.promotion import read_withdrawal
 from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +25,7 @@ from copyrator.api.drift import (
 )
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy import state
 from copyrator.bundles.plan import drift as drift_record

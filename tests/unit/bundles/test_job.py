@@ -1,7 +1,6 @@
 """Jobs as golden files; `UPDATE_GOLDEN=1 pytest …/test_job.py` writes them anew."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from copyrator.api.bundle_spec import (
     ValuesKind,
 )
 from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ from copyrator.api.promotion import (
     hold_text,
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (
     NO_SOURCES,

@@ -1,6 +1,5 @@
 """What the operator's settings let a Bundle name."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from copyrator.api.bundle_spec import (
     Verify,
 )
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
