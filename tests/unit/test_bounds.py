@@ -10,6 +10,7 @@ from copyrator.api import (
     kubeconfig,
     rollout,
     rule,
+    rule_template,
     selectors,
     tagfilter,
     version_range,
@@ -20,7 +21,12 @@ from copyrator.oci import auth
 from copyrator.settings import limits
 from demo.chart import ROOT
 
-CHARACTERS = [rule.TEMPLATE_TEXT, rule.TEMPLATE_TEXTS, limits.RENDERED_TEXT, scope.RENDERED_OBJECT]
+CHARACTERS = [
+    rule_template.TEMPLATE_TEXT,
+    rule_template.TEMPLATE_TEXTS,
+    limits.RENDERED_TEXT,
+    scope.RENDERED_OBJECT,
+]
 ENV = [bundle_spec.BUNDLE_ENV_VALUE, bundle_spec.BUNDLE_ENV_BYTES]
 VALUES = [limits.BUNDLE_VALUES_BYTES, limits.BUNDLE_VALUES_FILES]
 BOUNDS = {

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from copyrator.api import names
 from copyrator.api.age import AgeSpec
@@ -42,6 +41,7 @@ from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.rollback import RollbackSpec, read_skip_digests
 from copyrator.api.schema import below, read, slots
+from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec
 from copyrator.api.windows import WindowsSpec
 

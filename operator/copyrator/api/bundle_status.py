@@ -8,7 +8,6 @@ written by ``to_dict``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.records import Packed, Record
+from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
@@ -219,16 +219,14 @@ class GateState(StrEnum):
     REFUSED = "Refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRef(Record):
+class VersionRef(Record, frozen=True):
     """The original's pair: a tag and its digest (``sha256:…``)."""
 
     digest: str | None = None
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployRef(VersionRef):
+class DeployRef(VersionRef, frozen=True):
     """The original's pair of what is deployed, and what `kubectl get` prints of it."""
 
     short_digest: str | None = None
@@ -240,8 +238,7 @@ class DeployRef(VersionRef):
         return self if digest == self.short_digest else replace(self, short_digest=digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected(Record):
+class Rejected(Record, frozen=True):
     """A tag that was not chosen."""
 
     version: str | None = None
@@ -250,8 +247,7 @@ class Rejected(Record):
     """Only with NotAVersion: the rule that it breaks, and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Available(Record):
+class Available(Record, frozen=True):
     """What the registry has for ``spec.version``, as of ``time``."""
 
     version: str | None = None
@@ -260,8 +256,7 @@ class Available(Record):
     rejected: tuple[Rejected, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed(Record):
+class Deployed(Record, frozen=True):
     """The last successful deploy."""
 
     version: str | None = None
@@ -303,8 +298,7 @@ class ConsentBy(StrEnum):
     """The Job's account may create Secrets there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentStatus(Record):
+class ConsentStatus(Record, frozen=True):
     """Whether the release's namespace accepts the release, where it is another than the Bundle's.
 
     Written when it changes, not each time that it is checked.
@@ -319,8 +313,7 @@ class ConsentStatus(Record):
     """Since when."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver(Record):
+class PassedOver(Record, frozen=True):
     """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
 
     name: str | None = None
@@ -334,8 +327,7 @@ class PassedOver(Record):
         return f"{self.name}{' of ' if self.environments else ''}{', '.join(self.environments)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempted(Record):
+class Attempted(Record, frozen=True):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
     version: str | None = None
@@ -385,8 +377,7 @@ class Attempted(Record):
         return self.outcome == Outcome.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateStatus(Record):
+class GateStatus(Record, frozen=True):
     """The verdict of one gate on the version that would be deployed next."""
 
     name: str | None = None
@@ -398,8 +389,7 @@ class GateStatus(Record):
     """When it passes by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateStatus(Record):
+class CandidateStatus(Record, frozen=True):
     """A version that isn't deployed yet, and when this operator saw it first."""
 
     version: str | None = None
@@ -407,8 +397,7 @@ class CandidateStatus(Record):
     first_seen: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoakStatus(Record):
+class SoakStatus(Record, frozen=True):
     """How long a version has been deployed here: evidence for promotion from it."""
 
     version: str | None = None
@@ -438,8 +427,7 @@ class AttestState(StrEnum):
     """Withdrawn, and the registry has the digest no more. It may come back, with the statement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttestStatus(Record):
+class AttestStatus(Record, frozen=True):
     """The newest statement about a digest.
 
     It is written before it is pushed, so that another process pushes the same.
@@ -503,8 +491,7 @@ class Trust(StrEnum):
     """It can't be determined now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification(Record):
+class Verification(Record, frozen=True):
     """The verdict on the signatures of what is deployed."""
 
     digest: str | None = None
@@ -516,8 +503,7 @@ class Verification(Record):
     """Hash of all requirements: entries, keys and the operator's policy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinStatus(Record):
+class PinStatus(Record, frozen=True):
     """What a user rolled back to; see deploy.requests."""
 
     requested: str | None = None
@@ -532,8 +518,7 @@ class PinStatus(Record):
     """Why ``requested`` wasn't taken, as a sentence; an earlier pin stays in force."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry(Record):
+class HistoryEntry(Record, frozen=True):
     """A finished attempt."""
 
     version: str | None = None
@@ -551,8 +536,7 @@ class HistoryEntry(Record):
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastError(Record):
+class LastError(Record, frozen=True):
     """The newest error of the registry or of a deploy, until a success clears it."""
 
     reason: str | None = None
@@ -561,8 +545,7 @@ class LastError(Record):
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedPolls(Record):
+class FailedPolls(Record, frozen=True):
     """The polls that failed in a row, up to the last one; empty where that succeeded."""
 
     count: int | None = None
@@ -581,8 +564,7 @@ _NO_BASELINE: Final = Baseline()
 """Shared by all Bundles without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleStatus(Record):
+class BundleStatus(Record, frozen=True):
     """The whole status."""
 
     ready: int | None = None

@@ -226,8 +226,7 @@ PAUSES: Final = ("Suspended", "AutoupdateDisabled")
 """The reasons of Ready while an object is suspended; of a rule the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension(Record):
+class Suspension(Record, frozen=True):
     """Ready as it was when the object was suspended; empty while it isn't."""
 
     ready: str | None = None

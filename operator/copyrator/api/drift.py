@@ -5,7 +5,6 @@ What is deployed is compared regularly (docs/drift.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
@@ -96,8 +95,7 @@ class DriftReason(StrEnum):
     """Dry runs were refused, so werf doesn't know what a deploy would change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftCheck(PlanRecord):
+class DriftCheck(PlanRecord, frozen=True):
     """A plan of what is deployed."""
 
     spec_hash: str | None = None
@@ -113,8 +111,7 @@ class DriftCheck(PlanRecord):
 _NO_CHECK: Final = DriftCheck()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftStatus(Record):
+class DriftStatus(Record, frozen=True):
     """Whether the objects of the release are as they were deployed."""
 
     check: DriftCheck = _NO_CHECK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -37,8 +36,7 @@ class PlanDecision(StrEnum):
     REJECTED = "Rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationCounts(Record):
+class OperationCounts(Record, frozen=True):
     """How many operations a plan has of each OperationType (bundles/plan/operations.py)."""
 
     create: int | None = None
@@ -52,8 +50,7 @@ class OperationCounts(Record):
     """Hooks at the uninstall, and of tests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingPermission(Record):
+class MissingPermission(Record, frozen=True):
     """What a Job's service account may not do with one resource in one namespace."""
 
     verbs: tuple[str, ...] = ()
@@ -63,8 +60,7 @@ class MissingPermission(Record):
     """None: of objects in no namespace, or in all namespaces."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovedPlan(Record):
+class ApprovedPlan(Record, frozen=True):
     """The plan that was approved last; a retry of its deploy is compared with it."""
 
     id: str | None = None
@@ -80,8 +76,7 @@ class ApprovedPlan(Record):
     image: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedPlan(Record):
+class RejectedPlan(Record, frozen=True):
     """The plan that was rejected last."""
 
     id: str | None = None
@@ -91,8 +86,7 @@ class RejectedPlan(Record):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord(Record):
+class PlanRecord(Record, frozen=True):
     """A plan, for whatever purpose. Written before its Job is created, as an attempt is."""
 
     job: str | None = None
@@ -124,8 +118,7 @@ class PlanRecord(Record):
         return self.outcome == PlanOutcome.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary(PlanRecord):
+class PlanSummary(PlanRecord, frozen=True):
     """A plan that people read, without the objects' content."""
 
     counts: OperationCounts = OperationCounts()
@@ -150,8 +143,7 @@ class PlanSummary(PlanRecord):
     """When a plan without a decision is made again, or a preview is removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStatus(PlanSummary):
+class PlanStatus(PlanSummary, frozen=True):
     """The plan of the next deploy: it is what is approved, and what the deploy is compared with."""
 
     failures: int | None = None
@@ -203,16 +195,14 @@ class PlanStatus(PlanSummary):
         return PlanStatus(number=self.number, rejections=self.rejections, rejected=self.rejected)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewPlan(PlanSummary):
+class PreviewPlan(PlanSummary, frozen=True):
     """A plan of a version that a user named. It is only shown: nothing is deployed by it."""
 
     requested_version: str | None = None
     """The tag or range that was named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline(Record):
+class Baseline(Record, frozen=True):
     """The first plan of what is deployed: what its chart does every time."""
 
     digest: str | None = None
@@ -246,8 +236,7 @@ class StoredReason(StrEnum):
     """What was stored, or the Job's log, couldn't be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsApprovedStatus(Record):
+class AsApprovedStatus(Record, frozen=True):
     """What was found about a deploy; empty where none was planned and approved."""
 
     reason: str | None = None

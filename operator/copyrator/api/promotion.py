@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from msgspec.structs import replace
-
 from copyrator.api import names, syntax
 from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -17,6 +15,7 @@ from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
+from copyrator.api.structs import replace
 from copyrator.api.text import one_line
 from copyrator.api.texts import NAMESPACE
 from copyrator.settings import limits
@@ -67,7 +66,10 @@ class AttestationsFrom(Form):
 
     environment: Annotated[str, ENVIRONMENT]
     """Its name, as the attestations have it."""
-    cosign: Annotated[EvidenceKeys, custom(_read_keys, like=EvidenceKeys)]
+    cosign: Annotated[
+        EvidenceKeys,
+        custom(_read_keys, like=EvidenceKeys, required="is required: name the keys (keysFrom)"),
+    ]
     """Whom to believe."""
     soak: Annotated[float, duration("soak")] = 0.0
     """How long it must have stood there, at least; by default what that environment attests is
@@ -75,14 +77,12 @@ class AttestationsFrom(Form):
     max_age: Annotated[float, duration("maxAge")] = DEFAULT_EVIDENCE_AGE
     """The age after which a statement doesn't count any more; default 168h. A withdrawal that a
     registry hides is hidden for that long at most."""
-    cluster: (
-        Annotated[str, text(_CLUSTER, most=64, least=0, pattern="[A-Za-z0-9][-A-Za-z0-9]*")] | None
-    ) = None
+    cluster: Annotated[str, text(_CLUSTER, most=64, pattern="[A-Za-z0-9][-A-Za-z0-9]*")] | None = (
+        None
+    )
     """The only cluster whose statements count: the uid of its namespace kube-system."""
     release: (
-        Annotated[
-            str, text(_release, most=317, least=0, pattern=f"{syntax.LABEL}/{syntax.SUBDOMAIN}")
-        ]
+        Annotated[str, text(_release, most=317, pattern=f"{syntax.LABEL}/{syntax.SUBDOMAIN}")]
         | None
     ) = None
     """The only release whose statements count, as namespace/name."""
@@ -103,7 +103,7 @@ class PromotionSpec(Part):
 
     bundles: Annotated[
         tuple[Annotated[BundleKey, bundle_ref(PromotionRef)], ...],
-        items(20, 1, required=_NEITHER),
+        items(20, 1, required="is empty: name a Bundle, or remove it"),
     ] = ()
     """Bundles in which it must have been deployed, without drift, ill health or a hold. All of them
     count."""
@@ -111,7 +111,7 @@ class PromotionSpec(Part):
     """How long it must have been deployed there at a stretch; default 24h."""
     attestations: Annotated[
         tuple[AttestationsFrom, ...],
-        items(10, 1, keys=("environment",), required="is required, or bundles: remove it"),
+        items(10, 1, keys=("environment",), required="is empty: name an environment, or remove it"),
     ] = ()
     """Environments, usually of other clusters, whose evidence a version needs: signed attestations
     of its digest in the registry. All of them count."""

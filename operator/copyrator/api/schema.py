@@ -273,12 +273,12 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form."""
+    """The fields of a Form, or of a Record without ``extra``."""
     found = [(one, *split(one.type)) for one in msgspec.structs.fields(form)]
     return tuple(
         Slot(one.encode_name, one.name, kind, takes, one.required, one.default)
         for one, kind, takes in found
-        if not takes.is_derived
+        if not takes.is_derived and one.name != "extra"
     )
 
 
@@ -428,7 +428,7 @@ def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
     read_item = reader(kind, takes)
     least, most = of_list.schema.get("minItems", 0), of_list.schema["maxItems"]
     noun, absent = of_list.noun, of_list.required
-    is_unique = kind is str and not of_list.repeats
+    is_unique = kind is str and made is tuple and not of_list.repeats
 
     def read_list(value: Any) -> Any:
         if not isinstance(value, list):

@@ -75,7 +75,7 @@ class Window(Form):
     """Time at which it opens, such as 09:00; default 00:00."""
     end: Annotated[int, _time(f"({_CLOCK}|24:00)")] = msgspec.field(default=DAY_MINUTES, name="to")
     """Time at which it closes, up to 24:00 (the default). Before from: on the next day."""
-    zone: Annotated[str, text(_zone, most=64, least=0, pattern="[A-Za-z0-9_+/-]+")] = msgspec.field(
+    zone: Annotated[str, text(_zone, most=64, pattern="[A-Za-z0-9_+/-]+")] = msgspec.field(
         default="UTC", name="timeZone"
     )
     """IANA name such as Europe/Berlin; default UTC. Hours that summer time skips never open, and

@@ -10,12 +10,10 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
-
-from msgspec import structs
 
 from copyrator.api import names
 from copyrator.api.approval import ApprovalMode
@@ -26,6 +24,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
 from copyrator.api.login import cloud_of
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.deploy.identity import Hash
 from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
@@ -200,7 +199,7 @@ class Context:
             return spec
         keyed = self.hasher()
         keyed.update(f"{spec.namespace}/{spec.name}\0{secret}".encode())
-        return structs.replace(spec, secret_key_hash=keyed.hexdigest()[:32])
+        return replace(spec, secret_key_hash=keyed.hexdigest()[:32])
 
     def default_spec(self, key: BundleKey) -> BundleSpec:
         """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
@@ -41,6 +40,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, as_approved_condition
 from copyrator.api.promotion import hold_text
 from copyrator.api.records import merge_patch
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context

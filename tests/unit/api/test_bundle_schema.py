@@ -11,16 +11,20 @@ from copyrator.api.bundle_spec import BundleSpec
 from generate.crds import composed
 
 RULES = "x-kubernetes-validations"
-NAMESPACE = ".items.properties.namespace.minLength"
+ATTESTATION = ".promoteFrom.properties.attestations.items.properties"
 DIFFERENT = {
     # The pattern refuses an empty text, too.
-    *(f".{name}{NAMESPACE}" for name in ("dependsOn", "promoteFrom.properties.bundles")),
+    ".dependsOn.items.properties.namespace.minLength",
+    ".promoteFrom.properties.bundles.items.properties.namespace.minLength",
+    f"{ATTESTATION}.cluster.minLength",
+    f"{ATTESTATION}.release.minLength",
+    ".windows.items.properties.timeZone.minLength",
     # The examples in the message.
     f".minAge.{RULES}",
     f".attest.properties.after.{RULES}",
     f".promoteFrom.properties.soak.{RULES}",
-    f".promoteFrom.properties.attestations.items.properties.maxAge.{RULES}",
-    f".promoteFrom.properties.attestations.items.properties.soak.{RULES}",
+    f"{ATTESTATION}.maxAge.{RULES}",
+    f"{ATTESTATION}.soak.{RULES}",
 }
 
 

@@ -23,8 +23,6 @@ from copyrator.api.records import Record, json_fields
 from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
     ConflictPolicy,
     ImmutablePolicy,
     Mode,
@@ -321,11 +319,6 @@ def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
     full = with_defaults(BUNDLE, bundle)
     assert parse_bundle(full, DEFAULTS) == parse_bundle(bundle, DEFAULTS)
     assert full["spec"]["version"] == DEFAULT_VERSION
-
-
-def test_the_limits_are_the_same() -> None:
-    limit = field(RULE, "spec.limit")
-    assert (limit["default"], limit["maximum"]) == (DEFAULT_LIMIT, MAX_LIMIT)
 
 
 @pytest.mark.parametrize("schema", [RULE, BUNDLE], ids=["rule", "bundle"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import age
 from copyrator.bundles.gates.gate import (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
@@ -14,6 +12,7 @@ from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.plan_words import UNKNOWN
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import GATE, passes, summary
@@ -187,7 +186,7 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
     found: dict[str, Any], faults: str, mode: ApprovalMode, decision: str | None
 ) -> None:
     status = with_plan(**found, decision=decision, risky_operations=0, message=None)
-    asked = structs.replace(spec(mode).part(ApprovalSpec), must_be_bound=True)
+    asked = replace(spec(mode).part(ApprovalSpec), must_be_bound=True)
     required = spec(mode).with_part(asked)
     verdict = GATE.judge(
         required, Candidate("1.1", "sha256:b"), Facts(status, Occasion.NEW_DIGEST, TARGET), NOW
@@ -215,7 +214,7 @@ def test_only_a_plan_that_was_made_passes(outcome: str) -> None:
 
 
 def test_without_retries_one_change_is_too_many() -> None:
-    once = structs.replace(spec(), retry=Retry(limit=0, backoff=30))
+    once = replace(spec(), retry=Retry(limit=0, backoff=30))
     for interruptions, verdict in ((None, PLANNING), (0, PLANNING), (1, UNSTABLE)):
         status = BundleStatus(attempted=replace(CHANGED, interruptions=interruptions))
         facts = Facts(status, Occasion.NEW_DIGEST, TARGET)

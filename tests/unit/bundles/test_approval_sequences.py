@@ -7,7 +7,6 @@ checks each attempt that begins.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
@@ -30,6 +29,7 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, read_withdrawal
 from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
@@ -82,8 +82,8 @@ class Source(Bundle):
         assert attest is not None
         if (health := changes.pop("health", None)) is not None:
             spec = spec.with_part(HealthSpec(health))
-        spec = structs.replace(spec, repo=changes.pop("repo", spec.repo))
-        spec = spec.with_part(structs.replace(attest, **changes))
+        spec = replace(spec, repo=changes.pop("repo", spec.repo))
+        spec = spec.with_part(replace(attest, **changes))
         self.input = replace(self.input, spec=spec)
         return self
 
@@ -656,7 +656,7 @@ def test_the_deletion_of_the_bundle_withdraws_nothing() -> None:
 def test_who_may_use_which_name(
     environments: Any, namespace: str, has_key: bool, allowed: bool
 ) -> None:
-    spec = structs.replace(SPEC, namespace=namespace)
+    spec = replace(SPEC, namespace=namespace)
     if not has_key:
         spec = spec.with_part(AttestSpec("staging", AttestKey(operator=True)))
     assert may_attest(spec, environments) is allowed

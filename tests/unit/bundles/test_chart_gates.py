@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from msgspec import structs
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.gates.gate import (
@@ -109,7 +108,7 @@ def test_versions_are_judged_before_the_moment() -> None:
         (SPEC, False, False, set()),
         (SPEC, False, True, {"freeze"}),
         (SPEC, True, False, {"signature", "vendored"}),
-        (structs.replace(SPEC, is_gated=True), False, False, {"vendored"}),
+        (replace(SPEC, is_gated=True), False, False, {"vendored"}),
         (APPROVED, None, False, {"vendored", "plain", "approval"}),
     ],
 )

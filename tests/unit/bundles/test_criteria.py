@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import structs
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
+from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.version.candidates import Criteria, Selection, criteria_of, deployed_tag
 
@@ -42,7 +42,7 @@ def test_a_tag_is_quarantined_when_its_failures_are_over_the_limit(
     outcome: Outcome, failures: int, quarantined: str | None
 ) -> None:
     attempted = Attempted(version="1.3.0", outcome=outcome, failures=failures)
-    spec = structs.replace(SPEC, retry=Retry(limit=2))
+    spec = replace(SPEC, retry=Retry(limit=2))
 
     found = criteria_of(spec, RANGE, BundleStatus(attempted=attempted))
 
@@ -50,7 +50,7 @@ def test_a_tag_is_quarantined_when_its_failures_are_over_the_limit(
 
 
 def test_criteria_are_what_the_spec_asks_and_what_became_of_it() -> None:
-    spec = structs.replace(SPEC, tag_filter="v.*", prerelease=True, retry=Retry(limit=0))
+    spec = replace(SPEC, tag_filter="v.*", prerelease=True, retry=Retry(limit=0))
     status = BundleStatus(
         deployed=Deployed(version="1.2.0", reference="r/app"),
         attempted=Attempted(version="1.3.0", outcome=Outcome.FAILED, failures=1),

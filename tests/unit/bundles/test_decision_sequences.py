@@ -9,7 +9,7 @@ observes, plans and deploys at any of these moments, or, where it is stopped, on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import approval as plan_decision

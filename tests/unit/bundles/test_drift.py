@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
@@ -28,6 +26,7 @@ from copyrator.api.drift import (
 )
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy import state
 from copyrator.bundles.plan import drift as drift_record
@@ -230,7 +229,7 @@ def test_when_the_next_check_begins(what: BundleStatus, wanted: datetime | None)
 
 
 def test_without_retries_the_first_interruption_is_too_many() -> None:
-    asked = structs.replace(spec(), retry=Retry(limit=0, backoff=30))
+    asked = replace(spec(), retry=Retry(limit=0, backoff=30))
     for interruptions, due in ((None, SOON), (1, REGULAR)):
         what = status(attempted=replace(BROKEN, interruptions=interruptions))
         assert due_at(what, asked, "s", UID) == due

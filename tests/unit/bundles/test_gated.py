@@ -8,7 +8,6 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from copyrator.api.age import AgeSpec
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
@@ -18,6 +17,7 @@ from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.structs import replace
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import (
     describe_left_out,
@@ -173,7 +173,7 @@ def test_members_of_harmless_families_pass(name: str) -> None:
     ],
 )
 def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) -> None:
-    spec = restrict_spec(structs.replace(APPROVED, env={"WERF_SET_A": value}))
+    spec = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value}))
     assert spec.env == ({"WERF_SET_A": value} if expected else {})
     assert spec.withheld == (() if expected else ("spec.env[WERF_SET_A]",))
 
@@ -183,7 +183,7 @@ def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) ->
 )
 def test_values_of_any_size_are_looked_through_in_a_short_step(text: str) -> None:
     env = {f"WERF_SET_{i}": text * (64 * 1024 // len(text)) for i in range(4)}
-    spec = structs.replace(APPROVED, env=env)
+    spec = replace(APPROVED, env=env)
     begun = process_time()
     restrict_spec(spec)
     assert process_time() - begun < 0.05
@@ -207,7 +207,7 @@ def expanded(value: str, known: dict[str, str]) -> str:
 @given(st.lists(st.sampled_from(["$", "(", ")", "X", "WERF_TAG", "$(", "$(X)"]), max_size=9))
 def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> None:
     value = "".join(parts)
-    passed = restrict_spec(structs.replace(APPROVED, env={"WERF_SET_A": value})).env
+    passed = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value})).env
     known = {"WERF_TAG": "1.0.0"}
     depends = any(
         expanded(value, known) != expanded(value, known | {name: "a secret"})
@@ -237,7 +237,7 @@ ENTRY = VerifyEntry(cosign=Cosign(LocalObjectRef("keys")))
 def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
     parts: tuple[Part, ...], signed: bool, expected: bool
 ) -> None:
-    spec = structs.replace(SPEC, env={"A": "b"}, suspend=True, parts=parts)
+    spec = replace(SPEC, env={"A": "b"}, suspend=True, parts=parts)
     assert is_gated(spec, signed=signed) is expected
     found = restrict_spec(spec, signed=signed)
     assert (found.is_gated, found.env) == (expected, {} if expected else {"A": "b"})
@@ -245,20 +245,20 @@ def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
 
 
 def test_a_bundle_without_gates_keeps_everything() -> None:
-    spec = structs.replace(SPEC, env={"A": "b"}, job=JobSpec(pod_labels={"a": "b"}))
+    spec = replace(SPEC, env={"A": "b"}, job=JobSpec(pod_labels={"a": "b"}))
     assert restrict_spec(spec) is spec
 
 
 def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -> None:
-    spec = structs.replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
+    spec = replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
     assert restrict_spec(spec, is_preview=True).env == {"WERF_ENV": "dev"}
     assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
     assert describe_left_out(SPEC) is None
-    assert describe_left_out(restrict_spec(structs.replace(spec, parts=APPROVED.parts))) is None
+    assert describe_left_out(restrict_spec(replace(spec, parts=APPROVED.parts))) is None
 
 
 def test_a_restricted_spec_is_not_restricted_again() -> None:
-    spec = restrict_spec(structs.replace(APPROVED, env={"A": "b"}))
+    spec = restrict_spec(replace(APPROVED, env={"A": "b"}))
     assert restrict_spec(spec, signed=True, is_preview=True) is spec
 
 
@@ -277,7 +277,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 ) -> None:
     found = {"team": "a", "inject": "true"}
     job = JobSpec(pod_labels=found, pod_annotations=found)
-    spec = restrict_spec(structs.replace(APPROVED, job=job, allowed_pod_metadata=allowed))
+    spec = restrict_spec(replace(APPROVED, job=job, allowed_pod_metadata=allowed))
     assert spec.job.pod_labels == spec.job.pod_annotations == expected
     assert spec.withheld == (
         *(f"spec.job.podLabels[{key}]" for key in sorted(found.keys() - expected.keys())),
@@ -288,7 +288,7 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
 def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     env = {"WERF_VALUES_A": "http://secret", "WERF_SET_FILE_1": "v=/x", "WERF_ENV": "dev"}
     job = JobSpec(pod_annotations={"inject": "true"})
-    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env, job=job)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env, job=job)))
     assert found is not None
     assert (found.status, found.reason) == ("True", "NotKnownHarmless")
     assert found.message == (
@@ -314,19 +314,19 @@ def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     ],
 )
 def test_the_remedy_is_that_of_the_variable(name: str, remedy: str) -> None:
-    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env={name: "$(X)"})))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env={name: "$(X)"})))
     assert found is not None
     assert remedy in found.message
 
 
 def test_the_condition_is_bounded_and_shows_no_value() -> None:
     env = {f"X{i:03}": "" for i in range(20)}
-    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
     assert found is not None
     assert "spec.env[X018], spec.env[X019]. " in found.message
     env = {f"X{'Y' * 250}{i:03}": "hunter2" for i in range(200)}
     env |= {f"{start}A": "hunter2 $(X)" for start in ("WERF_SET_", "WERF_KUBE", "WERF_VALUES_")}
-    found = withheld_condition(restrict_spec(structs.replace(APPROVED, env=env)))
+    found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
     assert found is not None
     assert len(found.message) < 2000
     assert " and 183 more. " in found.message

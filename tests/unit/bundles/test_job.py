@@ -1,17 +1,16 @@
 """Jobs as golden files; `UPDATE_GOLDEN=1 pytest …/test_job.py` writes them anew."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from msgspec import structs
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,
@@ -49,7 +48,7 @@ def order(**changes: object) -> DeployOrder:
     """ORDER with changes; those that the spec has go there."""
     own = {key: value for key, value in changes.items() if key in DeployOrder.__slots__}
     spec = {key: value for key, value in changes.items() if key not in own}
-    return replace(ORDER, spec=structs.replace(SPEC, **spec), **own)
+    return replace(ORDER, spec=replace(SPEC, **spec), **own)
 
 
 CONFIG = ValuesFiles(ValuesKind.CONFIG_MAP, "shop-values", ("a.yaml", "b.yaml"))
@@ -213,7 +212,7 @@ def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
 def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_version(
     image: str,
 ) -> None:
-    job = build_uninstall_job(structs.replace(SPEC, werf_image=image), "uid-1", 4, 2)
+    job = build_uninstall_job(replace(SPEC, werf_image=image), "uid-1", 4, 2)
     (container,) = job["spec"]["template"]["spec"]["containers"]
 
     assert container["image"] == image
@@ -222,7 +221,7 @@ def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_versio
 
 @pytest.mark.parametrize("spec", [{}, {"timeout": 7200.0}, {"env": {"WERF_TIMEOUT": "7200"}}])
 def test_the_time_for_an_uninstall_is_its_own(spec: dict[str, object]) -> None:
-    job = build_uninstall_job(structs.replace(SPEC, **spec), "uid-1", 4, 2)
+    job = build_uninstall_job(replace(SPEC, **spec), "uid-1", 4, 2)
     env = job["spec"]["template"]["spec"]["containers"][0]["env"]
 
     assert [one["value"] for one in env if one["name"] == "WERF_TIMEOUT"] == ["600"]
@@ -245,9 +244,7 @@ def test_the_login_trusts_the_registrys_ca_as_well() -> None:
 
 
 def test_no_container_of_a_planned_deploy_runs_the_image_by_its_tag() -> None:
-    made = replace(
-        APPROVALS["image"], spec=structs.replace(SPEC, auth="creds"), login=Login.PASSWORD
-    )
+    made = replace(APPROVALS["image"], spec=replace(SPEC, auth="creds"), login=Login.PASSWORD)
     pod = build_deploy_job(made)["spec"]["template"]["spec"]
 
     images = {one["name"]: one["image"] for one in (*pod["initContainers"], *pod["containers"])}
@@ -323,7 +320,7 @@ def test_no_shell_is_between_werf_and_variables_that_a_shell_changes(
 
 def test_an_uninstall_has_none_of_the_variables_that_a_shell_changes() -> None:
     """Some end a shell, such as an OPTIND that is no number; PATH may be how werf is found."""
-    spec = structs.replace(SPEC, env=dict.fromkeys((*OF_SHELLS, "PATH", "A"), "x"))
+    spec = replace(SPEC, env=dict.fromkeys((*OF_SHELLS, "PATH", "A"), "x"))
     job = build_uninstall_job(spec, "uid-1", 4, 2)
     env = job["spec"]["template"]["spec"]["containers"][0]["env"]
 
@@ -358,7 +355,7 @@ def test_the_same_attempt_has_the_same_name_whatever_else_changes() -> None:
 def test_names_fit_a_label_and_a_host_name(name: str) -> None:
     for manifest in (
         build_deploy_job(order(name=name)),
-        build_uninstall_job(structs.replace(SPEC, name=name), "uid", 4, 1),
+        build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1),
     ):
         made = manifest["metadata"]["name"]
         assert len(made) <= 63
@@ -372,13 +369,9 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "x" * 53, "a.b.c"])
 def test_a_guarded_jobs_name_begins_the_names_of_its_pods_whole(name: str) -> None:
     """The Job controller takes 58 characters of it."""
-    guarded = replace(
-        APPROVALS["values"], spec=structs.replace(SPEC, name=name), guard="shop.guard"
-    )
+    guarded = replace(APPROVALS["values"], spec=replace(SPEC, name=name), guard="shop.guard")
     recorded = replace(guarded, recorded_name="as-recorded")
-    uninstall = build_uninstall_job(
-        structs.replace(SPEC, name=name), "uid", 4, 1, guard="shop.guard"
-    )
+    uninstall = build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1, guard="shop.guard")
 
     for manifest in (build_deploy_job(guarded), uninstall):
         assert len(manifest["metadata"]["name"]) <= 57

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from copyrator.api.bundle_status import (
     PinStatus,
 )
 from copyrator.api.records import Packed
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.ready_conditions import update_pending

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.unit.bundles.plan_samples import (
     DEPLOYED,
@@ -25,6 +23,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.rollback import RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.plan import record as plan_record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -38,6 +37,7 @@ from copyrator.api.plan_status import (
     RejectedPlan,
 )
 from copyrator.api.records import Packed
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from copyrator.api.promotion import (
     hold_text,
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (
     NO_SOURCES,
@@ -78,7 +78,7 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
     ("value", "path", "message"),
     [
         ({}, "spec.promoteFrom.bundles", "is required, or attestations: name where"),
-        ({"bundles": []}, "spec.promoteFrom.bundles", "is required"),
+        ({"bundles": []}, "spec.promoteFrom.bundles", "is empty: name a Bundle"),
         ([], "spec.promoteFrom", "must be a map"),
         ({"bundles": "a"}, "spec.promoteFrom.bundles", "must be a list"),
         ({"bundles": [{}]}, "spec.promoteFrom.bundles[0].name", "is required"),

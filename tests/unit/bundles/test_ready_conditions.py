@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -17,6 +16,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason

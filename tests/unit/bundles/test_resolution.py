@@ -1,6 +1,5 @@
 """What a poll leaves in the status, and what a restart reads out of it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from copyrator.api.bundle_status import (
     Rejected,
     Verification,
 )
+from copyrator.api.structs import replace
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     count_failure,

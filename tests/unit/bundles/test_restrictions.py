@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from copyrator.api.attest import AttestKey, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
+from copyrator.api.structs import replace
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import image_repository, refusal
 
@@ -45,7 +45,7 @@ def test_reads_the_repository_of_an_image(image: str, repository: str) -> None:
     ],
 )
 def test_refuses_what_is_not_allowed(changes: dict[str, str], path: str | None) -> None:
-    refused = refusal(structs.replace(SPEC, **changes), ("werf",), IMAGES, ("*",))
+    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES, ("*",))
 
     assert (refused and refused.path) == path
 
@@ -89,13 +89,13 @@ def test_refuses_secrets_that_the_operator_may_not_read(
 ) -> None:
     if changes.get("auth") == "mine" and not secrets:
         path = "spec.auth"
-    refused = refusal(structs.replace(SPEC, **changes), ("werf",), IMAGES, secrets)
+    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES, secrets)
 
     assert (refused and refused.path) == path
 
 
 def test_a_star_allows_every_secret() -> None:
-    spec = structs.replace(SPEC, auth="creds", ca_secret="ca", values_from=(SECRET_VALUES,))
+    spec = replace(SPEC, auth="creds", ca_secret="ca", values_from=(SECRET_VALUES,))
 
     assert refusal(spec, ("werf",), IMAGES, ("*",)) is None
 
@@ -152,6 +152,6 @@ TO_ASK = "or ask an administrator to add it to bundles"
 def test_a_refusal_names_what_is_allowed_and_who_can_change_it(
     changes: dict[str, Any], secrets: tuple[str, ...], found: tuple[str, str]
 ) -> None:
-    spec = structs.replace(SPEC, **{"service_account": "werf", **changes})
+    spec = replace(SPEC, **{"service_account": "werf", **changes})
 
     assert refusal(spec, ("werf", "a"), IMAGES, secrets) == InvalidSpec(*found)

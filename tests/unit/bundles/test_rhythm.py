@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.structs import replace
 from copyrator.bundles.version.rhythm import (
     Rhythm,
     check_rhythm,
@@ -212,14 +212,14 @@ def test_the_checks_between_two_times_are_counted() -> None:
 
 def test_all_ranges_of_a_repository_are_one_query_and_its_tags_others() -> None:
     def query(version: str) -> str:
-        return query_of(structs.replace(SPEC, version=version))
+        return query_of(replace(SPEC, version=version))
 
     assert query("1.0.*") == query(">=1 <2") == query("*")
     assert len({query("*"), query("1.0.0"), query("1.0.1")}) == 3
 
 
 def test_bundles_that_share_a_tag_have_one_query() -> None:
-    assert query_of(structs.replace(SPEC, name="x", namespace="y")) == query_of(SPEC)
+    assert query_of(replace(SPEC, name="x", namespace="y")) == query_of(SPEC)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_knows_whether_an_old_date_still_tells_the_truth(gap: float, same: bool)
 
 @pytest.mark.parametrize(("interval", "seconds"), [(0.2, 1.0), (1.0, 1.0), (1.5, 1.5)])
 def test_polls_are_a_second_apart_at_least(interval: float, seconds: float) -> None:
-    assert interval_of(structs.replace(SPEC, interval=interval)) == seconds
+    assert interval_of(replace(SPEC, interval=interval)) == seconds
 
 
 def test_a_bundle_that_has_to_wait_resumes_by_its_place_in_the_interval() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, parse_status
 from copyrator.api.plan_status import MissingPermission, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,

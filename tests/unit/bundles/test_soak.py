@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import AsApprovedStatus, StoredReason
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period
 from copyrator.bundles.gates.gate import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
 )
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.structs import replace
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version, read_semver
 from copyrator.bundles.version.candidates import (
@@ -580,14 +580,14 @@ SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_names
 @pytest.mark.parametrize(
     ("spec", "tag", "is_admitted"),
     [
-        (structs.replace(SPEC, version="1.2.x"), "1.2.9", True),
-        (structs.replace(SPEC, version="1.2.x"), "1.3.0", False),
-        (structs.replace(SPEC, version="1.2.x"), "1.2.9-rc.1", False),
-        (structs.replace(SPEC, version="1.2.x", prerelease=True), "1.2.9-rc.1", True),
-        (structs.replace(SPEC, version="1.2.x", tag_filter="1.2.8"), "1.2.9", False),
-        (structs.replace(SPEC, version="1.2.x"), "main", False),
-        (structs.replace(SPEC, version="main"), "main", True),
-        (structs.replace(SPEC, version="main"), "1.2.9", False),
+        (replace(SPEC, version="1.2.x"), "1.2.9", True),
+        (replace(SPEC, version="1.2.x"), "1.3.0", False),
+        (replace(SPEC, version="1.2.x"), "1.2.9-rc.1", False),
+        (replace(SPEC, version="1.2.x", prerelease=True), "1.2.9-rc.1", True),
+        (replace(SPEC, version="1.2.x", tag_filter="1.2.8"), "1.2.9", False),
+        (replace(SPEC, version="1.2.x"), "main", False),
+        (replace(SPEC, version="main"), "main", True),
+        (replace(SPEC, version="main"), "1.2.9", False),
     ],
 )
 def test_a_spec_admits_its_tag_or_what_is_in_its_range(

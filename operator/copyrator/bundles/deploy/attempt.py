@@ -10,12 +10,10 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
-
-from msgspec import structs
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
@@ -27,6 +25,7 @@ from copyrator.api.keys import ReleaseKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, StoredReason
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -812,7 +811,7 @@ def _job_hash(order: DeployOrder) -> str:
     """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
     spec = order.spec
     if SECRET_KEY_ENV in spec.env:
-        spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
+        spec = replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
     cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
     return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
 

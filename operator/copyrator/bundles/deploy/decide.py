@@ -6,7 +6,7 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Final
 
@@ -25,6 +25,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
 from copyrator.api.login import LoginSpec
 from copyrator.api.rollback import RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

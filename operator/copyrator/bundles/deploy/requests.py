@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.syntax import shown
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.identity import hash_of

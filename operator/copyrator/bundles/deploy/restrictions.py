@@ -12,8 +12,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from msgspec import structs
-
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
@@ -26,6 +24,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec, refs_of
 
 
@@ -257,11 +256,11 @@ def restrict_spec(
         *_missing("spec.job.podLabels", job.pod_labels, labels),
         *_missing("spec.job.podAnnotations", job.pod_annotations, annotations),
     )
-    return structs.replace(
+    return replace(
         spec,
         is_gated=True,
         env=env,
-        job=structs.replace(job, pod_labels=labels, pod_annotations=annotations),
+        job=replace(job, pod_labels=labels, pod_annotations=annotations),
         withheld=withheld,
     )
 

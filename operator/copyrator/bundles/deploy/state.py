@@ -12,7 +12,7 @@ the API server rejects as invalid), none is newer and deployed (docs/facts/werf.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -33,6 +33,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, StoredReason
 from copyrator.api.records import Packed
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.outcome import Ending

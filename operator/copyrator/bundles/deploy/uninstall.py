@@ -9,12 +9,10 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-
-from msgspec import structs
 
 from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
@@ -23,6 +21,7 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
@@ -197,7 +196,7 @@ class Uninstaller:
         if _server_of(entry.status) is None:
             spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
-        return structs.replace(spec, project_namespace=where) if where else spec
+        return replace(spec, project_namespace=where) if where else spec
 
     # --- the Jobs ---------------------------------------------------------------------------------
 

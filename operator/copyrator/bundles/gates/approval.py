@@ -9,7 +9,6 @@ count when the rejection's annotation is gone: only one that is set after it was
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -31,6 +30,7 @@ from copyrator.api.plan_status import (
     RejectedPlan,
 )
 from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
+from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of

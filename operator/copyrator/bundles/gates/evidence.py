@@ -13,7 +13,7 @@ no break of a soak is missed. What is recorded there is pushed afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -32,6 +32,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCond
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.text import count, first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.settings.limits import ATTESTATIONS

@@ -13,7 +13,7 @@ from the rest of the status, and written with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -33,6 +33,7 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period

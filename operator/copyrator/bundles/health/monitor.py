@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -30,6 +29,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.health import HealthMode, HealthReason, HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import BundleTiming, Context
 from copyrator.bundles.health import judge

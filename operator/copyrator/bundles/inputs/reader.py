@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, cast
 
-from msgspec import structs
-
 from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestKey, AttestSpec
@@ -29,6 +27,7 @@ from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home
 from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
@@ -277,7 +276,7 @@ class ReferenceReader:
             return await self.in_cluster(entry, spec)
         _, cluster, ends = known.value
         _check_end(refs[0], ends, self._context.clock())
-        return TargetAccess(structs.replace(spec, cluster=cluster), ends=ends)
+        return TargetAccess(replace(spec, cluster=cluster), ends=ends)
 
     async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """As ``with_cluster``, with the kubeconfig itself, which is read anew and isn't kept."""
@@ -293,7 +292,7 @@ class ReferenceReader:
         known = Known(refs, (_version(body),), (wanted, cluster, ends))
         self._memories[entry.key].inputs.cluster = known
         _check_end(ref, ends, self._context.clock())
-        return TargetAccess(structs.replace(spec, cluster=cluster), found, ends)
+        return TargetAccess(replace(spec, cluster=cluster), found, ends)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
         """The registry's credential and CA; reads them only if they changed.
@@ -380,7 +379,7 @@ class ReferenceReader:
         ref = _attest_ref(self._context, spec)
         pushing = spec
         if attest.auth is not None:
-            pushing = structs.replace(spec.without(LoginSpec), auth=attest.auth)
+            pushing = replace(spec.without(LoginSpec), auth=attest.auth)
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
         for one in (ref, *access_refs(pushing)):

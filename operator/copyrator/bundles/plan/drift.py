@@ -12,7 +12,7 @@ approved: where the render has the hash of the baseline, which is bound.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -30,6 +30,7 @@ from copyrator.api.drift import (
     DriftVerdict,
 )
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
 from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record

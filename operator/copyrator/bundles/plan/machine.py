@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,6 +24,7 @@ from copyrator.api.drift import DriftCheck, DriftReason, DriftSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -10,7 +10,7 @@ own, on which neither approval nor a deploy depends.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.rollback import RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of, job_name

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -19,6 +18,7 @@ from copyrator.api.bundle_status import AttestState, AttestStatus, BundleReason,
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.promotion import read_withdrawal
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.restrictions import may_attest

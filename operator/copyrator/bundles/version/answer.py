@@ -9,7 +9,7 @@ baseline isn't `verified` (docs/adoption.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.api.conditions import ConditionType, ready_reason
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.rhythm import interval_of, unready_at

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import AttestState, AttestStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
 from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record, key_of

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec import structs
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import JobSpec
@@ -28,6 +27,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.plan_words import find_lacking
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import (
@@ -445,7 +445,7 @@ def _left_out(view: BundleView) -> str | None:
     spec, withheld = view.spec, view.status.condition(ConditionType.SETTINGS_WITHHELD)
     if isinstance(spec, InvalidSpec) or withheld:
         return None  # its deploys don't get them either
-    return describe_left_out(structs.replace(restrict_spec(spec), job=JobSpec()))
+    return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
 
 
 def explain_missing(found: PlanView) -> Iterator[str]:

@@ -20,7 +20,7 @@ from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.rule_status import RuleReason
-from copyrator.api.selectors import parse_selector
+from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
@@ -434,7 +434,7 @@ def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> b
 def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether it selects a pod with these labels and restricts where that connects to."""
     try:
-        selects = parse_selector(policy.get("podSelector") or {}, "podSelector").matches(labels)
+        selects = read_selector(policy.get("podSelector") or {}).matches(labels)
     except SpecError:
         return False
     return selects and "Egress" in (policy.get("policyTypes") or ())

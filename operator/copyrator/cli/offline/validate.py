@@ -24,8 +24,9 @@ from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.rule import parse_rule, path_of
+from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
+from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
 from copyrator.api.verify import SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from copyrator.api.bundle_status import (
     PinStatus,
 )
 from copyrator.api.records import Packed
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.requests import take_pin
 from copyrator.cli.bundles.rollback import (

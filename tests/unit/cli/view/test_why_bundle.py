@@ -1,6 +1,5 @@
 """What `why` says of a Bundle: when its registry is polled next, and its gates."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
@@ -12,6 +11,7 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected, parse_status
 from copyrator.api.freeze import Freeze
+from copyrator.api.structs import replace
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import detail_lines
 from copyrator.cli.core.reconcile import _is_ready
