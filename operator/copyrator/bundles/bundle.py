@@ -67,11 +67,8 @@ class BundleEntry:
     @property
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
-        return (
-            ()
-            if isinstance(self.spec, InvalidSpec)
-            else self.spec.part(DependenciesSpec).depends_on
-        )
+        spec = self.spec
+        return () if isinstance(spec, InvalidSpec) else spec.part(DependenciesSpec).depends_on
 
     @property
     def promoted_from(self) -> tuple[BundleKey, ...]:
@@ -86,10 +83,8 @@ class BundleEntry:
     @property
     def health(self) -> str:
         """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
-        if (
-            isinstance(self.spec, InvalidSpec)
-            or self.spec.part(HealthSpec).health is HealthMode.OFF
-        ):
+        spec = self.spec
+        if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
             return ""
         found = self.status.condition(ConditionType.HEALTHY).get("status")
         return next((one for one in ConditionStatus if found == one), "")

@@ -348,11 +348,8 @@ class AttemptRunner:
             return ending, different
         if ending.outcome is not Outcome.SUCCEEDED:
             return ending, None
-        if (
-            not pods
-            and entry.status.attempted.plan_job is not None
-            and spec.part(ApprovalSpec).is_enabled
-        ):
+        is_planned = entry.status.attempted.plan_job is not None
+        if not pods and is_planned and spec.part(ApprovalSpec).is_enabled:
             return ending, StoredReason.UNREADABLE
         if not compares_stored(pods):
             return ending, None
@@ -733,9 +730,8 @@ class AttemptRunner:
         is_sealed = status.attempted.plan_job is not None or spec.part(DriftSpec).is_enabled
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
-        may_have_login = login in secrets or (
-            bool(spec.auth or spec.find(LoginSpec)) and not secrets
-        )
+        has_login = bool(spec.auth or spec.find(LoginSpec))
+        may_have_login = login in secrets or (has_login and not secrets)
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:

@@ -298,11 +298,8 @@ def due_at(
     stands = _stands_at(status, around, record)
     if stands is None or record is None:
         return stands
-    soak, issued, attest = (
-        _soak_of(status),
-        _parse_date(record.issued_at),
-        around.spec.find(AttestSpec),
-    )
+    soak, issued = _soak_of(status), _parse_date(record.issued_at)
+    attest = around.spec.find(AttestSpec)
     are_many = (record.left or 0) + 1 >= MANY
     if attest is not None and issued is not None and (record.is_positive or are_many):
         renew = max(attest.renew, RARELY) if are_many else attest.renew

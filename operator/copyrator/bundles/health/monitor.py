@@ -27,7 +27,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     with_further,
 )
-from copyrator.api.health import HealthMode, HealthReason, HealthSpec
+from copyrator.api.health import HealthReason, HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
@@ -320,11 +320,7 @@ class HealthMonitor:
         Nothing is watched in a namespace that doesn't accept the release.
         """
         spec = entry.spec
-        if (
-            entry.deleting
-            or not isinstance(spec, BundleSpec)
-            or spec.part(HealthSpec).health is HealthMode.OFF
-        ):
+        if entry.deleting or not isinstance(spec, BundleSpec) or spec.find(HealthSpec) is None:
             self._leave(entry.key)
             return
         memory = self._context.memories[entry.key]

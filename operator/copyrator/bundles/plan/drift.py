@@ -134,10 +134,8 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular, attempted = (
-        check_rhythm(uid, spec.part(DriftSpec).interval).after(max(known)),
-        status.attempted,
-    )
+    regular = check_rhythm(uid, spec.part(DriftSpec).interval).after(max(known))
+    attempted = status.attempted
     if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
     if not is_broken_off(status):
