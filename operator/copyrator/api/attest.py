@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 import msgspec
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.environments import ENVIRONMENT
+from copyrator.api.promotion import ENVIRONMENT
 from copyrator.api.schema import Form, Rule, Takes, duration, fail
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from copyrator.api import names, syntax
 from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.environments import ENVIRONMENT
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
@@ -47,6 +46,15 @@ def _read_keys(value: Any) -> EvidenceKeys:
     return form_reader(EvidenceKeys)(value)
 
 
+def _environment(value: str) -> str | None:
+    if syntax.namespace(value) is None:
+        return None
+    hint = "use at most 63 lower-case letters, digits and '-'"
+    return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
+
+
+ENVIRONMENT: Final = text(_environment, most=63, pattern=syntax.LABEL)
+"""A DNS label."""
 _CLUSTER: Final = syntax.matching(
     r"[A-Za-z0-9][-A-Za-z0-9]{0,63}",
     "isn't the uid of a cluster: `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` "

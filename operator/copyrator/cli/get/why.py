@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
@@ -80,6 +79,7 @@ def print_roles(
 
 async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
     """As YAML with comments, and as objects; each Role with the rules that it has, too."""
+    from copyrator.api.cluster import ClusterSpec
     from copyrator.bundles.plan.permissions import is_namespace_missing
     from copyrator.bundles.plan.rights import ServiceAccount
     from copyrator.cli.bundles.permissions import manifest, roles_of

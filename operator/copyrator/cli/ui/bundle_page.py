@@ -25,8 +25,9 @@ from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift import DriftSpec, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec, Result, Status, compute
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
