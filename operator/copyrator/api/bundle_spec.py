@@ -20,6 +20,7 @@ from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.schema import (
     DERIVED,
+    OPEN,
     STORED,
     Form,
     Rule,
@@ -30,6 +31,7 @@ from copyrator.api.schema import (
     fail,
     items,
     number,
+    reader,
     slots,
     text,
 )
@@ -192,12 +194,7 @@ _VERSION: Final = text(
 
 def _read_env(value: Any) -> dict[str, str]:
     """Variables as strings."""
-    if not isinstance(value, Mapping):
-        raise SpecError("", f"must be a map, not {json_type(value)}")
-    most = _ENV["maxProperties"]
-    if len(value) > most:
-        raise SpecError("", f"has {len(value)} entries; at most {most} are allowed")
-    _check_bytes(value, BUNDLE_ENV_BYTES, BUNDLE_ENV_VALUE)
+    _check_env(_read_entries(value))
     found = {}
     for name, one in value.items():
         check_text(name, "", syntax.env_name)
@@ -220,23 +217,25 @@ def _env_value(value: Any, path: str) -> str:
     return value
 
 
-_ENV: Final[dict[str, Any]] = {
-    "type": "object",
-    "maxProperties": 256,
-    "x-kubernetes-preserve-unknown-fields": True,
-}
+_ENTRIES: Final = entries(256)
+_read_entries: Final = reader(Mapping[str, Any], _ENTRIES)
+_ENV: Final = custom(_read_env, _ENTRIES.schema | OPEN.schema)
 
 
-def _check_bytes(found: Mapping[str, Any], most: int, most_each: int) -> None:
-    size = 0
+def _check_env(found: Mapping[str, Any]) -> None:
+    size, most = 0, BUNDLE_ENV_VALUE
     for key, value in found.items():
         own = len(key) + _bytes(value)
         size += own
-        if own > most_each:
+        if own > most:
             path = f"[{key[:80]}]"
-            raise SpecError(path, f"has {own:,} bytes with its name, at most {most_each:,}")
-        if size > most:
-            raise SpecError("", f"must have at most {most:,} bytes in total, with the names")
+            raise SpecError(path, f"has {own:,} bytes with its name, at most {most:,}")
+        if size > BUNDLE_ENV_BYTES:
+            raise SpecError("", _too_large(BUNDLE_ENV_BYTES))
+
+
+def _too_large(most: int) -> str:
+    return f"must have at most {most:,} bytes in total, with the names"
 
 
 def _bytes(value: Any) -> int:
@@ -296,27 +295,24 @@ class Werf(Form):
         return "@" in self.image or ":" in self.image.rpartition("/")[2]
 
 
-def _raw(kind: type[dict[str, Any]] | type[list[Any]], like: str, most: int = 0) -> Takes:
+_ANY: Final = Takes({})
+
+
+def _raw(kind: Any, like: str, takes: Takes = _ANY) -> Takes:
     """A value that a pod gets unchanged; the API server checks it."""
+    read_kind = reader(kind, takes)
 
     def read_raw(value: Any) -> Any:
-        if not isinstance(value, Mapping if kind is dict else list):
-            what = "a map" if kind is dict else "a list"
-            raise SpecError("", f"must be {what}, not {json_type(value)}")
-        if most and len(value) > most:
-            raise SpecError("", f"has {len(value)} items; at most {most} are allowed")
+        found = read_kind(value)
         if len(msgspec.json.encode(value)) > BUNDLE_JOB_FIELD:
             raise SpecError("", f"must have at most {BUNDLE_JOB_FIELD:,} bytes")
-        if kind is dict:
-            return value
-        for i, item in enumerate(value):
-            if not isinstance(item, Mapping):
-                raise SpecError(f"[{i}]", f"must be a map, not {json_type(item)}")
-        return tuple(value)
+        return found
 
-    return custom(read_raw, {"type": "array", "maxItems": most} if most else {}, like=like)
+    return custom(read_raw, takes.schema, like=like)
 
 
+_Map = Mapping[str, Any]
+_Tolerations = tuple[_Map, ...]
 _Labels = Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]]
 
 
@@ -326,13 +322,11 @@ class JobSpec(Form):
     ttl_seconds_after_finished: Annotated[int, number(0, 7 * 24 * 3600)] = 120
     """How many seconds a finished Job is kept after its outcome is in the status. Default: the
     operator's setting WERF_OPERATOR_JOBS_TTL (120)."""
-    resources: Annotated[Mapping[str, Any], _raw(dict, "Resources")] = msgspec.field(
-        default_factory=dict
-    )
+    resources: Annotated[_Map, _raw(_Map, "Resources")] = msgspec.field(default_factory=dict)
     """Resources of each of the pod's containers, at most 64 KiB as JSON."""
     node_selector: Annotated[_Labels, entries(64)] = msgspec.field(default_factory=dict)
     """Labels of the nodes that the pods may run on."""
-    tolerations: Annotated[tuple[Mapping[str, Any], ...], _raw(list, "Toleration", 64)] = ()
+    tolerations: Annotated[_Tolerations, _raw(_Tolerations, "Toleration", items(64))] = ()
     """Taints of nodes that the pods tolerate, at most 64 KiB as JSON."""
     pod_labels: Annotated[_Labels, entries(64)] = msgspec.field(default_factory=dict)
     """Additional labels of the pods; of a gated Bundle those that the operator's settings allow."""
@@ -342,7 +336,7 @@ class JobSpec(Form):
     ] = msgspec.field(default_factory=dict)
     """Additional annotations of the pods, at most 256 KiB; of a gated Bundle those that the
     operator's settings allow."""
-    security_context: Annotated[Mapping[str, Any], _raw(dict, "SecurityContext")] = msgspec.field(
+    security_context: Annotated[_Map, _raw(_Map, "SecurityContext")] = msgspec.field(
         default_factory=dict
     )
     """Security context of the pods, merged over the restricted one that they have by default; at
@@ -358,8 +352,7 @@ class JobSpec(Form):
                     fail(f"{name}[{key}]", "is set by the operator; remove it")
         size = sum(len(key) + _bytes(value) for key, value in self.pod_annotations.items())
         if size > BUNDLE_POD_ANNOTATIONS:
-            most = f"{BUNDLE_POD_ANNOTATIONS:,}"
-            fail("podAnnotations", f"must have at most {most} bytes in total, with the names")
+            fail("podAnnotations", _too_large(BUNDLE_POD_ANNOTATIONS))
 
 
 class Retry(Form):
@@ -424,7 +417,7 @@ class BundleSpec(Form, kw_only=True):
     values: Annotated[str, OBJECT_NAME] | None = None
     """ConfigMap in the Bundle's namespace; each of its keys is a values file. An edit of its data
     triggers a deploy. All values may have 8 MiB and 2,000 keys."""
-    env: Annotated[Mapping[str, str], custom(_read_env, _ENV)] = msgspec.field(default_factory=dict)
+    env: Annotated[Mapping[str, str], _ENV] = msgspec.field(default_factory=dict)
     """Additional variables for werf, such as WERF_SET_REPLICAS: replicas=2. Numbers and booleans
     become strings. A variable may have 128 KiB with its name, all together 256 KiB. Variables that
     the operator sets itself (WERF_REPO, WERF_TAG, WERF_NAMESPACE, WERF_RELEASE and the like) can't
