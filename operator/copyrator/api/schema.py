@@ -69,8 +69,8 @@ class FormType(msgspec.StructMeta):
     """Of Structs that are frozen, as their base is."""
 
 
-class Form(msgspec.Struct, metaclass=FormType, frozen=True, rename="camel"):
-    """A map of a spec."""
+class Form(msgspec.Struct, metaclass=FormType, frozen=True, gc=False, rename="camel"):
+    """A map of a spec. Nothing in it refers back to it, so the garbage collector passes over it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """Of the map as a whole, for the API server."""
