@@ -39,7 +39,7 @@ from copyrator.api.health import HealthSpec
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.promotion import PromotionSpec
-from copyrator.api.rollback import RollbackSpec, read_skip_digests
+from copyrator.api.rollback import read_skip_digests
 from copyrator.api.schema import below, read, slots
 from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec
@@ -178,8 +178,8 @@ def _read(body: Any, defaults: BundleDefaults) -> BundleSpec:
     raw = _map(body.get("spec"), "spec")
     found = read(BundleSpec, raw, "spec", defaults.spec)
     parts = [part for kind in PARTS if (part := _read_part(kind, raw)) is not None]
-    if skipped := read_skip_digests(annotations):
-        parts.append(RollbackSpec(skipped))
+    if (skipped := annotations.get(names.ANN_SKIP_DIGESTS)) is not None:
+        parts.append(read_skip_digests(skipped))
     spec = replace(_fill(found, namespace, name, defaults), parts=tuple(parts))
     if defaults.require_approval or defaults.require_bound_plans or spec.find(ApprovalSpec):
         home = namespace, spec.project_namespace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.schema import Form, Takes, custom, fail, form_reader
@@ -26,6 +26,9 @@ def bundle_ref(form: type[BundleRef] = BundleRef) -> Takes:
         return BundleKey(found.namespace, found.name)
 
     return custom(read_key, like=form)
+
+
+BUNDLE_REF: Final = bundle_ref()
 
 
 def named(found: tuple[BundleKey, ...], own: BundleKey, field: str) -> tuple[BundleKey, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from copyrator.api.bundle_refs import bundle_ref, named
+from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
 from copyrator.api.schema import items
@@ -16,7 +16,7 @@ class DependenciesSpec(Part):
     """What new versions wait for."""
 
     depends_on: Annotated[
-        tuple[Annotated[BundleKey, bundle_ref()], ...], items(MAX_DEPENDENCIES)
+        tuple[Annotated[BundleKey, BUNDLE_REF], ...], items(MAX_DEPENDENCIES)
     ] = ()
     """Bundles that have to be Ready before a new version of this one is deployed. Edits of this
     one's spec and values don't wait."""

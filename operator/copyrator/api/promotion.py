@@ -32,6 +32,9 @@ class PromotionRef(BundleRef, kw_only=True):
     operator.werf.dev/promote-to on that Bundle."""
 
 
+_SOURCE: Final = bundle_ref(PromotionRef)
+
+
 class EvidenceKeys(Form):
     """Keys of attestations."""
 
@@ -110,7 +113,7 @@ class PromotionSpec(Part):
     repository and tag they take it from."""
 
     bundles: Annotated[
-        tuple[Annotated[BundleKey, bundle_ref(PromotionRef)], ...],
+        tuple[Annotated[BundleKey, _SOURCE], ...],
         items(20, 1, required="is empty: name a Bundle, or remove it"),
     ] = ()
     """Bundles in which it must have been deployed, without drift, ill health or a hold. All of them

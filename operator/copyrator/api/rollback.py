@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from copyrator.api import names, syntax
@@ -27,15 +26,12 @@ class RollbackSpec(Part):
     """Digests of the annotation; sorted."""
 
 
-def read_skip_digests(annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    """The digests, sorted, each once; empty where the annotation is absent.
+def read_skip_digests(raw: Any) -> RollbackSpec:
+    """The digests of the annotation, sorted, each once.
 
     Raises:
         SpecError: it isn't a list of digests. It isn't ignored: what it names must not be deployed.
     """
-    raw = annotations.get(names.ANN_SKIP_DIGESTS)
-    if raw is None:
-        return ()
     path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
     most = BUNDLE_SKIPPED_DIGESTS
     text = check_text(raw, path)
@@ -46,4 +42,4 @@ def read_skip_digests(annotations: Mapping[str, Any]) -> tuple[str, ...]:
         if not _DIGEST.fullmatch(part):
             hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
             raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
-    return tuple(sorted(set(parts)))
+    return RollbackSpec(tuple(sorted(set(parts))))

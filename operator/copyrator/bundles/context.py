@@ -22,7 +22,7 @@ from copyrator.api.bundle_spec import BundleSpec, PodDefaults
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
-from copyrator.api.login import cloud_of
+from copyrator.api.login import LoginSpec, cloud_of
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleCache, BundleEntry
@@ -218,7 +218,7 @@ class Context:
 
 def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-    if (cloud := cloud_of(spec)) is None:
+    if spec.find(LoginSpec) is None or (cloud := cloud_of(spec)) is None:
         return None
     is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
     return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)

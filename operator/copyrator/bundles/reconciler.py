@@ -17,10 +17,12 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
+from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftReason, DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
@@ -222,7 +224,7 @@ class BundleReconciler:
         spec = self.context.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
-        waits_for_others = entry.depends_on or entry.promoted_from
+        waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
         if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return

@@ -25,6 +25,7 @@ from copyrator.bundles.gates.gate import (
     Sources,
     Verdict,
     Waiting,
+    uses,
 )
 from copyrator.bundles.version.candidates import admits, deployed_tag, is_below, read_tag
 
@@ -135,7 +136,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
 
 GATE: Final = Gate(
     name="age",
-    concerns=lambda spec: spec.find(AgeSpec) is not None,
+    concerns=uses(AgeSpec),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

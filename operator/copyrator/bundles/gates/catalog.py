@@ -33,6 +33,7 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
+    uses,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: d
 
 SKIP_DIGESTS: Final = Gate(
     name="skip-digests",
-    concerns=lambda spec: spec.find(RollbackSpec) is not None,
+    concerns=uses(RollbackSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
     rejected={
@@ -159,7 +160,7 @@ def _judge_bundles(
 
 DEPENDS_ON: Final = Gate(
     name="dependsOn",
-    concerns=lambda spec: spec.find(DependenciesSpec) is not None,
+    concerns=uses(DependenciesSpec),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge_bundles,
 )
@@ -214,7 +215,7 @@ def _judge_windows(
 
 WINDOW: Final = Gate(
     name="window",
-    concerns=lambda spec: spec.find(WindowsSpec) is not None,
+    concerns=uses(WindowsSpec),
     occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
     judge=_judge_windows,
     ends=lambda _: "a window opens",

@@ -49,6 +49,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
     ceil_second,
+    uses,
 )
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.candidates import is_below
@@ -372,7 +373,7 @@ def _describe_end(spec: BundleSpec) -> str:
 
 GATE: Final = Gate(
     name=NAME,
-    concerns=lambda spec: spec.find(PromotionSpec) is not None,
+    concerns=uses(PromotionSpec),
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

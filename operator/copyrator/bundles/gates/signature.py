@@ -23,6 +23,7 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
+    uses,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ _STATUSES: Final = {
 
 GATE: Final = Gate(
     name="signature",
-    concerns=lambda spec: spec.find(SignaturesSpec) is not None,
+    concerns=uses(SignaturesSpec),
     occasions=frozenset(Occasion),
     judge=_judge,
     rejected={
