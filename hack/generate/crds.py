@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -13,8 +14,9 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from copyrator.api.schema import Form, Schema, Slot, Takes, slots, split, validations
+from copyrator.api.times import format_duration
 
-_SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_SCALARS = {str: "string", datetime: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
@@ -27,7 +29,7 @@ def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
     if description:
         found["description"] = description
     fields = [(form, slot) for form in forms for slot in slots(form)]
-    if required := [slot.name for _, slot in fields if slot.is_required]:
+    if required := [slot.name for _, slot in fields if slot.is_required or slot.takes.is_required]:
         found["required"] = required
     if rules := [one for form in forms if issubclass(form, Form) for one in form.RULES]:
         found["x-kubernetes-validations"] = validations(tuple(rules))
@@ -36,14 +38,24 @@ def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
 
 
 def _field(form: type[msgspec.Struct], slot: Slot) -> Schema:
-    description = described(form).get(slot.attribute, "")
+    description = slot.takes.schema.get("description") or described(form).get(slot.attribute, "")
     if not description:
         raise ValueError(f"{form.__name__}.{slot.attribute} has no text below it: describe it")
     found = _value(slot.kind, slot.takes, description)
     if slot.takes.is_stored:
-        default = slot.default
-        found["default"] = default.value if isinstance(default, Enum) else default
+        found["default"] = _written(slot.default, found)
     return structural(found, f"{form.__name__}.{slot.attribute}")
+
+
+def _written(default: Any, schema: Schema) -> Any:
+    """A default as in JSON."""
+    if isinstance(default, Enum):
+        return default.value
+    return (
+        format_duration(default)
+        if schema["type"] == "string" and type(default) is float
+        else default
+    )
 
 
 def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
@@ -52,7 +64,10 @@ def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
     inner: Schema = {}
     if takes.like is not None:
         inner = schema_of(takes.like)
-        head = {"type": inner.pop("type")}
+        if takes.schema.get("type") == "array":
+            inner = {"items": inner}
+        else:
+            head = {"type": inner.pop("type")}
     elif takes.read is not None:
         head = {}
     elif get_origin(kind) in (tuple, frozenset):

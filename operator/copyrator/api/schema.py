@@ -76,6 +76,25 @@ class Form(msgspec.Struct, metaclass=FormType, frozen=True, rename="camel"):
     """Of the map as a whole, for the API server."""
 
 
+class Column(msgspec.Struct, frozen=True, omit_defaults=True, rename={"path": "jsonPath"}):
+    """What `kubectl get` shows of an object."""
+
+    name: str
+    path: str
+    description: str = ""
+    type: str = "string"
+    priority: int = 0
+    """1: with ``-o wide`` only."""
+
+
+class Root(Form):
+    """A whole object, beside ``apiVersion``, ``kind`` and ``metadata``, for its CRD."""
+
+    NAMES: ClassVar[Mapping[str, Any]]
+    """As in the CRD."""
+    COLUMNS: ClassVar[tuple[Column, ...]]
+
+
 def fail(name: str, message: str) -> NoReturn:
     """Refuse a Form because of one of its fields, by its name in JSON; for ``__post_init__``."""
     raise SpecError(f".{name}", message)
@@ -98,12 +117,24 @@ class Takes:
     """The Form that the schema of what ``read`` takes is made from."""
     repeats: bool = False
     """Whether a list keeps equal texts."""
+    kept: int = 0
+    """Characters of a status's text that are read; 0: all."""
     is_stored: bool = False
     """Whether the API server writes the default into the object."""
+    is_required: bool = False
+    """Whether the API server requires it, although it has a default."""
+    is_derived: bool = False
+    is_shown: bool = False
+    """Whether a status has it although it is the default."""
 
 
 STORED: Final = Takes({}, is_stored=True)
 """Beside what a field takes: the API server writes its default into the object."""
+REQUIRED: Final = Takes({}, is_required=True)
+"""Beside what a field takes: the API server requires it, although it has a default."""
+DERIVED: Final = Takes({}, is_derived=True)
+"""Of a field that isn't in the map: it is found out when that has been read, or later."""
+_FLAGS: Final = (STORED, REQUIRED, DERIVED)
 
 OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
 """A map that may have other fields than those of its Form."""
@@ -169,6 +200,18 @@ def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes
 
     schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
     return Takes(schema, read=read_duration)
+
+
+COUNT: Final = number(0, bits=64)
+"""A count, or a generation; absent where it is 0."""
+TOTAL: Final = replace(COUNT, is_shown=True)
+"""A count that is there although it is 0."""
+TIME: Final = Takes({"type": "string", "format": "date-time"})
+
+
+def kept(most: int) -> Takes:
+    """A text of a status, of which so many characters are read; anybody may have written it."""
+    return Takes({}, kept=most)
 
 
 def items(
@@ -261,37 +304,33 @@ class Slot:
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
     """The fields of a Form, or of a Record without ``extra``."""
+    found = [(one, *split(one.type)) for one in msgspec.structs.fields(form) if one.name != "extra"]
     return tuple(
-        Slot(
-            one.encode_name,
-            one.name,
-            *split(one.type),
-            one.required,
-            one.default,
-        )
-        for one in msgspec.structs.fields(form)
-        if one.name != "extra"
+        Slot(one.encode_name, one.name, kind, takes, one.required, one.default)
+        for one, kind, takes in found
+        if not takes.is_derived
     )
 
 
 def split(hint: Any) -> tuple[Any, Takes]:
     """A type without what it is annotated with, and that."""
-    takes: Takes | None = None
-    stored = False
+    notes: list[Takes] = []
     while True:
         if get_origin(hint) is Annotated:
-            hint, *notes = get_args(hint)
-            for note in notes:
-                stored = stored or note.is_stored
-                if note is not STORED:
-                    takes = takes or note
+            hint, *more = get_args(hint)
+            notes += more
         elif get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
             (hint,) = (one for one in get_args(hint) if one is not NoneType)
         else:
             break
-    takes = takes or Takes({})
-    if stored:
-        takes = replace(takes, is_stored=True)
+    takes = next((one for one in notes if one not in _FLAGS), Takes({}))
+    if flags := [one for one in notes if one in _FLAGS]:
+        takes = replace(
+            takes,
+            is_stored=STORED in flags,
+            is_required=REQUIRED in flags,
+            is_derived=DERIVED in flags,
+        )
     return hint, takes
 
 
