@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -13,7 +14,6 @@ from copyrator.api.fields import SpecError
 from copyrator.api.records import StatusMap
 from copyrator.api.schema import (
     COUNT,
-    REQUIRED,
     STORED,
     TIME,
     Form,
@@ -135,14 +135,17 @@ def _is_less(step: str, before: str) -> bool:
 # Status ------------------------------------------------------------------------------------------
 
 
+_PLACE: Final = replace(kept(_TEXT), is_required=True, is_shown=True)
+
+
 class Consumer(StatusMap, frozen=True, order=True):
     """A workload whose pod template names a copy."""
 
-    namespace: Annotated[str, kept(_TEXT), REQUIRED] = ""
+    namespace: Annotated[str, _PLACE] = ""
     """Namespace of the consumer."""
-    kind: Annotated[str, kept(_TEXT), REQUIRED] = ""
+    kind: Annotated[str, _PLACE] = ""
     """Kind of the consumer."""
-    name: Annotated[str, kept(_TEXT), REQUIRED] = ""
+    name: Annotated[str, _PLACE] = ""
     """Name of the consumer."""
 
     def to_string(self) -> str:

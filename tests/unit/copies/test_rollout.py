@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec import structs
 
 from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
+from copyrator.api.structs import replace
 from copyrator.copies.rollout.steps import (
     RolloutBarrier,
     TargetNamespace,
@@ -78,7 +77,7 @@ def test_what_the_wanted_content_asks_for(
 
 
 def test_the_selected_namespaces_come_first_and_the_rest_by_name() -> None:
-    rollout = structs.replace(ROLLOUT, first=LabelSelector.from_labels({"tier": "canary"}))
+    rollout = replace(ROLLOUT, first=LabelSelector.from_labels({"tier": "canary"}))
     canary = {"tier": "canary"}
     targets = [
         TargetNamespace("b", {}),
