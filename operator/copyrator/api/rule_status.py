@@ -448,12 +448,13 @@ def _is_ours(value: Any) -> bool:
     while pending and left > 0:
         one = pending.pop()
         left -= 1
-        if isinstance(one, str):
+        kind = type(one)  # of JSON there are no other types
+        if kind is str:
             left -= len(one)
-        elif isinstance(one, Mapping):
+        elif kind is dict:
             left -= len(one)
             pending += () if left < 0 else (*one, *one.values())
-        elif isinstance(one, list):
+        elif kind is list:
             left -= len(one)
             pending += () if left < 0 else one
     return left > 0
