@@ -12,27 +12,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
-from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
 from copyrator.api.plan_status import (
-    NOT_JUDGED,
-    AsApprovedStatus,
-    Baseline,
     MissingPermission,
-    PlanOutcome,
-    PlanStatus,
-    PreviewPlan,
 )
-from copyrator.api.records import Packed, Record
+from copyrator.api.records import Composed, Packed, Record
 from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
-MAX_CANDIDATES: Final = 10
-"""Versions that aren't deployed yet, and that a status lists."""
-MAX_SOAKS: Final = 10
-"""Versions whose soak a status lists."""
-MAX_ATTESTED: Final = 10
-"""Digests of which a status lists what was attested."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -280,39 +267,6 @@ class Deployed(Record, frozen=True):
     time: str | None = None
 
 
-class ConsentState(StrEnum):
-    """Whether a namespace accepts the release of a Bundle of another one."""
-
-    ACCEPTED = "Accepted"
-    ASSUMED = "Assumed"
-    """It was deployed before namespaces had to consent; it counts as accepted until they did."""
-    NOT_ACCEPTED = "NotAccepted"
-
-
-class ConsentBy(StrEnum):
-    """By what a namespace accepts a release."""
-
-    ANNOTATION = "Annotation"
-    """operator.werf.dev/accept-from on the Namespace."""
-    PERMISSION = "Permission"
-    """The Job's account may create Secrets there."""
-
-
-class ConsentStatus(Record, frozen=True):
-    """Whether the release's namespace accepts the release, where it is another than the Bundle's.
-
-    Written when it changes, not each time that it is checked.
-    """
-
-    namespace: str | None = None
-    state: str | None = None
-    """A value of ConsentState."""
-    by: str | None = None
-    """A value of ConsentBy."""
-    at: str | None = None
-    """Since when."""
-
-
 class PassedOver(Record, frozen=True):
     """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
 
@@ -389,135 +343,6 @@ class GateStatus(Record, frozen=True):
     """When it passes by itself."""
 
 
-class CandidateStatus(Record, frozen=True):
-    """A version that isn't deployed yet, and when this operator saw it first."""
-
-    version: str | None = None
-    digest: str | None = None
-    first_seen: str | None = None
-
-
-class SoakStatus(Record, frozen=True):
-    """How long a version has been deployed here: evidence for promotion from it."""
-
-    version: str | None = None
-    digest: str | None = None
-    since: str | None = None
-    """When its newest stretch began."""
-    until: str | None = None
-    """When that ended; absent while it lasts."""
-    longest: str | None = None
-    """Duration of its longest stretch that has ended; absent where there is no evidence."""
-    broken_by: str | None = None
-    """What ended the newest stretch, as a sentence."""
-
-
-class AttestState(StrEnum):
-    """What was last said about a digest in the registry, or is about to be."""
-
-    ATTESTING = "Attesting"
-    """The statement is recorded, and may be in the registry."""
-    RENEWING = "Renewing"
-    """The same, while an older one is in the registry."""
-    ATTESTED = "Attested"
-    WITHDRAWING = "Withdrawing"
-    """The same of its withdrawal."""
-    WITHDRAWN = "Withdrawn"
-    GONE = "Gone"
-    """Withdrawn, and the registry has the digest no more. It may come back, with the statement."""
-
-
-class AttestStatus(Record, frozen=True):
-    """The newest statement about a digest.
-
-    It is written before it is pushed, so that another process pushes the same.
-    """
-
-    digest: str | None = None
-    version: str | None = None
-    environment: str | None = None
-    reference: str | None = None
-    """``host[:port]/path`` of the repository that it is pushed to."""
-    state: str | None = None
-    """A value of AttestState."""
-    issued_at: str | None = None
-    """Later than that of every older statement about this digest; like ``since`` and ``until``, a
-    date in the statement.
-    """
-    since: str | None = None
-    """When the newest stretch began."""
-    until: str | None = None
-    seconds: int | None = None
-    """How long it stood, as far as an operator saw it: the longest stretch."""
-    revision: int | None = None
-    """Of the release."""
-    reason: str | None = None
-    """Why it is withdrawn."""
-    requested_for: str | None = None
-    """Where a user has withdrawn it: when the stretch began that isn't attested again. From then on
-    only the present stretch counts."""
-    manifest: str | None = None
-    """The digest of the manifest that was pushed last, which the next push replaces."""
-    left: int | None = None
-    """How many older statements the registry didn't delete."""
-
-    @property
-    def is_positive(self) -> bool:
-        """Whether it says that the digest stands there."""
-        return self.state in (AttestState.ATTESTING, AttestState.RENEWING, AttestState.ATTESTED)
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether it isn't known to be in the registry."""
-        return self.state in (
-            AttestState.ATTESTING,
-            AttestState.RENEWING,
-            AttestState.WITHDRAWING,
-            AttestState.GONE,
-        )
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is amiss while it is pending."""
-        return self.state in (AttestState.RENEWING, AttestState.GONE)
-
-
-class Trust(StrEnum):
-    """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
-
-    TRUSTED = "Trusted"
-    NOT_TRUSTED = "NotTrusted"
-    UNKNOWN = "Unknown"
-    """It can't be determined now."""
-
-
-class Verification(Record, frozen=True):
-    """The verdict on the signatures of what is deployed."""
-
-    digest: str | None = None
-    verdict: str | None = None
-    """A value of Trust."""
-    reason: str | None = None
-    message: str | None = None
-    policy: str | None = None
-    """Hash of all requirements: entries, keys and the operator's policy."""
-
-
-class PinStatus(Record, frozen=True):
-    """What a user rolled back to; see deploy.requests."""
-
-    requested: str | None = None
-    """The newest value of the annotation that was seen; None: it is absent."""
-    version: str | None = None
-    digest: str | None = None
-    """None: no pin is in force."""
-    selection: str | None = None
-    """Hash of the fields of the spec that choose a version; an edit of these ends the pin."""
-    at: str | None = None
-    refused: str | None = None
-    """Why ``requested`` wasn't taken, as a sentence; an earlier pin stays in force."""
-
-
 class HistoryEntry(Record, frozen=True):
     """A finished attempt."""
 
@@ -557,15 +382,10 @@ class FailedPolls(Record, frozen=True):
 _NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
-UNPINNED: Final = PinStatus()
-_NO_PLAN: Final = PlanStatus()
-_NO_PREVIEW: Final = PreviewPlan()
-_NO_BASELINE: Final = Baseline()
-"""Shared by all Bundles without one."""
 
 
-class BundleStatus(Record, frozen=True):
-    """The whole status."""
+class BundleStatus(Composed, frozen=True):
+    """The whole status: what every Bundle has, and the features' parts (status_parts.py)."""
 
     ready: int | None = None
     """1: the spec is valid and its credentials are usable. It doesn't mean deployed."""
@@ -578,34 +398,8 @@ class BundleStatus(Record, frozen=True):
     available: Available = Available()
     deployed: Deployed = Deployed()
     attempted: Attempted = Attempted()
-    server: str | None = None
-    """The API server that spec.kubeConfig names, as its Secret was read last; None without one."""
-    consent: ConsentStatus = ConsentStatus()
-    """Only where the release is in another namespace than the Bundle."""
     gates: tuple[GateStatus, ...] = ()
     """Only gates that the spec or the operator's settings require."""
-    candidates: tuple[CandidateStatus, ...] = ()
-    """Only where spec.minAge is set; oldest first."""
-    soak: tuple[SoakStatus, ...] = ()
-    """Only where another Bundle may be promoted from this one, or with spec.attest; oldest
-    first."""
-    attest: tuple[AttestStatus, ...] = ()
-    """Only with spec.attest; oldest first."""
-    verification: Verification = Verification()
-    """Only where the spec or the operator's signature policy requires signatures."""
-    plan: PlanStatus = _NO_PLAN
-    """Only where the spec or the operator's settings require approval, or a user requested a
-    plan."""
-    preview: PreviewPlan = _NO_PREVIEW
-    """Only where a user requested a plan of another version; for a day."""
-    baseline: Baseline = _NO_BASELINE
-    """Only where spec.approval.mode is OnRisk, or drift is checked for."""
-    as_approved: AsApprovedStatus = NOT_JUDGED
-    """Only after a deploy that was planned and approved."""
-    drift: DriftStatus = NO_DRIFT_STATUS
-    """Likewise; no more than its check's number where neither does."""
-    pin: PinStatus = UNPINNED
-    """Only where a user set the annotation pin."""
     history: Packed[HistoryEntry] = _NO_PAST
     """``past`` reads it."""
     next_poll_at: str | None = None
@@ -619,10 +413,6 @@ class BundleStatus(Record, frozen=True):
     """
     last_handled_force: str | None = None
     """The last value of the forceAt annotation that was handled."""
-    last_handled_plan: str | None = None
-    """The last value of the plan-at annotation that was handled, with plan-version or without."""
-    last_handled_withdrawal: str | None = None
-    """The last value of the withdraw annotation whose withdrawals are recorded in ``attest``."""
     last_failed_request: str | None = None
     """A value of the requestedAt annotation that can't be handled yet; the conditions have the
     cause. Absent once it is handled.
@@ -660,17 +450,6 @@ class BundleStatus(Record, frozen=True):
         return tuple(one.name or "" for one in self.gates if one.state != GateState.PASSED)
 
     @property
-    def plan_jobs(self) -> tuple[str, ...]:
-        """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
-        plans = self.plan, self.preview, self.drift.check
-        return tuple(one.job for one in plans if one.is_running and one.job)
-
-    @property
-    def known_consent(self) -> ConsentStatus | None:
-        """Whether the release's namespace accepts it; None where it hasn't been asked."""
-        return self.consent if self.consent.state else None
-
-    @property
     def has_deployed(self) -> bool:
         """Something was deployed, by this operator or the original."""
         return bool(self.deployed.digest or self.deploy.digest)
@@ -682,28 +461,10 @@ class BundleStatus(Record, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The status to apply: everything but ``forceUpdate``, bounded in size."""
-        status = Record.to_dict(self)  # slots: no zero-argument super
+        status = super().to_dict()
         status.pop("forceUpdate", None)
         if "history" in status:
             status["history"] = status["history"][:MAX_HISTORY]
         if "gates" in status:
             status["gates"] = status["gates"][:MAX_GATES]
         return status
-
-
-def parse_status(body: Any) -> BundleStatus:
-    """Read the status of a Bundle's body; never raises."""
-    return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None, dict(_WORDS))
-
-
-_ENUMS: Final = (
-    AttestState,
-    BundleReason,
-    ConditionStatus,
-    ConditionType,
-    GateState,
-    Outcome,
-    PlanOutcome,
-)
-_WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
-"""The texts that most statuses have, shared by all of them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs
@@ -123,6 +123,8 @@ _NO_CHECK: Final = DriftCheck()
 
 class DriftStatus(Record, frozen=True):
     """Whether the objects of the release are as they were deployed."""
+
+    FIELD: ClassVar[str] = "drift"
 
     check: DriftCheck = _NO_CHECK
     """The newest one, running or ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.records import Record
@@ -146,6 +146,8 @@ class PlanSummary(PlanRecord, frozen=True):
 class PlanStatus(PlanSummary, frozen=True):
     """The plan of the next deploy: it is what is approved, and what the deploy is compared with."""
 
+    FIELD: ClassVar[str] = "plan"
+
     failures: int | None = None
     """How many plans of this same deploy failed in a row."""
     interruptions: int | None = None
@@ -198,12 +200,16 @@ class PlanStatus(PlanSummary, frozen=True):
 class PreviewPlan(PlanSummary, frozen=True):
     """A plan of a version that a user named. It is only shown: nothing is deployed by it."""
 
+    FIELD: ClassVar[str] = "preview"
+
     requested_version: str | None = None
     """The tag or range that was named."""
 
 
 class Baseline(Record, frozen=True):
     """The first plan of what is deployed: what its chart does every time."""
+
+    FIELD: ClassVar[str] = "baseline"
 
     digest: str | None = None
     values_hash: str | None = None
@@ -217,6 +223,13 @@ class Baseline(Record, frozen=True):
     """As of PlanSummary: without it no correction is made where deploys need an approval."""
     unproven: bool | None = None
     """True: it was made so late after the deploy that it may have what had drifted before."""
+
+
+class PlanRequests(Record, frozen=True):
+    """The requests for plans."""
+
+    last_handled_plan: str | None = None
+    """The last value of the plan-at annotation that was handled, with plan-version or without."""
 
 
 class StoredReason(StrEnum):
@@ -238,6 +251,8 @@ class StoredReason(StrEnum):
 
 class AsApprovedStatus(Record, frozen=True):
     """What was found about a deploy; empty where none was planned and approved."""
+
+    FIELD: ClassVar[str] = "asApproved"
 
     reason: str | None = None
     """A value of StoredReason."""

@@ -22,6 +22,7 @@ from copyrator.api.bundle_spec import (
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
+from copyrator.api.records import Record
 from copyrator.api.text import one_line
 from copyrator.api.verify import read_object
 from copyrator.settings import limits
@@ -43,6 +44,8 @@ def read_bundles(fields: Fields, name: str, own: BundleKey, *, most: int) -> tup
     return tuple(found)
 
 
+MAX_SOAKS: Final = 10
+"""Versions whose soak a status lists."""
 MAX_SOURCES: Final = 20
 """Bundles that ``spec.promoteFrom.bundles`` may name."""
 MAX_ENVIRONMENTS: Final = 10
@@ -189,3 +192,26 @@ def hold_text(annotations: Mapping[str, str]) -> str | None:
 def shown_hold(text: str) -> str:
     """A reason as messages show it: one line, without control characters, bounded."""
     return one_line(text, MAX_HOLD_TEXT) or NO_REASON
+
+
+class SoakStatus(Record, frozen=True):
+    """How long a version has been deployed here: evidence for promotion from it."""
+
+    version: str | None = None
+    digest: str | None = None
+    since: str | None = None
+    """When its newest stretch began."""
+    until: str | None = None
+    """When that ended; absent while it lasts."""
+    longest: str | None = None
+    """Duration of its longest stretch that has ended; absent where there is no evidence."""
+    broken_by: str | None = None
+    """What ended the newest stretch, as a sentence."""
+
+
+class PromotionStatus(Record, frozen=True):
+    """The evidence that other Bundles are promoted by."""
+
+    soak: tuple[SoakStatus, ...] = ()
+    """Only where another Bundle may be promoted from this one, or with spec.attest; oldest
+    first."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from types import GenericAlias
-from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import structs
 
 from copyrator.api.schema import slots, split
 
@@ -36,6 +36,7 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 R = TypeVar("R", bound="Record")
+C = TypeVar("C", bound="Composed")
 _Texts = dict[str, str]
 _Read = Callable[[Any, _Texts], Any]
 """Takes a value of JSON and the texts to share; returns None for a value of the wrong type."""
@@ -56,6 +57,9 @@ _NOTHING: Final[Mapping[str, Any]] = _Unknown()
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A map of a status. Every field of a subclass has a default, which means "absent"."""
+
+    FIELD: ClassVar[str] = ""
+    """The name of the map in a Composed status; empty: its fields stand in the status itself."""
 
     extra: Mapping[str, Any] = _NOTHING
     """Fields that this version doesn't know, unchanged."""
@@ -97,6 +101,62 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
         return written
 
 
+@cache
+def absent(kind: type[R]) -> R:
+    """The record of an absent map, shared by all."""
+    return kind()
+
+
+class Composed(Record, frozen=True):
+    """A status that has parts: records of features, which it doesn't know.
+
+    A part with a ``FIELD`` is the map of that name, the fields of another one stand in the status.
+    """
+
+    parts: tuple[Record, ...] = ()
+    """Those that aren't empty, ordered by the names of their types."""
+
+    def part(self, kind: type[R]) -> R:
+        """The part of a type."""
+        for one in self.parts:
+            if type(one) is kind:
+                return one
+        found: R = absent(kind)
+        return found
+
+    def with_part(self: C, part: Record) -> C:
+        """The status with a part replaced."""
+        kept = (one for one in self.parts if type(one) is not type(part))
+        return structs.replace(self, parts=_ordered((*kept, part)))
+
+    @classmethod
+    def compose(cls: type[C], kinds: Iterable[type[Record]], raw: Any, texts: _Texts) -> C:
+        """Read a map with parts of these types; see ``parse``."""
+        if not isinstance(raw, dict):
+            return cls()
+        rest, parts = dict(raw), []
+        for kind in kinds:
+            if not kind.FIELD:
+                own = {name: rest.pop(name) for name in _plan(kind) if name in rest}
+                parts.append(kind.parse(own, texts))
+            elif kind.FIELD in rest:
+                parts.append(kind.parse(rest.pop(kind.FIELD), texts))
+        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The map for the status, with all parts."""
+        written = Record.to_dict(self)
+        for one in self.parts:
+            found = one.to_dict()
+            written |= {one.FIELD: found} if one.FIELD else found
+        return written
+
+
+def _ordered(parts: Iterable[Record]) -> tuple[Record, ...]:
+    found = [one for one in parts if one != absent(type(one))]
+    return tuple(sorted(found, key=lambda one: type(one).__name__))
+
+
 _FASTEST: Final = 1
 """The level of compression: a history of ten takes 12 µs and is as short as with the default."""
 
@@ -120,16 +180,6 @@ class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
     def unpack(self, record: type[R]) -> tuple[R, ...]:
         """The records, of this class."""
         return tuple(record.parse(one) for one in self.to_list())
-
-
-def json_fields(record: type[Record]) -> dict[str, Any]:
-    """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
-    return {
-        one.name: GenericAlias(tuple, (*get_args(one.kind), ...))
-        if get_origin(one.kind) is Packed
-        else one.kind
-        for one in slots(record)
-    }
 
 
 class _Field(msgspec.Struct, frozen=True):

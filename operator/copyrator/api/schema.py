@@ -211,7 +211,7 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form, or of a Record without ``extra``."""
+    """The fields of a Form, or those of a Record that are its own."""
     return tuple(
         Slot(
             one.encode_name,
@@ -221,7 +221,7 @@ def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
             one.default,
         )
         for one in msgspec.structs.fields(form)
-        if one.name != "extra"
+        if one.name not in ("extra", "parts")
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import StrEnum
+from typing import ClassVar, Final
 
 from copyrator.api import syntax
 from copyrator.api.bundle_spec import (
@@ -14,6 +15,7 @@ from copyrator.api.bundle_spec import (
     VerifyEntry,
 )
 from copyrator.api.fields import Fields
+from copyrator.api.records import Record
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.settings.limits import SIGNATURE_ENTRIES
 
@@ -113,3 +115,26 @@ def refs_of(entries: tuple[VerifyEntry, ...]) -> tuple[LocalObjectRef, ...]:
                 named = (entry.ca_from, entry.tsa_from, entry.signing_authority_from)
                 found += (ref for ref in named if ref is not None)
     return tuple(dict.fromkeys(found))
+
+
+class Trust(StrEnum):
+    """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
+
+    TRUSTED = "Trusted"
+    NOT_TRUSTED = "NotTrusted"
+    UNKNOWN = "Unknown"
+    """It can't be determined now."""
+
+
+class Verification(Record, frozen=True):
+    """The verdict on the signatures of what is deployed."""
+
+    FIELD: ClassVar[str] = "verification"
+
+    digest: str | None = None
+    verdict: str | None = None
+    """A value of Trust."""
+    reason: str | None = None
+    message: str | None = None
+    policy: str | None = None
+    """Hash of all requirements: entries, keys and the operator's policy."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.status_fields import json_fields
 from tests.targets import EVERYWHERE
 
 from copyrator.api.bundle import parse_bundle
@@ -24,7 +25,7 @@ from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition, Suspension
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
-from copyrator.api.records import Record, json_fields
+from copyrator.api.records import Record
 from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (

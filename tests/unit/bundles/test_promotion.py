@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import DEFAULT_SOAK, BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
     MAX_HOLD_TEXT,
     MAX_SOURCES,
+    SoakStatus,
     allows_promotion,
     hold_text,
 )

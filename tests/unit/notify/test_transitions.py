@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.api.bundle_status import parse_status
+from copyrator.api.status_parts import parse_status
 from copyrator.notify.config import About, SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, Severity, bundle_state, rule_state
 
