@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import items
 
 MAX_ATTESTED: Final = 10
 """Digests of which a status lists what was attested."""
@@ -33,32 +34,34 @@ class AttestStatus(Record, frozen=True):
     """
 
     digest: str | None = None
+    """Manifest digest."""
     version: str | None = None
+    """Tag."""
     environment: str | None = None
+    """Name of the environment."""
     reference: str | None = None
-    """``host[:port]/path`` of the repository that it is pushed to."""
+    """Repository that it is pushed to."""
     state: str | None = None
-    """A value of AttestState."""
-    issued_at: str | None = None
-    """Later than that of every older statement about this digest; like ``since`` and ``until``, a
-    date in the statement.
-    """
-    since: str | None = None
+    """Attesting, Renewing, Attested, Withdrawing, Withdrawn, or Gone: withdrawn, and the registry
+    has the version no more."""
+    issued_at: Time | None = None
+    """Its date; later than that of each older statement."""
+    since: Time | None = None
     """When the newest stretch began."""
-    until: str | None = None
+    until: Time | None = None
+    """Up to when it stood."""
     seconds: int | None = None
-    """How long it stood, as far as an operator saw it: the longest stretch."""
+    """How long it stood, in the longest stretch that an operator saw."""
     revision: int | None = None
-    """Of the release."""
+    """Revision of the release."""
     reason: str | None = None
     """Why it is withdrawn."""
-    requested_for: str | None = None
-    """Where a user has withdrawn it: when the stretch began that isn't attested again. From then on
-    only the present stretch counts."""
+    requested_for: Time | None = None
+    """Of a withdrawal that a user requested: when the stretch began that isn't attested again."""
     manifest: str | None = None
-    """The digest of the manifest that was pushed last, which the next push replaces."""
+    """Manifest digest of the attestation that was pushed last."""
     left: int | None = None
-    """How many older statements the registry didn't delete."""
+    """How many older attestations the registry didn't delete."""
 
     @property
     def is_positive(self) -> bool:
@@ -84,7 +87,8 @@ class AttestStatus(Record, frozen=True):
 class AttestationsStatus(Record, frozen=True):
     """The statements about the digests that were deployed."""
 
-    attest: tuple[AttestStatus, ...] = ()
-    """Only with spec.attest; oldest first."""
+    attest: Annotated[tuple[AttestStatus, ...], items(MAX_ATTESTED)] = ()
+    """With spec.attest: the newest statement about each digest, oldest first. It is recorded here
+    before it is pushed."""
     last_handled_withdrawal: str | None = None
-    """The last value of the withdraw annotation whose withdrawals are recorded in ``attest``."""
+    """The value of the annotation operator.werf.dev/withdraw that was handled last."""

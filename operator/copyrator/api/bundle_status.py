@@ -15,7 +15,7 @@ from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionTy
 from copyrator.api.plan_status import (
     MissingPermission,
 )
-from copyrator.api.records import Composed, Packed, Record
+from copyrator.api.records import Composed, Int32, Packed, Record, Time
 from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
@@ -210,14 +210,16 @@ class VersionRef(Record, frozen=True):
     """The original's pair: a tag and its digest (``sha256:…``)."""
 
     digest: str | None = None
+    """Manifest digest."""
     version: str | None = None
+    """Tag."""
 
 
 class DeployRef(VersionRef, frozen=True):
     """The original's pair of what is deployed, and what `kubectl get` prints of it."""
 
     short_digest: str | None = None
-    """The beginning of ``digest``."""
+    """Its first 12 hexadecimal digits."""
 
     def shortened(self) -> DeployRef:
         """With the short digest that belongs to the digest."""
@@ -229,51 +231,68 @@ class Rejected(Record, frozen=True):
     """A tag that was not chosen."""
 
     version: str | None = None
+    """The tag."""
     reason: str | None = None
+    """OutOfRange, PreRelease, Filtered, Quarantined, LowerThanDeployed, NotAVersion (the highest
+    tag that only looks like a version), or the reason of the gate that holds it back."""
     message: str | None = None
-    """Only with NotAVersion: the rule that it breaks, and what to do."""
+    """Of NotAVersion: the rule of Semantic Versioning that the tag breaks, and what to do."""
 
 
 class Available(Record, frozen=True):
     """What the registry has for ``spec.version``, as of ``time``."""
 
     version: str | None = None
+    """The selected tag."""
     digest: str | None = None
-    time: str | None = None
+    """Its manifest digest."""
+    time: Time | None = None
+    """When it was first seen."""
     rejected: tuple[Rejected, ...] = ()
+    """The highest tags that a wildcard or range rejected, at most 5, with the reason."""
 
 
 class Deployed(Record, frozen=True):
     """The last successful deploy."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
-    """``host[:port]/path`` of the repository that it came from."""
+    """Registry and repository that it came from."""
     revision: int | None = None
+    """Revision of the Helm release."""
     namespace: str | None = None
+    """Namespace of the release."""
     server: str | None = None
-    """The API server of the release; None: the operator's own."""
+    """API server of the release; absent where that is the operator's own cluster."""
     values_hash: str | None = None
+    """Hash of the values that were used."""
     spec_hash: str | None = None
-    """Hash of the spec's fields that change the release, so that other edits deploy nothing."""
+    """Hash of the spec's fields that affect the release."""
     generation: int | None = None
+    """Generation of the Bundle that was deployed."""
     verified: bool | None = None
-    """werf printed this digest itself; false for a baseline taken over from the original."""
+    """true when werf printed this digest itself; false for what was taken over from the original
+    werf operator."""
     plan_job: str | None = None
-    """The Job that made its plan: the next plan's values are compared with those of this one."""
+    """The Job that made its plan. The values of the next plan are compared with its."""
     plan_seal: str | None = None
-    """Hash of the Secret with that plan's operations."""
-    time: str | None = None
+    """The hash of that plan's operations."""
+    time: Time | None = None
+    """When the deploy finished."""
 
 
 class PassedOver(Record, frozen=True):
     """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
 
     name: str | None = None
+    """The gate."""
     reason: str | None = None
+    """The reason of its objection in CamelCase."""
     environments: tuple[str, ...] = ()
-    """Of other clusters, without whose evidence it is deployed."""
+    """Environments of other clusters without whose evidence it is deployed."""
 
     @property
     def text(self) -> str:
@@ -285,45 +304,63 @@ class Attempted(Record, frozen=True):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
+    """Registry and repository that it came from."""
     namespace: str | None = None
-    """The namespace of the release, even if the spec has changed since."""
+    """Namespace of the release."""
     server: str | None = None
-    """The API server of the release; None: the operator's own."""
+    """API server of the release; absent where that is the operator's own cluster."""
     job: str | None = None
+    """Name of the Job in the Bundle's namespace."""
     attempt: int | None = None
-    """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
+    """Number of the attempt; never used twice in a Bundle's life."""
     failures: int | None = None
-    """How many attempts at this same target failed by werf's result."""
+    """Number of attempts at this digest that werf reported as failed."""
     interruptions: int | None = None
-    """How many attempts at this same target the infrastructure ended in a row."""
+    """Number of attempts at this digest that infrastructure errors interrupted; they don't count as
+    failures of the digest."""
     plan: str | None = None
-    """ID of the plan that its Job compares its own with; likewise ``plan_job``."""
+    """ID of the plan that was approved, where there was one."""
     plan_job: str | None = None
-    """The Job that made that plan."""
+    """Name of the Job that made that plan."""
     approved_by: str | None = None
-    """Who approved it; None where its approval mode required no decision."""
+    """Who approved the plan."""
     correction: bool | None = None
-    """True: it deploys again what is deployed, because that had drifted."""
+    """True where it deploys again what is deployed, because it had drifted."""
     guarded: bool | None = None
-    """True: its Job has a list of what it may write, and the API server refuses everything else."""
+    """True where the API server refuses all that its Job may not write by its plan."""
     passed_over: tuple[PassedOver, ...] = ()
-    """The gates that it skipped, because a user forced it."""
+    """The gates that a forced deploy passed over."""
     outcome: str | None = None
+    """Running, Succeeded, Failed or Interrupted."""
     reason: str | None = None
+    """Reason of the failure in CamelCase."""
     message: str | None = None
+    """Human-readable message, what went wrong."""
     rollback: str | None = None
-    """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
+    """After a failed deploy with spec.autoRollback: Succeeded (the last successful version runs
+    again, as the revision in deployed), Failed (parts of the new version may be in place), or
+    Unknown (the Secrets of the release can't be listed)."""
     missing: tuple[MissingPermission, ...] = ()
-    """Missing permissions that made it, or the last uninstall, fail, by werf's own error."""
+    """Missing permissions of the service account that made it, or the last uninstall, fail, as
+    reported by werf."""
     generation: int | None = None
+    """Generation of the Bundle that is deployed."""
     values_hash: str | None = None
+    """Hash of the values that are used."""
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     request: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-    next_retry_at: str | None = None
+    """The value of the annotation that requested it, if any."""
+    started_at: Time | None = None
+    """When it began."""
+    finished_at: Time | None = None
+    """When it ended."""
+    next_retry_at: Time | None = None
+    """When it is retried."""
 
     @property
     def is_running(self) -> bool:
@@ -335,47 +372,65 @@ class GateStatus(Record, frozen=True):
     """The verdict of one gate on the version that would be deployed next."""
 
     name: str | None = None
+    """Name of the gate."""
     state: str | None = None
-    """A value of GateState."""
+    """Passed, Waiting or Refused."""
     reason: str | None = None
+    """Why it doesn't pass, in CamelCase."""
     message: str | None = None
-    until: str | None = None
-    """When it passes by itself."""
+    """Why it doesn't pass, or by what it passes, in words."""
+    until: Time | None = None
+    """When it passes without a change, if it does."""
 
 
 class HistoryEntry(Record, frozen=True):
     """A finished attempt."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
-    """``host[:port]/path`` of the repository that it came from."""
+    """Registry and repository that it was deployed from."""
     revision: int | None = None
+    """Revision of the Helm release."""
     outcome: str | None = None
+    """Succeeded, Failed or Interrupted."""
     reason: str | None = None
+    """Reason of the failure in CamelCase."""
     job: str | None = None
+    """Name of the Job."""
     plan: str | None = None
+    """ID of the plan that was approved, where there was one."""
     approved_by: str | None = None
+    """Who approved the plan."""
     correction: bool | None = None
+    """True for a correction of drift."""
     passed_over: tuple[PassedOver, ...] = ()
-    time: str | None = None
+    """The gates that a forced deploy passed over."""
+    time: Time | None = None
+    """When it ended."""
 
 
 class LastError(Record, frozen=True):
     """The newest error of the registry or of a deploy, until a success clears it."""
 
     reason: str | None = None
+    """Reason of the error in CamelCase."""
     message: str | None = None
+    """Human-readable message, what failed and how to fix it."""
     log_tail: str | None = None
-    time: str | None = None
+    """The end of the failed Job's log."""
+    time: Time | None = None
+    """When it happened."""
 
 
 class FailedPolls(Record, frozen=True):
     """The polls that failed in a row, up to the last one; empty where that succeeded."""
 
-    count: int | None = None
-    """At most ENOUGH_FAILED_POLLS: more make no difference."""
-    since: str | None = None
+    count: Int32 | None = None
+    """How many, at most 3 are counted."""
+    since: Time | None = None
     """When the first of them failed."""
 
 
@@ -387,38 +442,59 @@ _NO_FAILED_POLLS: Final = FailedPolls()
 class BundleStatus(Composed, frozen=True):
     """The whole status: what every Bundle has, and the features' parts (status_parts.py)."""
 
-    ready: int | None = None
-    """1: the spec is valid and its credentials are usable. It doesn't mean deployed."""
-    force_update: int | None = None
-    """Set to 1 by a user to force a deploy; never written by ``to_dict``."""
+    ready: Int32 | None = None
+    """1 when the spec is valid and its credentials are usable. It doesn't mean deployed: the
+    condition Ready does."""
+    force_update: Int32 | None = None
+    """Set it to 1 (kubectl patch --subresource=status) to force a deploy; the operator resets it.
+    The annotation operator.werf.dev/requestedAt does the same."""
     target: VersionRef = VersionRef()
+    """What version resolves to."""
     deploy: DeployRef = DeployRef()
+    """What is deployed."""
     conditions: tuple[dict[str, Any], ...] = ()
+    """Ready, Reconciling and Stalled, as defined by kstatus; UpdatePending for Bundles with gates;
+    Drifted where spec.drift asks for it; Healthy with spec.health; SettingsWithheld where the Jobs
+    of a gated Bundle don't get all of its settings; AsApproved after a deploy that was planned and
+    approved; CertificateExpiring before the credential of spec.kubeConfig ends."""
     observed_generation: int | None = None
+    """Generation of the Bundle that this status describes."""
     available: Available = Available()
+    """The tag in the registry that spec.version selects."""
     deployed: Deployed = Deployed()
+    """The last successful deploy."""
     attempted: Attempted = Attempted()
+    """The newest attempt to deploy."""
     gates: tuple[GateStatus, ...] = ()
-    """Only gates that the spec or the operator's settings require."""
+    """The gates that the spec or the operator's settings ask for, in the order in which they are
+    asked, and what they say of the version that would be deployed next."""
     history: Packed[HistoryEntry] = _NO_PAST
-    """``past`` reads it."""
-    next_poll_at: str | None = None
+    """The last 10 finished attempts, newest first. The last successful deploys of three digests
+    stay among them."""
+    next_poll_at: Time | None = None
+    """When the registry is polled next. A time in the past is repeated every interval: a poll that
+    finds nothing new isn't written."""
     last_error: LastError = LastError()
+    """The newest error of the registry or of a deploy, until a success clears it."""
     failed_polls: FailedPolls = _NO_FAILED_POLLS
+    """The polls that failed in a row, up to the last one; absent where that succeeded. lastError
+    has its error. Ready becomes False with the third or after two intervals, whichever is later, at
+    the latest after 30 minutes; at once where the registry denies access or has no such tag, or the
+    present spec, values or credentials haven't been polled for before."""
     suspension: Suspension = NOT_SUSPENDED
-    """Ready as it was; only with ``spec.suspend`` or the annotation disable-autoupdate."""
+    """Ready as it was when the Bundle was suspended, by spec.suspend or the annotation
+    operator.werf.dev/disable-autoupdate: it keeps its status, and its message has this reason and
+    message. Absent otherwise."""
     last_handled_request: str | None = None
-    """The last value of the requestedAt annotation that was handled: the registry has answered,
-    and the result is in the status.
-    """
+    """The value of the annotation operator.werf.dev/requestedAt that was handled last: the registry
+    has responded, and the status has the outcome."""
     last_handled_force: str | None = None
-    """The last value of the forceAt annotation that was handled."""
+    """The value of the annotation operator.werf.dev/forceAt that was handled last."""
     last_failed_request: str | None = None
-    """A value of the requestedAt annotation that can't be handled yet; the conditions have the
-    cause. Absent once it is handled.
-    """
+    """A value of the annotation operator.werf.dev/requestedAt that can't be handled yet; the
+    conditions have the cause. It is removed once the request is handled."""
     last_failed_force: str | None = None
-    """The same of the forceAt annotation."""
+    """The same for the annotation operator.werf.dev/forceAt."""
 
     @property
     def past(self) -> tuple[HistoryEntry, ...]:

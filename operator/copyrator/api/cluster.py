@@ -9,4 +9,4 @@ class ClusterStatus(Record, frozen=True):
     """The cluster that spec.kubeConfig names."""
 
     server: str | None = None
-    """The API server that spec.kubeConfig names, as its Secret was read last; None without one."""
+    """API server that spec.kubeConfig names, as its Secret was read last."""

@@ -230,14 +230,15 @@ class Suspension(Record, frozen=True):
     """Ready as it was when the object was suspended; empty while it isn't."""
 
     ready: str | None = None
-    """The status of the condition, which it keeps."""
+    """The status of Ready; absent where the object had never been reconciled."""
     reason: str | None = None
-    """Absent where it had never been reconciled."""
+    """The reason of Ready."""
     message: str | None = None
+    """The message of Ready, at most 1,024 characters."""
     generation: int | None = None
-    """The object's generation then: with a later one it was edited since."""
+    """Generation of the Bundle then; with a later one it was edited while suspended."""
     pending: str | None = None
-    """What is deployed once the Bundle is resumed, as a clause; absent where nothing is."""
+    """What is deployed once the Bundle is resumed, such as an available version."""
 
     @property
     def status(self) -> ConditionStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
 
 
 class ConsentState(StrEnum):
@@ -33,14 +33,19 @@ class ConsentStatus(Record, frozen=True):
     """
 
     FIELD: ClassVar[str] = "consent"
+    """Whether the release's namespace accepts the release, where it is another than the
+    Bundle's."""
 
     namespace: str | None = None
+    """The release's namespace."""
     state: str | None = None
-    """A value of ConsentState."""
+    """Accepted; NotAccepted; or Assumed, where the release was deployed before namespaces had to
+    accept it."""
     by: str | None = None
-    """A value of ConsentBy."""
-    at: str | None = None
-    """Since when."""
+    """Annotation (operator.werf.dev/accept-from on the Namespace) or Permission (the Job's service
+    account may create Secrets there), where it is Accepted."""
+    at: Time | None = None
+    """Since when it is in this state."""
 
     @property
     def known(self) -> ConsentStatus | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final
 
 from copyrator.api import names, syntax
 from copyrator.api.bundle_spec import (
@@ -22,7 +22,8 @@ from copyrator.api.bundle_spec import (
 from copyrator.api.fields import Fields
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import items
 from copyrator.api.text import one_line
 from copyrator.api.verify import read_object
 from copyrator.settings import limits
@@ -198,20 +199,22 @@ class SoakStatus(Record, frozen=True):
     """How long a version has been deployed here: evidence for promotion from it."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
-    since: str | None = None
+    """Manifest digest."""
+    since: Time | None = None
     """When its newest stretch began."""
-    until: str | None = None
+    until: Time | None = None
     """When that ended; absent while it lasts."""
     longest: str | None = None
-    """Duration of its longest stretch that has ended; absent where there is no evidence."""
+    """Its longest stretch that has ended; absent where it doesn't count (any more)."""
     broken_by: str | None = None
-    """What ended the newest stretch, as a sentence."""
+    """What ended the newest stretch."""
 
 
 class PromotionStatus(Record, frozen=True):
     """The evidence that other Bundles are promoted by."""
 
-    soak: tuple[SoakStatus, ...] = ()
-    """Only where another Bundle may be promoted from this one, or with spec.attest; oldest
-    first."""
+    soak: Annotated[tuple[SoakStatus, ...], items(MAX_SOAKS)] = ()
+    """Where other Bundles may be promoted from this one, or with spec.attest: how long its versions
+    have been deployed here, oldest first."""

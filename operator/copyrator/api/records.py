@@ -10,12 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import structs
 
-from copyrator.api.schema import slots, split
+from copyrator.api.schema import Takes, slots, split
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +34,9 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
             patch[name] = value
     return patch
 
+
+Time = Annotated[str, Takes({"type": "string", "format": "date-time"})]
+Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
 
 R = TypeVar("R", bound="Record")
 C = TypeVar("C", bound="Composed")

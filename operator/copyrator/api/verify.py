@@ -130,11 +130,16 @@ class Verification(Record, frozen=True):
     """The verdict on the signatures of what is deployed."""
 
     FIELD: ClassVar[str] = "verification"
+    """Whether the signatures of what is deployed satisfy spec.verify and the operator's signature
+    policy, where one of them asks for signatures."""
 
     digest: str | None = None
+    """The digest that was judged."""
     verdict: str | None = None
-    """A value of Trust."""
+    """Trusted, NotTrusted or Unknown."""
     reason: str | None = None
+    """Reason in CamelCase."""
     message: str | None = None
+    """By whom it is signed, or why it isn't trusted."""
     policy: str | None = None
-    """Hash of all requirements: entries, keys and the operator's policy."""
+    """Hash of all that was asked for, keys included."""
