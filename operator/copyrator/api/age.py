@@ -1,14 +1,23 @@
-"""``status.candidates``: when versions that aren't deployed yet were seen first."""
+"""``spec.minAge`` and ``status.candidates``: how old a digest has to be to be deployed."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
+from copyrator.api.bundle_spec import Part
 from copyrator.api.records import Record
-from copyrator.api.schema import items
+from copyrator.api.schema import duration, items
 
 MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status lists."""
+
+
+class AgeSpec(Part):
+    """How old a version has to be."""
+
+    min_age: Annotated[float, duration("minAge")] = 0.0
+    """How long a version's digest has to be known to the operator before it is deployed, such as
+    2h. A first install doesn't wait."""
 
 
 class CandidateStatus(Record, frozen=True):

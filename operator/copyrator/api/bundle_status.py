@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
 from copyrator.api.plan_status import (
     MissingPermission,
 )
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
+from copyrator.api.schema import REQUIRED, Form, Schema, Takes
 from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
@@ -371,7 +372,7 @@ class Attempted(Record, frozen=True):
 class GateStatus(Record, frozen=True):
     """The verdict of one gate on the version that would be deployed next."""
 
-    name: str | None = None
+    name: Annotated[str, REQUIRED] | None = None
     """Name of the gate."""
     state: str | None = None
     """Passed, Waiting or Refused."""
@@ -434,6 +435,67 @@ class FailedPolls(Record, frozen=True):
     """When the first of them failed."""
 
 
+class BundleCondition(Form, kw_only=True):
+    """A condition as the CRD describes it; the status has it as a map."""
+
+    type: str
+    """Ready (the desired version is deployed), Reconciling (in progress), Stalled (not retried
+    until an object changes), UpdatePending (a version waits for a gate), Verified (who is trusted
+    signed it), Drifted (objects aren't as they were deployed), Healthy (objects are as their
+    controllers want them), Attested (the registry has the statement about what is deployed),
+    AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
+    settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
+    status: ConditionStatus
+    """Status of the condition: True, False or Unknown."""
+    reason: str
+    """Reason in CamelCase: Deployed, Deploying, Polling, Suspended, AutoupdateDisabled,
+    InvalidSpec, AuthenticationFailed, IdentityMissing, IdentityRefused, IdentityUnavailable,
+    TokenExpired, RegistryUnreachable, RateLimited, TagNotFound, RepositoryNotFound,
+    NoMatchingVersion, WouldDowngrade, Forbidden, ValuesMissing, ServiceAccountMissing,
+    JobUnschedulable, ImagePullFailed, JobLost, DeployFailed, Skipped, Pinned, PinRefused, Unsigned,
+    SignatureInvalid, VerificationUnavailable, NotInPolicy, TooYoung, NotPromoted,
+    PromotionNotAllowed, PromotionWithdrawn, PromotionHeld, DependencyNotReady, OutsideWindow,
+    Frozen, FreezeUnreadable, Verified, Planning, AwaitingApproval, PlanRejected, PlanChanged,
+    PlanFailed, PlanUnstable, PlanUnbound, ExceedsApproval, DeployedDifferently, GuardNotActive,
+    DependenciesNotVendored, ChartNotPlain, RenderedDifferently, Quarantined, TimedOut,
+    KubeConfigInvalid, ClusterUnreachable, ReleaseConflict, ReleaseNotAccepted, NamespaceChanged,
+    Uninstalling or UninstallFailed. Also:
+
+    - of UpdatePending: UpToDate (nothing waits, all is deployed).
+
+    - of Drifted: Drifted, DriftRecurring, InSync, Unchecked, NotAsDeployed, BaselineUnreadable or
+    BlindApply.
+
+    - of Healthy: Healthy, Unhealthy, Progressing, NotDeployed or OtherManager.
+
+    - of Attested: Attested, Attesting, Soaking, AttestationWithdrawn, AttestKeyInvalid,
+    EnvironmentNotAllowed, PushRefused, or a reason of the registry.
+
+    - of AsApproved: AsApproved, Exact, DeployedDifferently, RendersDiffer, NothingStored,
+    NotSupported or Unreadable.
+
+    - of SettingsWithheld: NotKnownHarmless.
+
+    - of CertificateExpiring: CertificateExpiring."""
+    message: str
+    """Human-readable message, what is wrong and how to fix it."""
+    observed_generation: int | None = None
+    """Generation of the Bundle that the condition describes."""
+    last_transition_time: Time
+    """When the condition's status last changed."""
+
+
+def _keyed(name: str) -> Schema:
+    """A list that the API server merges by a field; the operator bounds it itself."""
+    return {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [name],
+    }
+
+
+_CONDITIONS: Final = Takes(_keyed("type"), like=BundleCondition)
+_GATES: Final = Takes(_keyed("name"))
 _NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
@@ -452,7 +514,7 @@ class BundleStatus(Composed, frozen=True):
     """What version resolves to."""
     deploy: DeployRef = DeployRef()
     """What is deployed."""
-    conditions: tuple[dict[str, Any], ...] = ()
+    conditions: Annotated[tuple[dict[str, Any], ...], _CONDITIONS] = ()
     """Ready, Reconciling and Stalled, as defined by kstatus; UpdatePending for Bundles with gates;
     Drifted where spec.drift asks for it; Healthy with spec.health; SettingsWithheld where the Jobs
     of a gated Bundle don't get all of its settings; AsApproved after a deploy that was planned and
@@ -465,7 +527,7 @@ class BundleStatus(Composed, frozen=True):
     """The last successful deploy."""
     attempted: Attempted = Attempted()
     """The newest attempt to deploy."""
-    gates: tuple[GateStatus, ...] = ()
+    gates: Annotated[tuple[GateStatus, ...], _GATES] = ()
     """The gates that the spec or the operator's settings ask for, in the order in which they are
     asked, and what they say of the version that would be deployed next."""
     history: Packed[HistoryEntry] = _NO_PAST

@@ -5,20 +5,18 @@ What is deployed is compared regularly (docs/drift.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
-from copyrator.api.fields import Fields
+import msgspec
+
+from copyrator.api.bundle_spec import Part
+from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
 from copyrator.api.records import Record, Time
+from copyrator.api.schema import STORED, Form, custom, duration, items, text
 from copyrator.api.syntax import at_most
-
-DEFAULT_DRIFT_INTERVAL: Final = 3600.0
-MIN_DRIFT_INTERVAL: Final = 900.0
-_MAX_IGNORED: Final = 50
-_SHORT: Final = at_most(253)
 
 
 class DriftMode(StrEnum):
@@ -31,50 +29,42 @@ class DriftMode(StrEnum):
     """The same version is deployed again."""
 
 
-_ALL: Final = Globs(("*",))
+def _read_names(value: Any) -> Globs:
+    return Globs((check_text(value, "", at_most(253)),))
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Form):
     """Objects whose changes are no drift."""
 
-    kind: str
-    names: Globs = _ALL
+    kind: Annotated[str, text(most=253)]
+    """The objects' kind, such as Deployment."""
+    names: Annotated[Globs, custom(_read_names, {"type": "string", "maxLength": 253})] = (
+        msgspec.field(default=Globs(("*",)), name="name")
+    )
+    """Their name, or a pattern with * and ?. Default: all of the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class DriftSpec(Part):
     """When drift is checked for, and what is done about it."""
 
-    mode: DriftMode = DriftMode.OFF
-    interval: float = DEFAULT_DRIFT_INTERVAL
-    """Seconds between two checks."""
-    ignore: tuple[Ignored, ...] = ()
+    FIELD: ClassVar[str] = "drift"
+    """Whether the deployed objects are compared regularly with their chart, and what is done about
+    objects that others changed or deleted."""
+
+    mode: Annotated[DriftMode, STORED] = DriftMode.OFF
+    """Off, Detect (the condition Drifted names the objects) or Correct (the same version is
+    deployed again, without approval, at most twice for the same drift)."""
+    interval: Annotated[float, duration("interval", 900.0)] = 3600.0
+    """Time between two checks, such as 1h (the default); at least 15m. Each check is a Job that
+    plans the deploy."""
+    ignore: Annotated[tuple[Ignored, ...], items(50)] = ()
+    """Objects whose changes are no drift, such as a Deployment that is scaled by a
+    HorizontalPodAutoscaler."""
 
     @property
     def is_enabled(self) -> bool:
         """Whether drift is checked for at all."""
         return self.mode is not DriftMode.OFF
-
-
-NO_DRIFT: Final = Drift()
-"""Shared by all Bundles without ``spec.drift``."""
-
-
-def read_drift(drift: Fields) -> Drift:
-    """``spec.drift``; off where it is empty.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    if not drift.raw:
-        return NO_DRIFT
-    interval = drift.duration("interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
-    ignored = tuple(
-        Ignored(item.required_text("kind", _SHORT), Globs((item.text("name", _SHORT) or "*",)))
-        for item in drift.maps("ignore", _MAX_IGNORED)
-    )
-    return Drift(drift.choice("mode", DriftMode, DriftMode.OFF), interval, ignored)
 
 
 MAX_DRIFTED: Final = 20

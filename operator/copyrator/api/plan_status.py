@@ -128,7 +128,7 @@ class PlanRecord(Record, frozen=True):
     """How many objects it changes."""
     bound: bool | None = None
     """True if a deploy can't write anything else than what was planned: its contents are bound by a
-    render. Else unbound has the reasons."""
+    render. Else unbound has the reasons. Of a preview never true, as it renders the chart once."""
     image: str | None = None
     """werf's image by digest, as the plan's pod ran it; the deploy runs the same."""
 
@@ -151,13 +151,14 @@ class PlanSummary(PlanRecord, frozen=True):
     """Why it isn't bound, the first 20 reasons."""
     exact: bool | None = None
     """True if the plan that werf saves is compared with this one's and is what is applied, without
-    another render (werf 3). Else inexact has the reason."""
+    another render (werf 3). Else inexact has the reason. Of a preview never true, as none is
+    compared with it."""
     inexact: str | None = None
     """Why it isn't exact."""
     hidden: int | None = None
     """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
     expires_at: Time | None = None
-    """When it is made anew, unless it is decided before."""
+    """When it is made anew, unless it is decided before; of a preview, when it is removed."""
 
 
 class PlanStatus(PlanSummary, frozen=True):

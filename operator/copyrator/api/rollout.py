@@ -8,22 +8,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final, TypeGuard
 
 from copyrator.api import syntax
-from copyrator.api.fields import Fields, map_in, text_in, texts_in
-from copyrator.api.selectors import LabelSelector, parse_selector
-from copyrator.api.times import format_time, parse_duration, parse_time
+from copyrator.api.fields import map_in, text_in, texts_in
+from copyrator.api.schema import STORED, Form, Rule, duration, fail, items, text
+from copyrator.api.selectors import LabelSelector, selecting
+from copyrator.api.times import format_time, parse_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
 
 ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""
-
 ROLLOUT_PAUSE: Final = 7 * 24 * 3600
-"""Seconds of one pause of a rollout."""
+"""Seconds of one pause."""
 
-DEFAULT_PAUSE: Final = 600.0
-"""Seconds."""
 LAST_STEP: Final = "100%"
 
 _CONTENT: Final = re.compile("[0-9a-f]{32}", re.ASCII)
@@ -41,18 +39,60 @@ class Restart(StrEnum):
     """Workloads that use the copy and have the annotation ``copyrator.flant.com/restart``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+_STEP: Final = text(
+    syntax.matching(
+        "[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
+        "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
+    ),
+    most=7,
+    pattern="([1-9][0-9]{0,6}|([1-9][0-9]?|100)%)",
+)
+
+
+_ENDS: Final = Rule(f"self[size(self) - 1] == '{LAST_STEP}'", f'steps must end with "{LAST_STEP}"')
+
+
+class Rollout(Form):
     """A valid ``spec.rollout``."""
 
-    steps: tuple[str, ...]
-    """Totals: numbers of targets, or percentages of them; the last is 100%."""
-    pause: float = DEFAULT_PAUSE
-    """Seconds after each step."""
-    first: LabelSelector | None = None
-    """Labels of the namespaces that come first."""
-    health: bool = False
-    restart: Restart = Restart.NEVER
+    steps: Annotated[
+        tuple[Annotated[str, _STEP], ...],
+        items(
+            ROLLOUT_STEPS,
+            1,
+            required=f'is required, for example ["1", "10%", "{LAST_STEP}"]',
+            rules=(_ENDS,),
+            noun="steps",
+            repeats=True,
+        ),
+    ]
+    """How many namespaces have the new content after each step, as a number or a percentage of the
+    rule's targets, rounded up, for example 1, 10%, 50%, 100%. The last step is 100%."""
+    pause: Annotated[float, duration("pause", most=ROLLOUT_PAUSE), STORED] = 600.0
+    """How long to wait after each step, such as 10m, up to 168h; with health at least 2 minutes."""
+    first: (
+        Annotated[
+            LabelSelector,
+            selecting("must select some namespaces; set matchLabels, or remove it"),
+        ]
+        | None
+    ) = None
+    """Labels of the namespaces whose copies are changed first, such as those of a canary. The
+    others follow in the order of their names."""
+    health: Annotated[bool, STORED] = False
+    """If true, Deployments, StatefulSets and DaemonSets whose pods use the copy are looked at
+    before and after each step. The rollout stops if one was healthy before the step and isn't after
+    the pause."""
+    restart: Annotated[Restart, STORED] = Restart.NEVER
+    """Consumers restarts the Deployments, StatefulSets and DaemonSets whose pods use the copy and
+    that have the annotation copyrator.flant.com/restart "true", once for each content, as kubectl
+    rollout restart does."""
+
+    def __post_init__(self) -> None:
+        if any(map(_is_less, self.steps[1:], self.steps)):
+            fail("steps", "must increase")
+        if self.steps[-1] != LAST_STEP:
+            fail("steps", f'must end with "{LAST_STEP}"')
 
     @property
     def reads_consumers(self) -> bool:
@@ -73,60 +113,10 @@ class Rollout:
         return ", ".join(str(total) for total in dict.fromkeys(self.totals(targets)))
 
 
-def read_rollout(spec: Fields) -> Rollout | None:
-    """Parse ``spec.rollout``; None where it is absent.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    if not spec.has("rollout"):
-        return None
-    fields = spec.sub("rollout")
-    first = None
-    if fields.has("first"):
-        first = parse_selector(fields.get("first"), fields.at("first"))
-        if first.empty:
-            fields.fail("first", "must select some namespaces; set matchLabels, or remove it")
-    return Rollout(
-        steps=_read_steps(fields),
-        pause=parse_duration(fields.text("pause", _pause) or "") or DEFAULT_PAUSE,
-        first=first,
-        health=fields.flag("health"),
-        restart=fields.choice("restart", Restart, Restart.NEVER),
-    )
-
-
-def _read_steps(fields: Fields) -> tuple[str, ...]:
-    if not fields.has("steps"):
-        fields.fail("steps", f'is required, for example ["1", "10%", "{LAST_STEP}"]')
-    raw = fields.items("steps")
-    if len(raw) > ROLLOUT_STEPS:
-        fields.fail("steps", f"must not have more than {ROLLOUT_STEPS} steps")
-    steps = fields.texts("steps", _STEP)
-    if len(steps) != len(raw) or any(map(_is_less, steps[1:], steps)):
-        fields.fail("steps", "must increase")
-    if not steps or steps[-1] != LAST_STEP:
-        fields.fail("steps", f'must end with "{LAST_STEP}"')
-    return steps
-
-
-_STEP: Final = syntax.matching(
-    r"[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
-    "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
-)
-
-
 def _is_less(step: str, before: str) -> bool:
     """Whether a step is less than the one before; numbers and percentages aren't compared."""
     same = step.endswith("%") == before.endswith("%")
     return same and int(step.rstrip("%")) <= int(before.rstrip("%"))
-
-
-def _pause(value: str) -> str | None:
-    seconds = parse_duration(value)
-    if seconds is not None and 1 <= seconds <= ROLLOUT_PAUSE:
-        return None
-    return f"{syntax.shown(value)} isn't a duration between 1s and 168h, for example 10m or 1h"
 
 
 # Status ------------------------------------------------------------------------------------------

@@ -18,15 +18,18 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.bundle import bound_status, parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleDeletionPolicy, BundleSpec
+from copyrator.api.attest import AttestSpec
+from copyrator.api.bundle import BundleDefaults, bound_status, parse_bundle
+from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentState, ConsentStatus
+from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.status_parts import parse_status, running_plans
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
@@ -66,12 +69,16 @@ class BundleEntry:
     @property
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
-        return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+        return (
+            ()
+            if isinstance(self.spec, InvalidSpec)
+            else self.spec.part(DependenciesSpec).depends_on
+        )
 
     @property
     def promoted_from(self) -> tuple[BundleKey, ...]:
         """The Bundles that it is promoted from."""
-        return () if isinstance(self.spec, InvalidSpec) else self.spec.promote_from.bundles
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.part(PromotionSpec).bundles
 
     @property
     def is_paused(self) -> bool:
@@ -81,7 +88,10 @@ class BundleEntry:
     @property
     def health(self) -> str:
         """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
-        if isinstance(self.spec, InvalidSpec) or self.spec.health is HealthMode.OFF:
+        if (
+            isinstance(self.spec, InvalidSpec)
+            or self.spec.part(HealthSpec).health is HealthMode.OFF
+        ):
             return ""
         found = self.status.condition(ConditionType.HEALTHY).get("status")
         return next((one for one in ConditionStatus if found == one), "")
@@ -109,7 +119,9 @@ class BundleEntry:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if self.spec.kube_config is None else self.status.part(ClusterStatus).server
+        server = (
+            "" if self.spec.find(ClusterSpec) is None else self.status.part(ClusterStatus).server
+        )
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
@@ -201,7 +213,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
-        attests=isinstance(spec, BundleSpec) and spec.attest is not None,
+        attests=isinstance(spec, BundleSpec) and spec.find(AttestSpec) is not None,
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import AttestationsStatus
+from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
-from copyrator.api.cluster import ClusterStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
-from copyrator.api.drift import DriftReason, DriftStatus
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftReason, DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.rollback import PinStatus
+from copyrator.api.promotion import PromotionSpec
+from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.status_parts import running_plans
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
@@ -225,17 +227,22 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.attest is not None:
+        if spec.find(AttestSpec) is not None:
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.context.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
-        waits_for_others = spec.depends_on or spec.promote_from.bundles
+        waits_for_others = (
+            spec.part(DependenciesSpec).depends_on or spec.part(PromotionSpec).bundles
+        )
         if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
-        if spec.kube_config is not None or entry.status.part(ClusterStatus).server is not None:
+        if (
+            spec.find(ClusterSpec) is not None
+            or entry.status.part(ClusterStatus).server is not None
+        ):
             entry, spec, unusable = await self._read_cluster(steps, entry, spec)
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
@@ -276,8 +283,9 @@ class BundleReconciler:
     def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:
         """Tell before the credential of ``spec.kubeConfig`` ends."""
         kind, now = ConditionType.CERTIFICATE_EXPIRING, self.context.clock()
+        cluster = spec.find(ClusterSpec)
         warning = self.context.settings.certificate_warning
-        found = ready_conditions.credential_ends(spec.kube_config, ends, now, warning)
+        found = ready_conditions.credential_ends(cluster, ends, now, warning)
         moments = () if ends is None else (ends - timedelta(seconds=warning), ends)
         due = tuple(one for one in moments if one > now)
         before = ready_conditions.kept_credential_ends(entry.status)
@@ -345,7 +353,7 @@ class BundleReconciler:
             signers=asked.key,
             attesters=attesters.key,
             cluster=spec.cluster,
-            skipped=spec.skip_digests,
+            skipped=spec.part(RollbackSpec).skip_digests,
             pin=entry.status.part(PinStatus),
         )
         return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
@@ -502,6 +510,6 @@ def _not_compared(
     status: BundleStatus, spec: BundleSpec, reason: str, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return status
     return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))

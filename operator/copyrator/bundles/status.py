@@ -13,6 +13,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     ConditionStatus,
@@ -434,7 +435,7 @@ class StatusWriter:
             found[ConditionType.AS_APPROVED] = as_approved_condition(status.part(AsApprovedStatus))
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.kube_config is not None:
+            if spec.find(ClusterSpec) is not None:
                 ends = ready_conditions.kept_credential_ends(status)
                 found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found

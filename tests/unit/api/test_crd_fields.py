@@ -11,26 +11,19 @@ import yaml
 from tests.status_fields import json_fields
 from tests.targets import EVERYWHERE
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import (
-    DEFAULT_VERSION,
-    ApprovalMode,
-    BundleDefaults,
-    BundleDeletionPolicy,
-    BundleSpec,
-    ValuesKind,
-)
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import DEFAULT_VERSION, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition, Suspension
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
+from copyrator.api.object_refs import ValuesKind
 from copyrator.api.records import Record
 from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
     ConflictPolicy,
     ImmutablePolicy,
     Mode,
@@ -327,11 +320,6 @@ def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
     full = with_defaults(BUNDLE, bundle)
     assert parse_bundle(full, DEFAULTS) == parse_bundle(bundle, DEFAULTS)
     assert full["spec"]["version"] == DEFAULT_VERSION
-
-
-def test_the_limits_are_the_same() -> None:
-    limit = field(RULE, "spec.limit")
-    assert (limit["default"], limit["maximum"]) == (DEFAULT_LIMIT, MAX_LIMIT)
 
 
 @pytest.mark.parametrize("schema", [RULE, BUNDLE], ids=["rule", "bundle"])

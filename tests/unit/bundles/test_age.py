@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
-from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
+from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import age
@@ -32,7 +33,7 @@ DEPLOYED = Deployed(version="1.0.0", digest="sha256:there", reference="r/a")
 
 def spec(**fields: Any) -> BundleSpec:
     named = {"namespace": "apps", "name": "shop", "registry": "r", "repo": "a"}
-    given = {"project_namespace": "apps", "version": "1.*", "min_age": 7200.0, **fields}
+    given = {"project_namespace": "apps", "version": "1.*", "parts": (AgeSpec(7200.0),), **fields}
     return BundleSpec(**named, **given)
 
 
@@ -76,7 +77,7 @@ def test_a_first_install_an_edit_and_a_force_do_not_wait() -> None:
     assert judge(None, deployed=replace(DEPLOYED, digest="sha256:" + "1" * 64)) is PASSED
     assert age.GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
     assert age.GATE.concerns(spec())
-    assert not age.GATE.concerns(spec(min_age=0.0))
+    assert not age.GATE.concerns(spec(parts=()))
 
 
 def test_what_is_seen_is_remembered_with_its_first_time() -> None:
@@ -87,7 +88,7 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     assert age.record_candidates(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
     assert age.first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
     assert age.first_seen(status, candidate("1.1.0", "other")) is None
-    assert age.record_candidates(status, spec(min_age=0.0), seen, NOW) == ()
+    assert age.record_candidates(status, spec(parts=()), seen, NOW) == ()
 
 
 def test_what_is_deployed_and_all_before_it_is_forgotten() -> None:
@@ -163,7 +164,7 @@ def test_what_stands_elsewhere_keeps_its_place_in_a_full_list() -> None:
     assert kept() == known[:-1] + last
     assert kept(end, end - 1) == known[: end - 2] + known[end - 1 :] + last
     assert kept(*range(MAX_CANDIDATES)) == known[:-1] + last
-    promoted = spec(min_age=0.0, promote_from=PromoteFrom((BundleKey("qa", "shop"),)))
+    promoted = spec(parts=(PromotionSpec((BundleKey("qa", "shop"),)),))
     assert age.record_candidates(status, promoted, (), NOW) == known
 
 
@@ -172,4 +173,4 @@ def test_the_moments_at_which_recorded_versions_are_old_enough_are_known() -> No
     status = BundleStatus(deployed=DEPLOYED).with_part(AgeStatus(candidates=known))
     gates = Gates(version=(age.GATE,))
     assert gates.changes(spec(), status, NO_SOURCES) == (NOW + HOUR, NOW + 2 * HOUR)
-    assert gates.changes(spec(min_age=0.0), status, NO_SOURCES) == ()
+    assert gates.changes(spec(parts=()), status, NO_SOURCES) == ()

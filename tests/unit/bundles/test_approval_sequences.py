@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PlanStatus
 from copyrator.api.status_parts import parse_status
@@ -268,7 +270,7 @@ class Simulation:
     def begin(self, case: Case, status: BundleStatus) -> None:
         assert case.decision.need is not None
         status = state.begin(status, case.wanted, self.now)
-        if case.spec.approval.is_enabled:
+        if case.spec.part(ApprovalSpec).is_enabled:
             self.check(case)
             status = plan_decision.use_plan(status)
         else:
@@ -280,7 +282,7 @@ class Simulation:
 
     def check(self, case: Case) -> None:
         """What begins now was approved, or needs no approval."""
-        plan, mode = case.status.part(PlanStatus), case.spec.approval.mode
+        plan, mode = case.status.part(PlanStatus), case.spec.part(ApprovalSpec).mode
         assert case.target is not None
         assert made_of(plan) == made_of(case.target)
         assert plan.revision is not None

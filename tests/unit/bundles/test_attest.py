@@ -15,18 +15,19 @@ from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
 
-from copyrator.api.attest import MAX_ATTESTED, AttestationsStatus, AttestState, AttestStatus
-from copyrator.api.bundle_spec import (
-    Attest,
-    AttestationsFrom,
+from copyrator.api.attest import (
+    MAX_ATTESTED,
+    AttestationsStatus,
     AttestKey,
-    BundleSpec,
-    LocalObjectRef,
-    ValuesKind,
+    AttestSpec,
+    AttestState,
+    AttestStatus,
 )
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, Outcome
-from copyrator.api.health import HealthMode
-from copyrator.api.promotion import PromotionStatus, read_withdrawal
+from copyrator.api.health import HealthMode, HealthSpec
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionStatus, read_withdrawal
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace
@@ -58,7 +59,7 @@ SPEC = BundleSpec(
     registry="registry.example.com",
     repo="shop",
     project_namespace="staging",
-    attest=Attest("staging", AttestKey("attest-key", "key.pem"), after=600.0, renew=3600.0),
+    parts=(AttestSpec("staging", AttestKey("attest-key", "key.pem"), after=600.0, renew=3600.0),),
 )
 
 
@@ -78,10 +79,12 @@ class Source(Bundle):
 
     def spec(self, **changes: Any) -> Self:
         """With other fields of ``spec.attest``, or of the spec."""
-        attest, spec = self.input.spec.attest, self.input.spec
+        attest, spec = self.input.spec.find(AttestSpec), self.input.spec
         assert attest is not None
-        of_spec = {name: changes.pop(name) for name in ("health", "repo") if name in changes}
-        spec = replace(spec, attest=replace(attest, **changes), **of_spec)
+        if (health := changes.pop("health", None)) is not None:
+            spec = spec.with_part(HealthSpec(health))
+        spec = replace(spec, repo=changes.pop("repo", spec.repo))
+        spec = spec.with_part(replace(attest, **changes))
         self.input = replace(self.input, spec=spec)
         return self
 
@@ -680,9 +683,9 @@ def test_the_deletion_of_the_bundle_withdraws_nothing() -> None:
 def test_who_may_use_which_name(
     environments: Any, namespace: str, has_key: bool, allowed: bool
 ) -> None:
-    assert SPEC.attest is not None
-    attest = SPEC.attest if has_key else replace(SPEC.attest, key_from=None)
-    spec = replace(SPEC, namespace=namespace, attest=attest)
+    spec = replace(SPEC, namespace=namespace)
+    if not has_key:
+        spec = spec.with_part(AttestSpec("staging", AttestKey(operator=True)))
     assert may_attest(spec, environments) is allowed
 
 
@@ -743,7 +746,7 @@ VERSIONS = ("1.0.0", "1.1.0", "1.2.0")
 MIRROR = "mirror.example.com/shop"
 MAX_AGE = 2 * 3600.0
 WANTED = AttestationsFrom(
-    "staging", LocalObjectRef(ValuesKind.CONFIG_MAP, "keys"), soak=600.0, max_age=MAX_AGE
+    "staging", EvidenceKeys(LocalObjectRef("keys")), soak=600.0, max_age=MAX_AGE
 )
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.long import LONG
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, TARGET, made, spec
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
@@ -172,7 +172,7 @@ class World:
         if (status.part(PlanStatus).number or 0) < 3:
             yield "plans again, as an editor asks", replace(self, status=refreshed)
         if attempted.outcome != Outcome.RUNNING and approval.passes(
-            status.part(PlanStatus), spec(self.mode).approval
+            status.part(PlanStatus), spec(self.mode).part(ApprovalSpec)
         ):
             yield "deploys", replace(self, status=self.deployed(status))
 

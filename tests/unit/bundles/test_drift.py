@@ -12,14 +12,15 @@ from tests.status_fields import changed
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import (
     MAX_DRIFTED,
-    Drift,
     DriftCheck,
     DriftMode,
+    DriftSpec,
     DriftStatus,
     DriftVerdict,
     Ignored,
@@ -66,8 +67,8 @@ FOUND = DriftStatus(
 
 
 def spec(mode: DriftMode = DriftMode.CORRECT, *ignore: Ignored, **more: Any) -> BundleSpec:
-    drift = Drift(mode, 3600.0, ignore)
-    return spec_of(more.pop("approval", ApprovalMode.NEVER), drift=drift, **more)
+    drift = DriftSpec(mode, 3600.0, ignore)
+    return spec_of(more.pop("approval", ApprovalMode.NEVER), drift, **more)
 
 
 def status(**changes: Any) -> BundleStatus:
@@ -112,7 +113,7 @@ def test_drift_is_what_the_baseline_hasnt(
     found: list[str], baseline: list[str], drift: list[str], unseen: list[str]
 ) -> None:
     wanted = DriftFindings(ops(*drift), ops(*unseen))
-    assert compare_with_baseline(ops(*found), ops(*baseline), Drift()) == wanted
+    assert compare_with_baseline(ops(*found), ops(*baseline), DriftSpec()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_drift_is_what_the_baseline_hasnt(
     ],
 )
 def test_a_kind_is_exact_and_a_name_a_pattern(kind: str, name: str, is_ignored: bool) -> None:
-    drift = Drift(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
+    drift = DriftSpec(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
     assert compare_with_baseline(ops(EDITED), (), drift) == DriftFindings(
         () if is_ignored else ops(EDITED)
     )
@@ -149,7 +150,7 @@ def test_a_larger_baseline_never_shows_more(
     found: list[Operation], baseline: list[Operation], more: list[Operation]
 ) -> None:
     def all_of(base: list[Operation]) -> set[Operation]:
-        beyond = compare_with_baseline(found, base, Drift())
+        beyond = compare_with_baseline(found, base, DriftSpec())
         return {*beyond.drifted, *beyond.unseen}
 
     assert all_of([*baseline, *more]) <= all_of(baseline) <= set(found)
@@ -299,7 +300,7 @@ def test_a_baseline_that_is_made_late_is_unproven(
 def judge(
     before: DriftStatus, *found: str, is_regular: bool = False, **changes: Any
 ) -> DriftStatus:
-    beyond = compare_with_baseline(ops(*found), (), Drift())
+    beyond = compare_with_baseline(ops(*found), (), DriftSpec())
     what = status(drift=before, **changes)
     return drift_record.record_verdict(
         what, beyond, "check-9", NOW + HOUR, is_regular=is_regular
@@ -320,7 +321,7 @@ def test_only_what_has_drifted_may_be_put_back_differently() -> None:
     """And only as long as it drifts: then a correction waits for approval."""
 
     def judged(*found: str, differs: bool) -> DriftStatus:
-        beyond = compare_with_baseline(ops(*found), (), Drift())
+        beyond = compare_with_baseline(ops(*found), (), DriftSpec())
         before = status(drift=replace(FOUND, differs=True))
         return drift_record.record_verdict(
             before, beyond, "check-9", NOW, is_regular=True, differs=differs
@@ -420,12 +421,12 @@ def test_a_baseline_is_tried_again_soon_only_while_it_proves_something(
 ) -> None:
     there = replace(THERE, time=format_time(NOW - timedelta(minutes=ago)))
     what = status(baseline=Baseline(), drift=DriftStatus(check=FAILED), deployed=there)
-    rarely = replace(spec(), drift=Drift(DriftMode.DETECT, 720 * 3600.0))
+    rarely = spec().with_part(DriftSpec(DriftMode.DETECT, 720 * 3600.0))
     regular = check_rhythm(UID, 720 * 3600.0).after(NOW)
     assert regular > NOW + HOUR
     soon = NOW + timedelta(minutes=again or 0)
     assert due_at(what, rarely, "s", UID) == (regular if again is None else soon)
-    often = replace(spec(), drift=Drift(DriftMode.DETECT, 900.0))
+    often = spec().with_part(DriftSpec(DriftMode.DETECT, 900.0))
     assert due_at(what, often, "s", UID) <= check_rhythm(UID, 900.0).after(NOW)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.health import HealthReason, Status

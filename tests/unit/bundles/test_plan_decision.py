@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.structs import replace
@@ -167,7 +167,7 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     mode: ApprovalMode,
 ) -> None:
     status = with_plan(risky_operations=None, bound=True, enforced=True)
-    assert approval.passes(status.part(PlanStatus), Approval(mode)) is (
+    assert approval.passes(status.part(PlanStatus), ApprovalSpec(mode)) is (
         mode is ApprovalMode.ON_RISK
     )
     rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
@@ -175,20 +175,20 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
         PlanStatus
     )
     again = replace(again, outcome="Planned", id="id-2", bound=True, enforced=True)
-    assert not approval.passes(again, Approval(mode))
+    assert not approval.passes(again, ApprovalSpec(mode))
     other = replace(TARGET, digest="sha256:c")
     newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).part(
         PlanStatus
     )
     newer = replace(newer, outcome="Planned", id="id-2", bound=True, enforced=True)
-    assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
+    assert approval.passes(newer, ApprovalSpec(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")
     approved = plan_decision.record_decision(rejected.with_part(again), approving, NOW).part(
         PlanStatus
     )
-    assert approval.passes(approved, Approval(mode))
+    assert approval.passes(approved, ApprovalSpec(mode))
     assert approved.rejected == RejectedPlan(id="id-1"), "it never returns"
-    assert approval.passes(replace(approved, decision=None), Approval(mode)) is (
+    assert approval.passes(replace(approved, decision=None), ApprovalSpec(mode)) is (
         mode is ApprovalMode.ON_RISK
     )
 
@@ -264,4 +264,4 @@ def test_what_was_rejected_waits_although_something_else_was_rejected_since() ->
     ).part(PlanStatus)
     assert len(second.rejected.contents) == 2
     again = replace(first, rejected=second.rejected, decision=None, id="id-3", risky_operations=0)
-    assert not approval.passes(again, Approval(ApprovalMode.ON_RISK))
+    assert not approval.passes(again, ApprovalSpec(ApprovalMode.ON_RISK))

@@ -13,9 +13,10 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
+from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.rollback import PinStatus
+from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate
@@ -76,7 +77,7 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
 def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
     for digest, waits in (("sha256:b", False), ("sha256:c", True)):
-        skips = spec(skip_digests=(digest,))
+        skips = spec(ApprovalMode.ALWAYS, RollbackSpec((digest,)))
         kept = plan_record.kept_candidate(with_plan(), skips, candidate, target, NOW)
         assert (kept is not None) is waits
 

@@ -21,7 +21,7 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import SeenTime

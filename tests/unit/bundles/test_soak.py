@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.status_fields import changed
 
-from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import AsApprovedStatus, StoredReason
-from copyrator.api.promotion import MAX_SOAKS, PromotionStatus, SoakStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.structs import replace
@@ -515,7 +515,7 @@ SPEC = BundleSpec(
     registry="r",
     repo="a",
     project_namespace="production",
-    promote_from=PromoteFrom((BundleKey("production", "staging"),), SOAK.total_seconds()),
+    parts=(PromotionSpec((BundleKey("production", "staging"),), SOAK.total_seconds()),),
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,

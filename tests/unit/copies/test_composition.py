@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule_spec import ComposedSource, Source
+from copyrator.api.rule_spec import ComposedSource
 from copyrator.api.rule_status import CopyCounts, read_copy_counts
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.sources.bindings import BindingIndex
@@ -30,8 +30,14 @@ class Watch:
 
 def part(alias, watch, name=None, resource=SECRETS, *, optional=False):
     selector = None if name else LabelSelector.from_labels({"a": "b"})
-    source = Source(resource.kind, "v1", ("infra",), name, selector)
-    return Part(ComposedSource(alias, source, optional), resource, watch)
+    entry = ComposedSource(
+        *(resource.kind, "v1", "infra"),
+        alias=alias,
+        name=name,
+        selector=selector,
+        optional=optional,
+    )
+    return Part(entry, resource, watch)
 
 
 @pytest.fixture

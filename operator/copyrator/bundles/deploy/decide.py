@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.age import AgeStatus
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Available,
@@ -23,7 +24,9 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
 from copyrator.api.freeze import Freeze
+from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
+from copyrator.api.rollback import RollbackSpec
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
@@ -190,9 +193,9 @@ def decide_deploy(
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
     status = status.with_part(resolution.deployed or Verification())
-    status = plan_record.withdraw_plan(status, spec.skip_digests)
+    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
     target = None
-    if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
+    if resolution.tag and (spec.part(ApprovalSpec).is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
@@ -551,7 +554,7 @@ class Deployer:
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
-            if case.spec.cloud is not None:
+            if case.spec.find(LoginSpec) is not None:
                 await self.logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
@@ -566,7 +569,7 @@ class Deployer:
     async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, before = case.entry, case.spec, case.entry.status
-        need, is_planned = case.decision.need, spec.approval.is_enabled
+        need, is_planned = case.decision.need, spec.part(ApprovalSpec).is_enabled
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False

@@ -11,6 +11,7 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
 from copyrator.api.certificates import CertificateReason
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -18,7 +19,6 @@ from copyrator.api.conditions import (
     Health,
     ReadyCondition,
 )
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.names import ANN_PIN
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
@@ -285,7 +285,7 @@ def _kept(status: BundleStatus) -> str:
 
 
 def credential_ends(
-    ref: KubeconfigRef | None, ends: datetime | None, now: datetime, warning: float
+    ref: ClusterSpec | None, ends: datetime | None, now: datetime, warning: float
 ) -> FurtherCondition | None:
     """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
 

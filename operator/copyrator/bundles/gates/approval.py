@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import Final
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
 from copyrator.api.names import (
     ANN_APPROVED_BY,
@@ -152,7 +152,7 @@ _NAMED: Final = 3
 """Reasons that a message names."""
 
 
-def passes(plan: PlanStatus, approval: Approval) -> bool:
+def passes(plan: PlanStatus, approval: ApprovalSpec) -> bool:
     """Whether a plan may be deployed; one that isn't enforced, and bound or exact, is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
         return False
@@ -186,7 +186,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
         return Waiting(BundleReason.PLANNING, message or _planned_first(target.version))
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
-    if passes(plan, spec.approval):
+    if passes(plan, spec.part(ApprovalSpec)):
         return PASSED
     return _undecided_verdict(plan, spec)
 
@@ -196,7 +196,7 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
     if plan.decision == PlanDecision.REJECTED:
         by = f" by {plan.by}" if plan.by else ""
         return Refused(BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{by}")
-    if spec.approval.must_be_bound and (faults := list(_uncertainties(plan))):
+    if spec.part(ApprovalSpec).must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
             f"{_describe_plan(plan)} isn't enforced, and bound or exact, as "
             f"bundles.requireBoundPlans requires in this namespace. {'. '.join(faults)}. "
@@ -277,7 +277,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=attrgetter("approval.is_enabled"),
+    concerns=lambda spec: spec.part(ApprovalSpec).is_enabled,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -27,7 +26,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.plan_status import AsApprovedStatus
-from copyrator.api.promotion import MAX_SOAKS, SoakStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
@@ -260,10 +259,10 @@ def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterat
 
     A moment long ago: each process judges once, as time without an operator doesn't count.
     """
-    if NAME not in status.open_gates or not spec.promote_from.bundles:
+    if NAME not in status.open_gates or not spec.part(PromotionSpec).bundles:
         return
     yield _LONG_AGO
-    soak, every = spec.promote_from.soak, sources.bundles
+    soak, every = spec.part(PromotionSpec).soak, sources.bundles
     for digest in (one.digest or "" for one in every[0].soak) if every else ():
         ends = [
             _end(record, sources.seen, soak)
@@ -297,7 +296,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         for source in facts.sources.bundles
         if (objection := _objection(spec, source, facts.sources.seen, candidate, now)) is not None
     ]
-    if attested := spec.promote_from.attestations:
+    if attested := spec.part(PromotionSpec).attestations:
         evidence = facts.evidence or DeployedEvidence(
             fault="its attestations haven't been read yet"
         )
@@ -320,7 +319,7 @@ def _describe(candidate: Candidate) -> str:
 def _objection(
     spec: BundleSpec, source: PromotionSource, seen: SeenTime, candidate: Candidate, now: datetime
 ) -> Objection | None:
-    name, soak = f"Bundle {source.name}", spec.promote_from.soak
+    name, soak = f"Bundle {source.name}", spec.part(PromotionSpec).soak
     what = _describe(candidate)
     if not source.is_allowed and source.name.startswith(f"{spec.namespace}/"):
         return Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
@@ -361,17 +360,17 @@ def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) 
 
 
 def _describe_end(spec: BundleSpec) -> str:
-    if not spec.promote_from.bundles:
+    if not spec.part(PromotionSpec).bundles:
         return "its withdrawal is too old to count"
-    named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
+    named = [f"{one.namespace}/{one.name}" for one in spec.part(PromotionSpec).bundles]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     where = ", ".join(named[:_NAMED]) + more
-    return f"its soak of {format_duration(spec.promote_from.soak)} in {where} ends"
+    return f"its soak of {format_duration(spec.part(PromotionSpec).soak)} in {where} ends"
 
 
 GATE: Final = Gate(
     name=NAME,
-    concerns=attrgetter("promote_from"),
+    concerns=lambda spec: spec.find(PromotionSpec) is not None,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

@@ -13,7 +13,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.text import first_of
-from copyrator.api.verify import Trust, Verification
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -120,7 +120,7 @@ _STATUSES: Final = {
 
 GATE: Final = Gate(
     name="signature",
-    concerns=lambda spec: spec.verify is not None,
+    concerns=lambda spec: spec.find(SignaturesSpec) is not None,
     occasions=frozenset(Occasion),
     judge=_judge,
     rejected={

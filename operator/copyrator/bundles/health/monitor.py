@@ -28,7 +28,7 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.consent import ConsentStatus
-from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.health import HealthMode, HealthReason, HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
@@ -321,7 +321,11 @@ class HealthMonitor:
         Nothing is watched in a namespace that doesn't accept the release.
         """
         spec = entry.spec
-        if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
+        if (
+            entry.deleting
+            or not isinstance(spec, BundleSpec)
+            or spec.part(HealthSpec).health is HealthMode.OFF
+        ):
             self._leave(entry.key)
             return
         memory = self._context.memories[entry.key]

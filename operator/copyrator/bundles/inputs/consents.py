@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.globs import Consent, read_consent
@@ -236,6 +237,6 @@ def release_namespace(entry: BundleEntry) -> str | None:
     of ``spec.kubeConfig``: who gave the credential has consented.
     """
     there, spec = entry.status.deployed.namespace, entry.spec
-    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.kube_config):
+    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.find(ClusterSpec)):
         return None
     return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)

@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.drift import (
     MAX_DRIFTED,
-    Drift,
     DriftCheck,
     DriftMode,
     DriftReason,
+    DriftSpec,
     DriftStatus,
     DriftVerdict,
 )
@@ -60,7 +61,7 @@ class Hindrance:
 
 def needs_baseline(spec: BundleSpec) -> bool:
     """Whether a plan of what is deployed is made after each deploy, as the baseline."""
-    return spec.drift.is_enabled or spec.approval.mode is ApprovalMode.ON_RISK
+    return spec.part(DriftSpec).is_enabled or spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
 
 
 def has_baseline(status: BundleStatus) -> bool:
@@ -111,7 +112,7 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
         return None
     if not has_baseline(status):
         return _baseline_due(status, spec, uid)
-    return _check_due(status, spec, uid) if spec.drift.is_enabled else None
+    return _check_due(status, spec, uid) if spec.part(DriftSpec).is_enabled else None
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
@@ -124,7 +125,7 @@ def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     there = parse_time(status.deployed.time) or began
     passed = max((began - there).total_seconds(), spec.retry.backoff)
     again = began + timedelta(seconds=passed)
-    regular = check_rhythm(uid, spec.drift.interval).after(began)
+    regular = check_rhythm(uid, spec.part(DriftSpec).interval).after(began)
     return min(again, regular) if again < there + PROVEN_WITHIN else regular
 
 
@@ -134,7 +135,10 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular, attempted = check_rhythm(uid, spec.drift.interval).after(max(known)), status.attempted
+    regular, attempted = (
+        check_rhythm(uid, spec.part(DriftSpec).interval).after(max(known)),
+        status.attempted,
+    )
     if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
     if not is_broken_off(status):
@@ -153,7 +157,7 @@ def is_regular_check(status: BundleStatus, spec: BundleSpec, uid: str, began: st
     then, ended = parse_time(began), parse_time(status.attempted.finished_at)
     if then is None or ended is None:
         return True
-    return check_rhythm(uid, spec.drift.interval).count(ended, then) > 0
+    return check_rhythm(uid, spec.part(DriftSpec).interval).count(ended, then) > 0
 
 
 _HOOK_TYPES: Final = {
@@ -173,7 +177,7 @@ class DriftFindings:
 
 
 def compare_with_baseline(
-    operations: Iterable[Operation], baseline: Collection[Operation], drift: Drift
+    operations: Iterable[Operation], baseline: Collection[Operation], drift: DriftSpec
 ) -> DriftFindings:
     """Compare a plan of what is deployed with the baseline.
 
@@ -193,7 +197,7 @@ def compare_with_baseline(
     )
 
 
-def is_ignored(operation: Operation, drift: Drift) -> bool:
+def is_ignored(operation: Operation, drift: DriftSpec) -> bool:
     """Whether ``spec.drift.ignore`` names the operation's object."""
     return any(
         one.kind == operation.kind and one.names.matches(operation.name) for one in drift.ignore
@@ -221,7 +225,7 @@ def switch_off_drift(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     if not needs_baseline(spec):
         drift = DriftStatus(check=DriftCheck(number=drift.check.number))
         return status.with_part(drift).with_part(Baseline())
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return status.with_part(DriftStatus(check=drift.check))
     return status
 
@@ -374,7 +378,7 @@ def record_mode(
 ) -> BundleStatus:
     """The status with whether checks for drift are on, and what prevents them now."""
     status = switch_off_drift(status, spec)
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return status
     why = find_hindrance(status, spec, spec_hash, values_hash)
     return set_hindrance(remove_ignored(status, spec), why)
@@ -386,7 +390,9 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     if not drift.objects or (drift.count or 0) > len(drift.objects):
         return status  # the list isn't complete: the next check decides
     known = [(one, read_operation(one)) for one in drift.objects]
-    kept = tuple(text for text, one in known if one is None or not is_ignored(one, spec.drift))
+    kept = tuple(
+        text for text, one in known if one is None or not is_ignored(one, spec.part(DriftSpec))
+    )
     if len(kept) == len(drift.objects):
         return status
     drift = replace(drift, objects=kept, count=len(kept) or None)
@@ -450,7 +456,7 @@ def is_correction_due(status: BundleStatus, spec: BundleSpec) -> bool:
     drift = status.part(DriftStatus)
     plan = find_plan(status, drift.found_job)
     return (
-        spec.drift.mode is DriftMode.CORRECT
+        spec.part(DriftSpec).mode is DriftMode.CORRECT
         and drift.verdict == DriftVerdict.DRIFTED
         and drift.reason is None
         and drift.check.outcome != PlanOutcome.RUNNING
@@ -473,7 +479,7 @@ def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
 
     With an approval or a floor a correction by itself only puts back what was deployed.
     """
-    if spec.drift.mode is not DriftMode.CORRECT or not spec.approval.is_enabled:
+    if spec.part(DriftSpec).mode is not DriftMode.CORRECT or not spec.part(ApprovalSpec).is_enabled:
         return False
     return bool(status.part(DriftStatus).differs) or not status.part(Baseline).bound
 
@@ -511,7 +517,7 @@ _NAMED: Final = 5
 def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
     """The condition; None without ``spec.drift``."""
     drift = status.part(DriftStatus)
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return None
     if drift.reason is not None:
         return FurtherCondition(ConditionStatus.UNKNOWN, drift.reason, drift.message or "")
@@ -536,7 +542,7 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
 def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
     reason: str = DriftReason.DRIFTED
     text = f"{drifted_objects(status)} {has_or_have(status)} drifted"
-    if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
+    if spec.part(DriftSpec).mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
         text += (
             f" again after {MOST_CORRECTIONS} corrections, so something else changes the "
@@ -548,7 +554,7 @@ def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
             ", and the chart may render differently now than when it was deployed: a deploy that "
             "corrects it is planned, and waits for approval"
         )
-    elif spec.drift.mode is DriftMode.DETECT:
+    elif spec.part(DriftSpec).mode is DriftMode.DETECT:
         command = f"copyrator reconcile bundle -n {spec.namespace} {spec.name} --force"
         text += f"; to restore what was deployed: {command}"
     return FurtherCondition(ConditionStatus.TRUE, reason, text)

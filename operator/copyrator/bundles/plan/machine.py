@@ -15,11 +15,14 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftCheck, DriftReason, DriftStatus
+from copyrator.api.drift import DriftCheck, DriftReason, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
+from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import (
     ApprovedPlan,
     Baseline,
@@ -210,9 +213,13 @@ class PlanMachine:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         status, now = entry.status, self.context.clock()
-        since = AT_ONCE if task.spec.cloud is not None else now - LEFT_WITHIN
-        is_planned = task.spec.approval.is_enabled or status.part(PreviewPlan).outcome is not None
-        may_be = is_planned or bool(task.spec.auth or task.spec.cloud or task.spec.kube_config)
+        since = AT_ONCE if task.spec.find(LoginSpec) else now - LEFT_WITHIN
+        is_planned = (
+            task.spec.part(ApprovalSpec).is_enabled or status.part(PreviewPlan).outcome is not None
+        )
+        may_be = is_planned or bool(
+            task.spec.auth or task.spec.find(LoginSpec) or task.spec.find(ClusterSpec)
+        )
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             try:
                 await self.seals.remove_others(entry, needed_jobs(status))
@@ -297,7 +304,7 @@ class PlanMachine:
         if step is None:
             now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
-            count = check_rhythm(entry.uid, task.spec.drift.interval).count(since, now)
+            count = check_rhythm(entry.uid, task.spec.part(DriftSpec).interval).count(since, now)
             self.context.metrics.drift_checks_skipped.inc(count)
             return Step(entry)
         return step
@@ -529,14 +536,14 @@ class PlanMachine:
         As by a check for drift; of another plan none.
         """
         entry, spec, plan = task.entry, task.spec, status.part(PlanStatus)
-        if not spec.drift.is_enabled or not is_judged_by(status, plan.attempt):
+        if not spec.part(DriftSpec).is_enabled or not is_judged_by(status, plan.attempt):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
         baseline = await self.seals.plans.find(entry, status.part(Baseline))
         if baseline is None:
             return status
-        found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
+        found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
         differs = _differs(status, baseline, result.plan)
         return self._record_verdict(task, status, found, differs=differs)
 
@@ -559,12 +566,12 @@ class PlanMachine:
         if baseline is None:
             # Where its Secret was deleted, this plan, of one render, becomes the baseline.
             bound = bound and not has_baseline(status)
-            if bound and spec.approval.is_enabled:
+            if bound and spec.part(ApprovalSpec).is_enabled:
                 bound = await self._follows_from_plan(entry, status, result.plan)
             result = await self._store(task, result)
             status = set_baseline(record_check_result(status, result, now, bound=bound), now)
             return switch_off_drift(status, spec)
-        found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
+        found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
         if found.drifted:
             result = await self._store(task, result)
         status = record_check_result(status, result, now, bound=bound)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.api.structs import replace
@@ -148,7 +149,7 @@ class PermissionRecorder:
         async def ask() -> ReviewRequest:
             return request
 
-        if spec.kube_config is None:
+        if spec.find(ClusterSpec) is None:
             self._begin(entry.key, entry.status.part(PlanStatus).job or "", ask)
 
     def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
@@ -175,7 +176,7 @@ class PermissionRecorder:
             entry.status.part(PlanStatus),
             awaits_approval_since(entry.status) is not None,
         )
-        is_waiting = is_waiting and spec.kube_config is None
+        is_waiting = is_waiting and spec.find(ClusterSpec) is None
         if not is_waiting or plan.missing_permissions is not None:
             return
         job, memory = plan.job or "", self._context.memories[entry.key].plan

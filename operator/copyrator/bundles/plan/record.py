@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleReason, BundleStatus, GateState, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
@@ -31,7 +32,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
-from copyrator.api.rollback import PinStatus
+from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
@@ -227,7 +228,7 @@ def kept_candidate(
     if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
         return None
     candidate = Candidate(plan.version or "", plan.digest or "")
-    if candidate.digest in spec.skip_digests:
+    if candidate.digest in spec.part(RollbackSpec).skip_digests:
         return None
     if candidate == found or not admits(spec, candidate.version):
         return None
@@ -491,7 +492,7 @@ def record_result(
         interruptions=None,
         next_retry_at=None,
         made_at=format_time(now),
-        expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
+        expires_at=format_time(now + timedelta(seconds=spec.part(ApprovalSpec).expires)),
         id=_unused_id(_id_of(before, made.plan, operations), status),
         seal=made.seal,
         enforced=not made.unenforced,

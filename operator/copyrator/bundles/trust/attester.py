@@ -12,7 +12,7 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from copyrator.api.attest import AttestationsStatus, AttestState, AttestStatus
+from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
@@ -67,7 +67,7 @@ class _PushError(Exception):
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     """What decides about a Bundle's statements beside its status; None: it attests nothing."""
     spec = entry.spec
-    if isinstance(spec, InvalidSpec) or spec.attest is None:
+    if isinstance(spec, InvalidSpec) or spec.find(AttestSpec) is None:
         return None
     return AttestInput(
         spec=spec,

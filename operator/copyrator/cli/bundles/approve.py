@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.api.status_parts import parse_status
@@ -178,10 +179,10 @@ def _not_asked(view: BundleView) -> str:
     spec = view.spec
     if view.is_decision_due or not isinstance(spec, BundleSpec):
         return ""
-    if spec.approval.mode is ApprovalMode.NEVER:
+    if spec.part(ApprovalSpec).mode is ApprovalMode.NEVER:
         return "spec.approval.mode is Never"
     if (
-        spec.approval.mode is ApprovalMode.ON_RISK
+        spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
         and not view.status.part(PlanStatus).risky_operations
     ):
         return "spec.approval.mode is OnRisk, and it has no risky operations"

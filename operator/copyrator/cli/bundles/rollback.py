@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.age import AgeStatus
-from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS, parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
@@ -30,7 +30,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.rollback import PinStatus
+from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
 from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.core.cluster import Target, run
@@ -167,7 +167,9 @@ def describe_skip(body: Body, version: str, digest: str) -> str:
 
 @click.command()
 @object_options("bundles")
-@click.argument("version", shell_complete=_complete(lambda body: _spec_of(body).skip_digests))
+@click.argument(
+    "version", shell_complete=_complete(lambda body: _spec_of(body).part(RollbackSpec).skip_digests)
+)
 @object_option
 def unskip(options: ObjectOptions, version: str) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
@@ -420,12 +422,16 @@ async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any],
     async with options.target.connect() as client:
         body = await options.read(client)
         spec, named = _spec_of(body), _DIGEST.fullmatch(version)
-        found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
+        found = [
+            at
+            for at in spec.part(RollbackSpec).skip_digests
+            if named and at.startswith(f"sha256:{named[1]}")
+        ]
         if not found:
-            skipped = set(spec.skip_digests)
+            skipped = set(spec.part(RollbackSpec).skip_digests)
             found = [at for at in _known_digests(parse_status(body), version) if at in skipped]
         if not found:
-            known = ", ".join(spec.skip_digests) or "none"
+            known = ", ".join(spec.part(RollbackSpec).skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
 
         def remove(known: tuple[str, ...], _seen: BundleStatus) -> tuple[str, ...]:
@@ -452,7 +458,7 @@ async def _change_skipped(
 ) -> dict[str, Any]:
     """Change the annotation; if another client changes the Bundle meanwhile, once more."""
     for _ in range(_TRIES):
-        known = _spec_of(body).skip_digests
+        known = _spec_of(body).part(RollbackSpec).skip_digests
         digests = change(known, parse_status(body))
         if digests == known:
             return body

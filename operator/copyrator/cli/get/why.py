@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanStatus
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
@@ -91,7 +92,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
         view = BundleView(body, datetime.now(UTC))
         if isinstance(spec := view.spec, InvalidSpec):
             raise Fault(f"Bundle {namespace}/{name}: {spec}")
-        is_local = spec.kube_config is None
+        is_local = spec.find(ClusterSpec) is None
         is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
         roles = roles_of(view, spec, is_namespace_missing=is_missing)
         if not roles:

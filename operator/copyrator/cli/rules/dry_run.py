@@ -410,9 +410,7 @@ class DryRun:
             for rule in self.context.rules
             if rule.key != but
             and not isinstance(rule.spec, InvalidSpec)
-            and (
-                rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
-            )
+            and (rule.spec.kind == kind or any(one.kind == kind for one in rule.spec.sources))
         )
 
     async def _try_serve(self, rule: Rule) -> None:

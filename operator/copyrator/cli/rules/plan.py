@@ -165,7 +165,7 @@ class Files:
         added = False
         for part in binding.composition.parts:
             for manifest in self.manifests:
-                if self._is_source(manifest, part.entry.source):
+                if self._is_source(manifest, part.entry):
                     body = await self.stored(client, part.resource, manifest)
                     name = ObjectName(part.entry.namespace, manifest.name)
                     part.assumed[name] = body

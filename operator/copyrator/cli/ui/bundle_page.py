@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift import DriftStatus, DriftVerdict
+from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, Result, Status, compute
+from copyrator.api.health import HealthMode, HealthSpec, Result, Status, compute
 from copyrator.api.keys import ObjectName
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.status_parts import parse_status
@@ -421,7 +422,7 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
 
 def _health(view: BundleView) -> str:
     """Whether the release is healthy; the message where the page's first sentence isn't that."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
@@ -435,7 +436,7 @@ def _health(view: BundleView) -> str:
 def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     """What the last check for drift found; None where none is made."""
     spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
         return None
     condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
     is_drifted = drift.verdict == DriftVerdict.DRIFTED
@@ -451,8 +452,8 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
         "more": max((drift.count or 0) - len(drift.objects), 0),
         "corrections": drift.corrections or 0,
         "next": next_check(view, spec),
-        "mode": str(spec.drift.mode),
-        "every": format_duration(spec.drift.interval),
+        "mode": str(spec.part(DriftSpec).mode),
+        "every": format_duration(spec.part(DriftSpec).interval),
         "job": said(drift.found_job) if drift.found_job else "",
         "command": shlex.join(
             ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
@@ -542,7 +543,7 @@ async def release_objects(
     spec = view.spec
     if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
         return [], ""
-    if spec.kube_config is not None:
+    if spec.find(ClusterSpec) is not None:
         return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"

@@ -419,12 +419,12 @@ def _sources(page: RulePage) -> Iterator[list[str]]:
 
 
 def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
-    for entry in spec.sources:
-        one, optional = entry.source, ", optional" if entry.optional else ""
+    for one in spec.sources:
+        optional = ", optional" if one.optional else ""
         which = f" {one.name}" if one.name else ""
-        where = f"in {entry.namespace}{one.cluster}{optional}"
+        where = f"in {one.namespace}{one.cluster}{optional}"
         texts = [where] if one.name else [_labels(one.selector), where]
-        yield [f"{entry.alias}: {one.kind}{which}", *texts]
+        yield [f"{one.alias}: {one.kind}{which}", *texts]
     if spec.source is None:
         if not spec.sources:
             yield ["Template", "without sources"]

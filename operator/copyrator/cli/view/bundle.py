@@ -6,25 +6,28 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from operator import attrgetter
 from typing import Final
 
+from copyrator.api.age import AgeSpec
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestationsStatus, AttestStatus
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleReason, BundleStatus, GateState, PassedOver
-from copyrator.api.cluster import ClusterStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
-from copyrator.api.drift import DriftStatus, DriftVerdict
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.health import HealthMode, HealthReason, HealthSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.login import LoginSpec
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import (
     MAX_UNBOUND,
@@ -42,12 +45,13 @@ from copyrator.api.plan_words import (
     PlanWord,
     describe_difference,
 )
-from copyrator.api.promotion import PromotionStatus, SoakStatus, shown_hold
-from copyrator.api.rollback import PinStatus
+from copyrator.api.promotion import PromotionSpec, PromotionStatus, SoakStatus, shown_hold
+from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.api.verify import Trust, Verification
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
+from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
@@ -82,14 +86,14 @@ _FOR_PEOPLE: Final = (
 )
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
-_REQUIRED: Final = {
-    "skip-digests": attrgetter("skip_digests"),
-    SIGNATURE: attrgetter("verify"),
-    "age": attrgetter("min_age"),
-    "promotion": attrgetter("promote_from"),
-    "dependsOn": attrgetter("depends_on"),
-    WINDOW: attrgetter("windows"),
-    APPROVAL: attrgetter("approval.is_enabled"),
+_REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {
+    "skip-digests": lambda spec: spec.find(RollbackSpec) is not None,
+    SIGNATURE: lambda spec: spec.find(SignaturesSpec) is not None,
+    "age": lambda spec: spec.find(AgeSpec) is not None,
+    "promotion": lambda spec: spec.find(PromotionSpec) is not None,
+    "dependsOn": lambda spec: spec.find(DependenciesSpec) is not None,
+    WINDOW: lambda spec: spec.find(WindowsSpec) is not None,
+    APPROVAL: lambda spec: spec.part(ApprovalSpec).is_enabled,
 }
 """The gates that a spec may ask for, in their order, each with what asks for it."""
 
@@ -147,12 +151,12 @@ class BundleView:
     @property
     def identity(self) -> str:
         """Whose token of which cloud its registry gets; empty without ``spec.provider``."""
-        if isinstance(self.spec, InvalidSpec) or self.spec.cloud is None:
+        if isinstance(self.spec, InvalidSpec) or (login := self.spec.find(LoginSpec)) is None:
             return ""
         from copyrator.bundles.context import identity_of  # noqa: PLC0415 - not for lists
 
         known = self.installation.settings if self.installation else Settings()
-        return f"{identity_of(self.spec, known)} ({self.spec.cloud.provider})"
+        return f"{identity_of(self.spec, known)} ({login.provider})"
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -336,7 +340,7 @@ def target_cluster(view: BundleView) -> str:
     """The cluster of spec.kubeConfig: its API server, and the Secret that names it."""
     status, spec = view.status, view.spec
     server = status.deployed.server or status.part(ClusterStatus).server
-    by = spec.kube_config if isinstance(spec, BundleSpec) else None
+    by = spec.find(ClusterSpec) if isinstance(spec, BundleSpec) else None
     named = f" ({by})" if by is not None else ""
     return f"{said(server)}{named}" if server else f"a cluster that isn't known yet{named}"
 
@@ -613,7 +617,7 @@ def preview_failure(view: BundleView) -> str:
 def describe_drift(view: BundleView) -> Iterator[Detail]:
     """What the last check for drift found; nothing where none is made."""
     spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
         return
     condition = view.status.condition(ConditionType.DRIFTED)
     message = condition.get("message")
@@ -631,8 +635,8 @@ def describe_drift(view: BundleView) -> Iterator[Detail]:
         below.append(Detail("Corrections", drift.corrections).line)
     at_once = f"; at once: {view.hint('plan', '--refresh')}"
     below.append(Detail("Next check", f"{next_check(view, spec)}{at_once}").line)
-    every = format_duration(spec.drift.interval)
-    yield Detail("Drift", f"{text}; {spec.drift.mode}, every {every}", below)
+    every = format_duration(spec.part(DriftSpec).interval)
+    yield Detail("Drift", f"{text}; {spec.part(DriftSpec).mode}, every {every}", below)
 
 
 def next_check(view: BundleView, spec: BundleSpec) -> str:
@@ -651,7 +655,7 @@ def next_check(view: BundleView, spec: BundleSpec) -> str:
 
 def describe_health(view: BundleView) -> Iterator[Detail]:
     """Whether its release is healthy; nothing where that isn't watched."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:

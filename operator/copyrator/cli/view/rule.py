@@ -370,9 +370,9 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
     else:
         yield Detail("Template", spec.kind)
         for one in spec.sources:
-            source, optional = one.source, ", optional" if one.optional else ""
-            which = source.name or (source.selector and source.selector.to_string())
-            where = f"{source.kind} {which} in {one.namespace}{source.cluster}"
+            optional = ", optional" if one.optional else ""
+            which = one.name or (one.selector and one.selector.to_string())
+            where = f"{one.kind} {which} in {one.namespace}{one.cluster}"
             yield Detail("Source", f"{one.alias}: {where}{optional}")
     yield Detail("Targets", _targets(spec.targets))
     yield Detail("On conflict", spec.on_conflict)

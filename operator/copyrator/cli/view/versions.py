@@ -20,7 +20,7 @@ from typing import Final
 
 from copyrator.api.age import AgeStatus
 from copyrator.api.attest import AttestationsStatus
-from copyrator.api.bundle_spec import NO_PROMOTION, BundleSpec, PromoteFrom
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     BundleReason,
@@ -30,11 +30,12 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.plan_status import PlanDecision, PlanStatus
-from copyrator.api.promotion import PromotionStatus, read_promote_from
-from copyrator.api.rollback import PinStatus
+from copyrator.api.promotion import PromotionSpec, PromotionStatus
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.schema import read
 from copyrator.api.status_parts import parse_status
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
@@ -239,10 +240,10 @@ def _skipped(view: BundleView) -> Iterator[VersionEvent]:
     known |= {one.digest: one.version for one in status.part(PromotionStatus).soak}
     known |= {one.digest: one.version for one in status.part(AgeStatus).candidates}
     tags = [one.version for one in status.available.rejected if one.reason == BundleReason.SKIPPED]
-    nameless = [one for one in spec.skip_digests if one not in known]
+    nameless = [one for one in spec.part(RollbackSpec).skip_digests if one not in known]
     if len(tags) == len(nameless) == 1:
         known[nameless[0]] = tags[0]
-    for digest in spec.skip_digests[:_LISTED]:
+    for digest in spec.part(RollbackSpec).skip_digests[:_LISTED]:
         yield VersionEvent(
             VersionChange.SKIPPED,
             said(known.get(digest)),
@@ -327,16 +328,13 @@ class PromotionPath:
     """Bundles that there is no room for."""
 
 
-def promotes_from(body: Body) -> PromoteFrom:
+def promotes_from(body: Body) -> PromotionSpec:
     """``spec.promoteFrom`` of a Bundle; empty where that is invalid or absent."""
-    spec = body.get("spec")
-    found = spec.get("promoteFrom") if isinstance(spec, Mapping) else None
-    if not isinstance(found, Mapping):
-        return NO_PROMOTION
+    found = map_in(map_in(body, "spec"), PromotionSpec.FIELD)
     try:
-        return read_promote_from(Fields(found, "spec.promoteFrom"), BundleKey(*name_of(body)))
+        return read(PromotionSpec, found, "").within(BundleKey(*name_of(body)))
     except SpecError:
-        return NO_PROMOTION
+        return PromotionSpec()
 
 
 class PromotionGraph:

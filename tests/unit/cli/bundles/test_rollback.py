@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
