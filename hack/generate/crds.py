@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache
@@ -13,10 +13,19 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
+from copyrator.api.bundle_spec import Part
+from copyrator.api.records import Packed, Record
 from copyrator.api.schema import Form, Schema, Slot, Takes, slots, split, validations
 from copyrator.api.times import format_duration
+from generate import pod_fields
 
-_SCALARS = {str: "string", datetime: "string", bool: "boolean", int: "integer", float: "number"}
+_SCALARS: dict[Any, Schema] = {
+    str: {"type": "string"},
+    datetime: {"type": "string", "format": "date-time"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+}
 
 
 def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
@@ -34,6 +43,20 @@ def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
     if rules := [one for form in forms if issubclass(form, Form) for one in form.RULES]:
         found["x-kubernetes-validations"] = validations(tuple(rules))
     found["properties"] = {slot.name: _field(form, slot) for form, slot in fields}
+    return found
+
+
+def composed(
+    engine: type[msgspec.Struct], parts: Sequence[type[Part] | type[Record]], *, description: str
+) -> Schema:
+    """The schema of a spec or status with the features' parts: maps, or fields of its own."""
+    flat = (part for part in parts if not part.FIELD)
+    found = schema_of(engine, *flat, description=description)
+    found["properties"] |= {
+        part.FIELD: schema_of(part, description=described(part)["FIELD"])
+        for part in parts
+        if part.FIELD
+    }
     return found
 
 
@@ -60,17 +83,18 @@ def _written(default: Any, schema: Schema) -> Any:
 
 def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
     """The schema of a value: its type, description and bounds, and then what is in it."""
-    head: Schema = {"type": _SCALARS[kind]} if kind in _SCALARS else {}
+    head = dict(_SCALARS.get(kind, {}))
     inner: Schema = {}
     if takes.like is not None:
-        inner = schema_of(takes.like)
+        like = getattr(pod_fields, takes.like) if isinstance(takes.like, str) else takes.like
+        inner = schema_of(like)
         if takes.schema.get("type") == "array":
             inner = {"items": inner}
         else:
             head = {"type": inner.pop("type")}
     elif takes.read is not None:
         head = {}
-    elif get_origin(kind) in (tuple, frozenset):
+    elif get_origin(kind) in (tuple, frozenset, Packed):
         head, inner = {"type": "array"}, {"items": _value(*split(get_args(kind)[0]))}
     elif get_origin(kind) is not None:
         head = {"type": "object"}

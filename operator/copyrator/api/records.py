@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cache
-from types import GenericAlias
-from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import structs
 
 from copyrator.api.fields import SpecError
 from copyrator.api.schema import Slot, Takes, slots, split
@@ -38,8 +38,12 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
+Time = Annotated[str, Takes({"type": "string", "format": "date-time"})]
+Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
+
 M = TypeVar("M", bound="StatusMap")
 R = TypeVar("R", bound="Record")
+C = TypeVar("C", bound="Composed")
 _Texts = dict[str, str]
 _Read = Callable[[Any, _Texts], Any]
 """Takes a value of JSON and the texts to share; returns None for a value of the wrong type."""
@@ -107,6 +111,9 @@ class Record(StatusMap, frozen=True, kw_only=True, gc=False):
 
     KEEPS_UNKNOWN: ClassVar[bool] = True
 
+    FIELD: ClassVar[str] = ""
+    """The name of the map in a Composed status; empty: its fields stand in the status itself."""
+
     extra: Mapping[str, Any] = _NOTHING
     """Fields that this version doesn't know, unchanged."""
 
@@ -119,6 +126,62 @@ class Record(StatusMap, frozen=True, kw_only=True, gc=False):
             texts: those that are shared by equal ones in the map; others are added.
         """
         return cls.read(raw, {} if texts is None else texts) or cls()
+
+
+@cache
+def absent(kind: type[R]) -> R:
+    """The record of an absent map, shared by all."""
+    return kind()
+
+
+class Composed(Record, frozen=True):
+    """A status that has parts: records of features, which it doesn't know.
+
+    A part with a ``FIELD`` is the map of that name, the fields of another one stand in the status.
+    """
+
+    parts: tuple[Record, ...] = ()
+    """Those that aren't empty, ordered by the names of their types."""
+
+    def part(self, kind: type[R]) -> R:
+        """The part of a type."""
+        for one in self.parts:
+            if type(one) is kind:
+                return one
+        found: R = absent(kind)
+        return found
+
+    def with_part(self: C, part: Record) -> C:
+        """The status with a part replaced."""
+        kept = (one for one in self.parts if type(one) is not type(part))
+        return structs.replace(self, parts=_ordered((*kept, part)))
+
+    @classmethod
+    def compose(cls: type[C], kinds: Iterable[type[Record]], raw: Any, texts: _Texts) -> C:
+        """Read a map with parts of these types; see ``parse``."""
+        if not isinstance(raw, dict):
+            return cls()
+        rest, parts = dict(raw), []
+        for kind in kinds:
+            if not kind.FIELD:
+                own = {name: rest.pop(name) for name in _plan(kind) if name in rest}
+                parts.append(kind.parse(own, texts))
+            elif kind.FIELD in rest:
+                parts.append(kind.parse(rest.pop(kind.FIELD), texts))
+        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The map for the status, with all parts."""
+        written = Record.to_dict(self)
+        for one in self.parts:
+            found = one.to_dict()
+            written |= {one.FIELD: found} if one.FIELD else found
+        return written
+
+
+def _ordered(parts: Iterable[Record]) -> tuple[Record, ...]:
+    found = [one for one in parts if one != absent(type(one))]
+    return tuple(sorted(found, key=lambda one: type(one).__name__))
 
 
 _FASTEST: Final = 1
@@ -144,16 +207,6 @@ class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
     def unpack(self, record: type[R]) -> tuple[R, ...]:
         """The records, of this class."""
         return tuple(record.parse(one) for one in self.to_list())
-
-
-def json_fields(record: type[Record]) -> dict[str, Any]:
-    """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
-    return {
-        one.name: GenericAlias(tuple, (*get_args(one.kind), ...))
-        if get_origin(one.kind) is Packed
-        else one.kind
-        for one in slots(record)
-    }
 
 
 _ANY: Final = Takes({})

@@ -47,7 +47,7 @@ from copyrator.api.times import format_duration, parse_duration
 
 F = TypeVar("F", bound="Form")
 
-Read = Callable[[Any], Any]
+Read = Callable[..., Any]
 """Takes a value of JSON that isn't null, returns what it means.
 
 Raises SpecError with a path below the value: empty, ``.field`` or ``[index]``.
@@ -113,8 +113,9 @@ class Takes:
     """What is said where it is absent and has no default."""
     noun: str = "items"
     """What a list has too many of."""
-    like: type[Form] | None = None
-    """The Form that the schema of what ``read`` takes is made from."""
+    like: type[Form] | str | None = None
+    """The Form that the schema of what ``read`` takes is made from, or its name in
+    ``hack/generate/pod_fields.py``."""
     repeats: bool = False
     """Whether a list keeps equal texts."""
     kept: int = 0
@@ -132,8 +133,10 @@ STORED: Final = Takes({}, is_stored=True)
 """Beside what a field takes: the API server writes its default into the object."""
 REQUIRED: Final = Takes({}, is_required=True)
 """Beside what a field takes: the API server requires it, although it has a default."""
+
 DERIVED: Final = Takes({}, is_derived=True)
 """Of a field that isn't in the map: it is found out when that has been read, or later."""
+
 _FLAGS: Final = (STORED, REQUIRED, DERIVED)
 
 OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
@@ -174,16 +177,16 @@ def number(least: int, most: int | None = None, *, bits: int = 32) -> Takes:
 
 
 _DURATION: Final = "^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h))+$"
-_UNIT: Final = "written with a unit, for example 30s, 5m or 1h30m"
 
 
 def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes:
     """A duration such as ``1h30m``; in a Form it is in seconds."""
-    low, high = f"{least:g}s", f"{most / 3600:g}h"
+    low, high = format_duration(least), format_duration(most)
+    examples = "30m or 24h" if least >= 60.0 else "30s, 5m or 1h30m"
     rule = Rule(
         f"self.matches('{_DURATION}') && duration(self) >= duration('{low}') "
         f"&& duration(self) <= duration('{high}')",
-        f"{name} must be between {low} and {high}, {_UNIT}",
+        f"{name} must be between {low} and {high}, written with a unit, for example {examples}",
     )
 
     def read_duration(value: Any) -> float:
@@ -194,8 +197,7 @@ def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes
         if seconds is None:
             raise SpecError("", f"{shown(value)} isn't a valid duration; {hint}")
         if not least <= seconds <= most:
-            low_text, high_text = format_duration(least), format_duration(most)
-            raise SpecError("", f"must be between {low_text} and {high_text}")
+            raise SpecError("", f"must be between {low} and {high}")
         return seconds
 
     schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
@@ -248,7 +250,7 @@ def custom(
     read: Read,
     schema: Schema | None = None,
     *,
-    like: type[Form] | None = None,
+    like: type[Form] | str | None = None,
     rules: tuple[Rule, ...] = (),
     required: str = "is required",
 ) -> Takes:
@@ -268,14 +270,16 @@ def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
     ]
 
 
-def read(form: type[F], raw: Any, path: str) -> F:
+def read(form: type[F], raw: Any, path: str, base: F | None = None) -> F:
     """Read a map into a Form. ``null`` counts as absent, as in the API server.
+
+    ``base`` has what stands where the map has nothing, in place of the Form's defaults.
 
     Raises:
         SpecError: it isn't valid; with the path of the field below ``path``.
     """
     try:
-        found = form_reader(form)(raw)
+        found = form_reader(form)(raw, base)
     except SpecError as error:
         raise below(error, path) from None
     return found
@@ -303,12 +307,12 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form, or of a Record without ``extra``."""
-    found = [(one, *split(one.type)) for one in msgspec.structs.fields(form) if one.name != "extra"]
+    """The fields of a Form, or those of a Record that are its own."""
+    found = [(one, *split(one.type)) for one in msgspec.structs.fields(form)]
     return tuple(
         Slot(one.encode_name, one.name, kind, takes, one.required, one.default)
         for one, kind, takes in found
-        if not takes.is_derived
+        if not takes.is_derived and one.name not in ("extra", "parts")
     )
 
 
@@ -334,9 +338,9 @@ def split(hint: Any) -> tuple[Any, Takes]:
     return hint, takes
 
 
-def form_reader(form: type[F]) -> Callable[[Any], F]:
-    """How a map is read into a Form, with paths below it."""
-    return cast("Callable[[Any], F]", _form_reader(form))
+def form_reader(form: type[F]) -> Callable[..., F]:
+    """How a map is read into a Form, with paths below it; ``base`` as for ``read``."""
+    return cast("Callable[..., F]", _form_reader(form))
 
 
 @cache
@@ -346,7 +350,9 @@ def _form_reader(form: type[Form]) -> Read:
         for one in slots(form)
     )
 
-    def read_form(raw: Any) -> Form:
+    nested = {one.attribute for one in slots(form) if _is_form(one.kind) and not one.takes.read}
+
+    def read_form(raw: Any, base: Form | None = None) -> Form:
         if raw == TOO_MANY:
             raise SpecError("", f"{TOO_MANY}; reduce it")
         if not isinstance(raw, Mapping):
@@ -356,14 +362,21 @@ def _form_reader(form: type[Form]) -> Read:
             value = raw.get(name)
             if value is not None:
                 try:
-                    found[attribute] = read_value(value)
+                    if base is not None and attribute in nested:
+                        found[attribute] = read_value(value, getattr(base, attribute))
+                    else:
+                        found[attribute] = read_value(value)
                 except SpecError as error:
                     raise _inside(error, f".{name}") from None
             elif is_required:
                 raise SpecError(f".{name}", absent)
-        return form(**found)
+        return form(**found) if base is None else msgspec.structs.replace(base, **found)
 
     return read_form
+
+
+def _is_form(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Form)
 
 
 def _inside(error: SpecError, step: str) -> SpecError:

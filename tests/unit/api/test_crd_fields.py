@@ -8,22 +8,18 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.status_fields import json_fields
 from tests.targets import EVERYWHERE
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import (
-    DEFAULT_VERSION,
-    ApprovalMode,
-    BundleDefaults,
-    BundleDeletionPolicy,
-    BundleSpec,
-    ValuesKind,
-)
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import DEFAULT_VERSION, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
-from copyrator.api.records import Record, json_fields
+from copyrator.api.object_refs import ValuesKind
+from copyrator.api.records import Record
 from copyrator.api.rollout import Restart
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.status_fields import json_fields
 
-from copyrator.api.records import Record, json_fields
+from copyrator.api.records import Record
 
 
 def made() -> tuple[type[Record], type[Record]]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_GATES,
     Attempted,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.rule_status import read_rule_status
+from copyrator.api.status_parts import parse_status
 from copyrator.notify.config import About, SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, Severity, bundle_state, rule_state
 

@@ -11,12 +11,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, LocalObjectRef
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
+from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of
@@ -394,7 +396,9 @@ Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
 async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
     """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
     parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
-    specs = [one for one in parsed if isinstance(one, BundleSpec) and one.approval.is_enabled]
+    specs = [
+        one for one in parsed if isinstance(one, BundleSpec) and one.part(ApprovalSpec).is_enabled
+    ]
     try:
         policies = {
             namespace: await listed(client, NETWORKPOLICIES, namespace)

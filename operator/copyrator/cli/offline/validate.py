@@ -21,13 +21,14 @@ from jsonschema import Draft4Validator, ValidationError
 from jsonschema.validators import extend
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, NotationSpec, VerifyEntry
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
 from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
+from copyrator.api.verify import SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.offline.install import schemas
@@ -463,7 +464,8 @@ def _parsed(manifest: Manifest) -> list[Problem]:
         bundle = parse_bundle(body, BundleDefaults())
         if isinstance(bundle, InvalidSpec):
             return [_problem(bundle)]
-        entries = bundle.verify.any_of if bundle.verify else ()
+        signatures = bundle.find(SignaturesSpec)
+        entries = signatures.any_of if signatures else ()
         found = (*_subjects(entries, "spec.verify"), *_withheld(bundle))
         return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
@@ -489,10 +491,10 @@ def _of_policy(body: Mapping[str, Any]) -> Iterator[Problem]:
 def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, str]]:
     """Subjects of notation's signers that can't be used, which only verifying finds."""
     for index, entry in enumerate(entries):
-        if not isinstance(entry, NotationSpec):
+        if entry.notation is None:
             continue
         try:
-            read_subjects(entry.subjects)
+            read_subjects(entry.notation.subjects)
         except TrustError as error:
             yield f"{path}.anyOf[{index}].notation.subjects", str(error)
 
