@@ -101,7 +101,7 @@ class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
             value = getattr(self, field.attribute)
             if value is None or value is field.default:
                 continue
-            if field.write is None or (value := field.write(value)):
+            if field.write is None or (value := field.write(value)) or field.is_shown:
                 written[name] = value
         return written
 
@@ -221,6 +221,8 @@ class _Field(msgspec.Struct, frozen=True):
     read: _Read | None = None
     write: Callable[[Any], Any] | None = None
     """None: it is written as it is."""
+    is_shown: bool = False
+    """Whether it is written although it is empty."""
 
 
 @cache
@@ -241,7 +243,8 @@ def _field(slot: Slot) -> _Field:
         write = list if origin is tuple else write
         return _Field(attribute, default, read=_reader(kind, takes), write=write)
     if origin is None and issubclass(kind, StatusMap):
-        return _Field(attribute, default, read=_reader(kind), write=kind.to_dict)
+        write = kind.to_dict
+        return _Field(attribute, default, read=_reader(kind), write=write, is_shown=takes.is_shown)
     if origin is None:
         # A bool isn't an int here, and JSON has no other subclasses.
         return _Field(attribute, default, scalar=kind, is_text=kind is str)
@@ -251,7 +254,8 @@ def _field(slot: Slot) -> _Field:
     item, _ = split(get_args(kind)[0])
     is_map = isinstance(item, type) and issubclass(item, StatusMap)
     write = _list_writer(item.to_dict) if is_map else list
-    return _Field(attribute, default, read=_reader(kind, takes), write=write)
+    read = _reader(kind, takes)
+    return _Field(attribute, default, read=read, write=write, is_shown=takes.is_shown)
 
 
 def _list_writer(write: Callable[[Any], Any]) -> Callable[[Any], Any]:

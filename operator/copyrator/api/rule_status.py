@@ -24,7 +24,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.records import StatusMap
 from copyrator.api.rollout import RolloutState
-from copyrator.api.schema import COUNT, DERIVED, TIME, TOTAL, Takes, custom, items, slots
+from copyrator.api.schema import COUNT, DERIVED, SHOWN, TIME, TOTAL, Takes, custom, items, slots
 
 MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
@@ -246,7 +246,7 @@ class RuleStatus(StatusMap, frozen=True):
     """Objects that are copied, or that the template reads."""
     targets: Annotated[int, TOTAL] = 0
     """Namespaces that get copies."""
-    copies: CopyCounts = NO_COPIES
+    copies: Annotated[CopyCounts, SHOWN] = NO_COPIES
     """Copies by state."""
     plan: PlanCounts | None = None
     """In mode Plan, what Apply would do."""
@@ -270,7 +270,7 @@ class RuleStatus(StatusMap, frozen=True):
     certificates: Annotated[tuple[Certificate, ...], items(MAX_CERTIFICATES)] = ()
     """The certificates in PEM in the copies of Secrets and ConfigMaps that end soonest, and the
     credentials of other clusters, at most 5."""
-    failures: Annotated[tuple[Failure, ...], items(20)] = ()
+    failures: Annotated[tuple[Failure, ...], items(20), SHOWN] = ()
     """At most 20 samples of copies that failed."""
     suspension: Suspension | None = None
     """Ready as it was when the rule was suspended by spec.suspend: it keeps its status, and its

@@ -137,7 +137,9 @@ REQUIRED: Final = Takes({}, is_required=True)
 DERIVED: Final = Takes({}, is_derived=True)
 """Of a field that isn't in the map: it is found out when that has been read, or later."""
 
-_FLAGS: Final = (STORED, REQUIRED, DERIVED)
+SHOWN: Final = Takes({}, is_shown=True)
+"""Of a field that a status has although it is the default."""
+_FLAGS: Final = (STORED, REQUIRED, DERIVED, SHOWN)
 
 OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
 """A map that may have other fields than those of its Form."""
@@ -334,6 +336,7 @@ def split(hint: Any) -> tuple[Any, Takes]:
             is_stored=STORED in flags,
             is_required=REQUIRED in flags,
             is_derived=DERIVED in flags,
+            is_shown=SHOWN in flags,
         )
     return hint, takes
 

@@ -47,7 +47,16 @@ def test_the_status_says_what_was_found() -> None:
         "conflicts": 0,
         "pending": 0,
     }
-    assert "failures" not in status
+    assert status["failures"] == []
+    assert build_rule_status(NO_STATUS, READY, RuleFacts(), generation=2, now=NOW).to_dict()[
+        "copies"
+    ] == {
+        "desired": 0,
+        "ready": 0,
+        "failed": 0,
+        "conflicts": 0,
+        "pending": 0,
+    }
     assert status["lastSyncTime"] == "2026-01-01T00:00:00Z"
     assert status["conditions"][0]["reason"] == "Synced"
     assert "plan" not in status
