@@ -125,6 +125,7 @@ class Takes:
     is_required: bool = False
     """Whether the API server requires it, although it has a default."""
     is_derived: bool = False
+    """Whether it isn't in the map at all."""
     is_shown: bool = False
     """Whether a status has it although it is the default."""
 
