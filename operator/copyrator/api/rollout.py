@@ -28,10 +28,12 @@ from copyrator.api.schema import (
 )
 from copyrator.api.selectors import LabelSelector, selecting
 from copyrator.api.times import format_time
-from copyrator.settings.limits import UNHEALTHY_BEFORE
 
 ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""
+UNHEALTHY_BEFORE: Final = 100
+"""Consumers in a status that weren't healthy before a step."""
+
 ROLLOUT_PAUSE: Final = 7 * 24 * 3600
 """Seconds of one pause."""
 

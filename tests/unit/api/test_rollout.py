@@ -13,6 +13,7 @@ from tests.targets import EVERYWHERE
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import (
     ROLLOUT_STEPS,
+    UNHEALTHY_BEFORE,
     Consumer,
     Restart,
     Rollout,
@@ -24,7 +25,6 @@ from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import read_rule_status
 from copyrator.api.selectors import LabelSelector
 from copyrator.api.structs import replace
-from copyrator.settings.limits import UNHEALTHY_BEFORE
 from hostile.mangled import JSON
 
 

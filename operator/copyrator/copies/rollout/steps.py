@@ -22,11 +22,10 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.fields import map_in, maps_in, text_in
 from copyrator.api.health import Status, compute
-from copyrator.api.rollout import Consumer, Rollout, RolloutState
+from copyrator.api.rollout import UNHEALTHY_BEFORE, Consumer, Rollout, RolloutState
 from copyrator.api.structs import replace
 from copyrator.api.text import printable_start
 from copyrator.api.times import format_time, parse_time
-from copyrator.settings.limits import UNHEALTHY_BEFORE
 
 
 @dataclass(frozen=True, slots=True)
