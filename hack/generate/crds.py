@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -15,10 +16,12 @@ import msgspec
 from copyrator.api.bundle_spec import Part
 from copyrator.api.records import Packed, Record
 from copyrator.api.schema import Form, Schema, Slot, Takes, slots, split, validations
+from copyrator.api.times import format_duration
 from generate import pod_fields
 
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
+    datetime: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer", "format": "int64"},
     float: {"type": "number"},
@@ -58,14 +61,24 @@ def composed(
 
 
 def _field(form: type[msgspec.Struct], slot: Slot) -> Schema:
-    description = described(form).get(slot.attribute, "")
+    description = slot.takes.schema.get("description") or described(form).get(slot.attribute, "")
     if not description:
         raise ValueError(f"{form.__name__}.{slot.attribute} has no text below it: describe it")
     found = _value(slot.kind, slot.takes, description)
     if slot.takes.is_stored:
-        default = slot.default
-        found["default"] = default.value if isinstance(default, Enum) else default
+        found["default"] = _written(slot.default, found)
     return structural(found, f"{form.__name__}.{slot.attribute}")
+
+
+def _written(default: Any, schema: Schema) -> Any:
+    """A default as in JSON."""
+    if isinstance(default, Enum):
+        return default.value
+    return (
+        format_duration(default)
+        if schema["type"] == "string" and type(default) is float
+        else default
+    )
 
 
 def _value(kind: Any, takes: Takes, description: str = "") -> Schema:

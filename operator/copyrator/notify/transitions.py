@@ -23,9 +23,9 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.drift import DriftStatus, DriftVerdict
-from copyrator.api.fields import map_in, text_in
+from copyrator.api.fields import text_in
 from copyrator.api.plan_status import AsApprovedStatus, PlanDecision, PlanStatus
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.rule_status import RuleReason, RuleStatus
 from copyrator.api.text import count, truncate
 from copyrator.api.verify import Trust, Verification
 from copyrator.notify.config import About, SubjectKind
@@ -371,9 +371,9 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
 _SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND, RuleReason.SOURCE_UNREACHABLE})
 
 
-def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectState:
+def rule_state(subject: ObjectIdentity, status: RuleStatus) -> ObjectState:
     """What holds for a rule."""
-    conditions = conditions_by_type(status.get("conditions"))
+    conditions = conditions_by_type(status.conditions)
     ready = conditions.get(ConditionType.READY, {})
     holding, unknown = list(_of_rule(subject, status, conditions)), set[About]()
     if ready.get("status") != ConditionStatus.TRUE:
@@ -388,7 +388,7 @@ def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectStat
 
 
 def _of_rule(
-    subject: ObjectIdentity, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
+    subject: ObjectIdentity, status: RuleStatus, conditions: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Transition]:
     where = f"-n {subject.namespace} {subject.name}"
     shows, why = f"copyrator describe rule {where}", ""
@@ -405,7 +405,7 @@ def _of_rule(
     reason, since, why = ready.get("reason"), _since(ready), _message(ready)
     if ready.get("status") != ConditionStatus.FALSE:
         return
-    step = map_in(status, "rollout").get("step", "")
+    step = status.rollout.step if status.rollout else ""
     if reason == RuleReason.ROLLOUT_STOPPED:
         what = f"stopped its rollout at step {step}"
         resume = f"copyrator rollout resume rule {subject.namespace}/{subject.name}"

@@ -18,9 +18,9 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.rollout import RolloutState, read_rollout_state
+from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
-from copyrator.api.rule_status import RuleReason, read_rule_status, read_unconfirmed
+from copyrator.api.rule_status import RuleReason, read_rule_status
 from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_micro_time
@@ -383,7 +383,7 @@ def _waiting(body: Body) -> str:
             f"{shown('rules', body)}: the operator hasn't reconciled its current generation yet; "
             "try again"
         )
-    edit = read_unconfirmed(read_rule_status(body.get("status")))
+    edit = read_rule_status(body.get("status")).unconfirmed
     if edit is None or not edit.copies:
         raise Fault(f"{shown('rules', body)}: no deletion is waiting for confirmation")
     return count(edit.copies, "copy", "copies")
@@ -436,7 +436,7 @@ async def _act(options: ObjectOptions, action: str) -> Result:
 
 
 def _running(body: Body) -> RolloutState | None:
-    state = read_rollout_state(read_rule_status(body.get("status")))
+    state = read_rule_status(body.get("status")).rollout
     return state if state is not None and state.running else None
 
 

@@ -367,8 +367,8 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     assert state.compiled is not None
     resource = context.kinds[state.compiled.resource].resource
     for key, (reason, message) in found.failures.items():
-        action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
-        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
+        action = RowAction.CONFLICT if reason == FailureReason.CONFLICT else RowAction.BLOCKED
+        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason, message))
     for index, row in enumerate(rows):
         note, reported = row.note, dry_run.reported(rule.key, row.namespace, row.name)
         if reported and dry_run.actor.who and not row.reason:  # possible for the user only
@@ -424,9 +424,9 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     ]
     if problem:
         action = (
-            RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
+            RowAction.CONFLICT if problem.reason == FailureReason.CONFLICT else RowAction.BLOCKED
         )
-        return PlanRow(action, *where, problem.reason.value, problem.text)
+        return PlanRow(action, *where, problem.reason, problem.text)
     methods = [method for method, _ in mine]
     if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
         return PlanRow(RowAction.RECREATE, *where)
