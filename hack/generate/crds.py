@@ -21,7 +21,7 @@ from generate import pod_fields
 
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
-    datetime: {"type": "string", "format": "date-time"},
+    datetime: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer", "format": "int64"},
     float: {"type": "number"},

@@ -11,12 +11,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
+from copyrator.api.conditions import (
+    NOT_SUSPENDED,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    Suspension,
+)
 from copyrator.api.plan_status import (
     MissingPermission,
 )
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
-from copyrator.api.schema import REQUIRED, Form, Schema, Takes
+from copyrator.api.schema import REQUIRED, Schema, Takes
 from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
@@ -435,7 +441,7 @@ class FailedPolls(Record, frozen=True):
     """When the first of them failed."""
 
 
-class BundleCondition(Form, kw_only=True):
+class BundleCondition(Condition, kw_only=True):
     """A condition as the CRD describes it; the status has it as a map."""
 
     type: str
@@ -445,8 +451,6 @@ class BundleCondition(Form, kw_only=True):
     controllers want them), Attested (the registry has the statement about what is deployed),
     AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
     settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
-    status: ConditionStatus
-    """Status of the condition: True, False or Unknown."""
     reason: str
     """Reason in CamelCase: Deployed, Deploying, Polling, Suspended, AutoupdateDisabled,
     InvalidSpec, AuthenticationFailed, IdentityMissing, IdentityRefused, IdentityUnavailable,
@@ -477,12 +481,6 @@ class BundleCondition(Form, kw_only=True):
     - of SettingsWithheld: NotKnownHarmless.
 
     - of CertificateExpiring: CertificateExpiring."""
-    message: str
-    """Human-readable message, what is wrong and how to fix it."""
-    observed_generation: int | None = None
-    """Generation of the Bundle that the condition describes."""
-    last_transition_time: Time
-    """When the condition's status last changed."""
 
 
 def _keyed(name: str) -> Schema:

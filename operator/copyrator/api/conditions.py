@@ -253,7 +253,7 @@ class Suspension(Record, frozen=True):
     """The reason of Ready."""
     message: str | None = None
     """The message of Ready, at most 1,024 characters."""
-    generation: int | None = None
+    generation: Annotated[int, COUNT] | None = None
     """Generation of the object then; with a later one it was edited while suspended."""
     pending: str | None = None
     """What is deployed once the Bundle is resumed, such as an available version."""

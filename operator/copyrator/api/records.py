@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from copyrator.api.fields import SpecError
-from copyrator.api.schema import Slot, Takes, slots, split
+from copyrator.api.schema import TIME, Slot, Takes, slots, split
 from copyrator.api.times import format_time, parse_time
 
 
@@ -38,10 +38,10 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
-Time = Annotated[str, Takes({"type": "string", "format": "date-time"})]
+M = TypeVar("M", bound="StatusMap")
+Time = Annotated[str, TIME]
 Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
 
-M = TypeVar("M", bound="StatusMap")
 R = TypeVar("R", bound="Record")
 C = TypeVar("C", bound="Composed")
 _Texts = dict[str, str]

@@ -41,9 +41,14 @@ STATUS_PARTS: Final[tuple[type[Record], ...]] = (
 )
 
 
-def parse_status(body: Any) -> BundleStatus:
-    """Read the status of a Bundle's body; never raises."""
+def parse_status(body: Any, *fields: str) -> BundleStatus:
+    """Read the status of a Bundle's body, or only some fields of it; never raises.
+
+    Those that a rule's status has, too, are read of a rule alike.
+    """
     raw = body.get("status") if isinstance(body, dict) else None
+    if fields and isinstance(raw, dict):
+        raw = {name: raw[name] for name in fields if name in raw}
     return BundleStatus.compose(STATUS_PARTS, raw, dict(_WORDS))
 
 

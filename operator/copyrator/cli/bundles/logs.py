@@ -164,7 +164,7 @@ def history(options: ObjectOptions) -> None:
     entries = view.status.past
     match shape:
         case Format.JSON | Format.YAML:
-            items = (body.get("status") or {}).get("history") or []
+            items = view.status.history.to_list()
             dump(typed(Kind.ATTEMPT_LIST, {"items": items}), shape)
         case Format.NAME:
             for entry in entries:

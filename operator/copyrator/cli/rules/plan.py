@@ -21,6 +21,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.rule_spec import RuleSpec, Source
 from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
@@ -39,6 +40,7 @@ from copyrator.cli.rules.dry_run import (
 )
 from copyrator.cli.rules.plan_rows import (
     COLUMNS,
+    NO_KEYS,
     Keys,
     PlanRow,
     RowAction,
@@ -373,7 +375,7 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
         note, reported = row.note, dry_run.reported(rule.key, row.namespace, row.name)
         if reported and dry_run.actor.who and not row.reason:  # possible for the user only
             note = dry_run.actor.tried(reported).strip()
-        rows[index] = dataclasses.replace(row, group=resource.group, note=note)
+        rows[index] = replace(row, group=resource.group, note=note)
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
@@ -434,7 +436,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     if action_ is None:
         return None
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
-    keys = Keys()
+    keys = NO_KEYS
     if wanted is not None:
         keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
@@ -449,5 +451,5 @@ async def _diff(dry_run: DryRun, key: CopyKey, wanted: Body, *, new: bool) -> Ke
     try:
         live = await dry_run.client.get(resource, key.namespace, key.name)
     except errors.ApiError:
-        return Keys()
+        return NO_KEYS
     return diff(live, wanted)

@@ -118,10 +118,7 @@ class BundleView:
     @cached_property
     def summary(self) -> BundleStatus:
         """What a line of a list shows of the status: all of it takes ten times as long to read."""
-        found = self.body.get("status")
-        if isinstance(found, dict):
-            found = {key: found[key] for key in _LISTED if key in found}
-        return parse_status({"status": found})
+        return parse_status(self.body, *_LISTED)
 
     @cached_property
     def spec(self) -> BundleSpec | InvalidSpec:

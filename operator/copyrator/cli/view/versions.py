@@ -94,7 +94,7 @@ def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEven
         view: the Bundle.
         sources: the Bundles that it is promoted from, as far as the user may see them.
     """
-    promoted = _Promotions([one for one in sources if isinstance(one.get("status"), Mapping)])
+    promoted = _Promotions(sources)
     status = view.status
     dated = [*_attempts(view, promoted), *_decision(view), *_pin(view)]
     if status.attempted.is_running:
@@ -108,12 +108,10 @@ def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEven
 class _Promotions:
     """Which of the Bundles had a digest, and since when."""
 
-    def __init__(self, bodies: Sequence[Body]) -> None:
+    def __init__(self, bodies: Iterable[Body]) -> None:
         self._since: dict[str, list[tuple[datetime, str]]] = {}
         for body in bodies:
-            found = body["status"]
-            known = {key: found.get(key) for key in ("soak", "history", "deployed")}
-            status = parse_status({"status": known})
+            status = parse_status(body, "soak", "history", "deployed")
             records = [(one.digest, one.since) for one in status.part(PromotionStatus).soak]
             records += [
                 (one.digest, one.time) for one in status.past if one.outcome == Outcome.SUCCEEDED
@@ -516,10 +514,7 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
 
 def _read(body: Body) -> BundleStatus:
     """What a status says of the soak, and of attestations."""
-    found = body.get("status")
-    if not isinstance(found, Mapping):
-        return BundleStatus()
-    return parse_status({"status": {key: found.get(key) for key in ("attest", "soak", "deployed")}})
+    return parse_status(body, "attest", "soak", "deployed")
 
 
 def _end_of_soak(status: BundleStatus, digest: str | None, wanted: float) -> datetime | None:
