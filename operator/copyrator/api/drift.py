@@ -14,7 +14,7 @@ from copyrator.api.bundle_spec import Part
 from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
 from copyrator.api.schema import STORED, Form, custom, duration, items, text
 from copyrator.api.syntax import at_most
 
@@ -99,11 +99,13 @@ class DriftCheck(PlanRecord, frozen=True):
     """A plan of what is deployed."""
 
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     job_hash: str | None = None
-    """Of everything else that the deploy's Job gets."""
+    """Hash of everything else that the deploy's Job gets."""
     attempt: int | None = None
-    """Number of the newest attempt when it began. Earlier versions of the operator compare it."""
+    """Number of the newest attempt when it began. A deploy that begins ends the check."""
     id: str | None = None
+    """The plan's ID, as of plans that are approved."""
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
 
@@ -114,33 +116,38 @@ _NO_CHECK: Final = DriftCheck()
 class DriftStatus(Record, frozen=True):
     """Whether the objects of the release are as they were deployed."""
 
+    FIELD: ClassVar[str] = "drift"
+    """Whether the objects of the release are as they were deployed, where spec.drift asks for
+    it."""
+
     check: DriftCheck = _NO_CHECK
-    """The newest one, running or ended."""
-    checked_at: str | None = None
+    """The newest plan of what is deployed, running or ended."""
+    checked_at: Time | None = None
     """When the verdict was found."""
     verdict: str | None = None
-    """A value of DriftVerdict, by the last check that has ended."""
+    """Drifted, NotDrifted or Unknown, by the last check that has ended."""
     attempt: int | None = None
-    """Number of the newest attempt at that time: a later one may have changed what was found."""
+    """Number of the newest attempt at that time."""
     reason: str | None = None
-    """Why nothing is known or compared now; likewise ``message``."""
+    """Why nothing is known, or nothing is compared now, in one word."""
     message: str | None = None
+    """The same in a sentence."""
     objects: tuple[str, ...] = ()
-    """What drifted, as ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_DRIFTED."""
+    """What drifted, as TYPE NAMESPACE:GROUP:KIND:NAME, where the type is what a deploy would do; at
+    most 20."""
     count: int | None = None
-    """How many there are, listed or not."""
-    since: str | None = None
+    """How many there are."""
+    since: Time | None = None
     """When drift was found first."""
     found_job: str | None = None
-    """The Job that found it."""
+    """Name of the Job that found it; its log has the differences."""
     differs: bool | None = None
-    """True: it isn't known that a correction would write what was deployed, as the chart may render
-    differently now; with an approval it is planned and approved as a deploy is.
-    """
+    """True if the chart may render differently now than when it was deployed, so that with an
+    approval a correction is planned and approved as a deploy is."""
     corrections: int | None = None
-    """How many deploys have corrected it since a regular check found none of it."""
+    """How many deploys have corrected drift since a regular check found none of it."""
     corrected: tuple[str, ...] = ()
-    """The objects that they corrected, at most MAX_DRIFTED."""
+    """The objects that they corrected; at most 20."""
 
 
 NO_DRIFT_STATUS: Final = DriftStatus()

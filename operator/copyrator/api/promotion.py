@@ -13,6 +13,7 @@ from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
+from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
 from copyrator.api.structs import replace
 from copyrator.api.text import one_line
@@ -22,6 +23,10 @@ from copyrator.settings import limits
 DEFAULT_SOAK: Final = 24 * 3600.0
 DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
 _NEITHER: Final = "is required, or attestations: name where a version must have stood"
+
+
+MAX_SOAKS: Final = 10
+"""Versions whose soak a status lists."""
 
 
 class PromotionRef(BundleRef, kw_only=True):
@@ -206,3 +211,28 @@ def hold_text(annotations: Mapping[str, str]) -> str | None:
 def shown_hold(text: str) -> str:
     """A reason as messages show it: one line, without control characters, bounded."""
     return one_line(text, MAX_HOLD_TEXT) or NO_REASON
+
+
+class SoakStatus(Record, frozen=True):
+    """How long a version has been deployed here: evidence for promotion from it."""
+
+    version: str | None = None
+    """Tag."""
+    digest: str | None = None
+    """Manifest digest."""
+    since: Time | None = None
+    """When its newest stretch began."""
+    until: Time | None = None
+    """When that ended; absent while it lasts."""
+    longest: str | None = None
+    """Its longest stretch that has ended; absent where it doesn't count (any more)."""
+    broken_by: str | None = None
+    """What ended the newest stretch."""
+
+
+class PromotionStatus(Record, frozen=True):
+    """The evidence that other Bundles are promoted by."""
+
+    soak: Annotated[tuple[SoakStatus, ...], items(MAX_SOAKS)] = ()
+    """Where other Bundles may be promoted from this one, or with spec.attest: how long its versions
+    have been deployed here, oldest first."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
-from types import GenericAlias
-from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import structs
 
-from copyrator.api.schema import slots, split
+from copyrator.api.fields import SpecError
+from copyrator.api.schema import TIME, Slot, Takes, slots, split
+from copyrator.api.times import format_time, parse_time
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +38,12 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
+M = TypeVar("M", bound="StatusMap")
+Time = Annotated[str, TIME]
+Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
+
 R = TypeVar("R", bound="Record")
+C = TypeVar("C", bound="Composed")
 _Texts = dict[str, str]
 _Read = Callable[[Any, _Texts], Any]
 """Takes a value of JSON and the texts to share; returns None for a value of the wrong type."""
@@ -54,8 +62,57 @@ _NOTHING: Final[Mapping[str, Any]] = _Unknown()
 """Shared by all records without unknown fields: a status has dozens, an empty dict takes 64 B."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """A map of a status. Every field of a subclass has a default, which means "absent"."""
+class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A map of a status, without what this version doesn't know.
+
+    A field without a default is required: a map without it, or with a wrong value there, is left
+    out. Every other default means "absent".
+    """
+
+    KEEPS_UNKNOWN: ClassVar[bool] = False
+
+    @classmethod
+    def read(cls: type[M], raw: Any, texts: _Texts) -> M | None:
+        """Read a map; None for anything else, and where a required field is absent or wrong."""
+        if not isinstance(raw, dict):
+            return None
+        known = _plan(cls)
+        found: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for name, value in raw.items():
+            if (field := known.get(name)) is None:
+                if cls.KEEPS_UNKNOWN:
+                    extra[name] = value
+            elif type(value) is field.scalar:
+                found[field.attribute] = texts.setdefault(value, value) if field.is_text else value
+            elif field.read is not None and (read := field.read(value, texts)) is not None:
+                found[field.attribute] = read
+        if extra:
+            found["extra"] = _Unknown(extra)
+        try:
+            return cls(**found)
+        except TypeError:
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The map for the status; absent fields are left out."""
+        written: dict[str, Any] = dict(getattr(self, "extra", ()))
+        for name, field in _plan(type(self)).items():
+            value = getattr(self, field.attribute)
+            if value is None or value is field.default:
+                continue
+            if field.write is None or (value := field.write(value)) or field.is_shown:
+                written[name] = value
+        return written
+
+
+class Record(StatusMap, frozen=True, kw_only=True, gc=False):
+    """A map of a status with what this version doesn't know; every field has a default."""
+
+    KEEPS_UNKNOWN: ClassVar[bool] = True
+
+    FIELD: ClassVar[str] = ""
+    """The name of the map in a Composed status; empty: its fields stand in the status itself."""
 
     extra: Mapping[str, Any] = _NOTHING
     """Fields that this version doesn't know, unchanged."""
@@ -68,33 +125,63 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
             raw: the map, of JSON.
             texts: those that are shared by equal ones in the map; others are added.
         """
+        return cls.read(raw, {} if texts is None else texts) or cls()
+
+
+@cache
+def absent(kind: type[R]) -> R:
+    """The record of an absent map, shared by all."""
+    return kind()
+
+
+class Composed(Record, frozen=True):
+    """A status that has parts: records of features, which it doesn't know.
+
+    A part with a ``FIELD`` is the map of that name, the fields of another one stand in the status.
+    """
+
+    parts: tuple[Record, ...] = ()
+    """Those that aren't empty, ordered by the names of their types."""
+
+    def part(self, kind: type[R]) -> R:
+        """The part of a type."""
+        for one in self.parts:
+            if type(one) is kind:
+                return one
+        found: R = absent(kind)
+        return found
+
+    def with_part(self: C, part: Record) -> C:
+        """The status with a part replaced."""
+        kept = (one for one in self.parts if type(one) is not type(part))
+        return structs.replace(self, parts=_ordered((*kept, part)))
+
+    @classmethod
+    def compose(cls: type[C], kinds: Iterable[type[Record]], raw: Any, texts: _Texts) -> C:
+        """Read a map with parts of these types; see ``parse``."""
         if not isinstance(raw, dict):
             return cls()
-        texts = {} if texts is None else texts
-        known = _plan(cls)
-        found: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
-        for name, value in raw.items():
-            if (field := known.get(name)) is None:
-                extra[name] = value
-            elif type(value) is field.scalar:
-                found[field.attribute] = texts.setdefault(value, value) if field.is_text else value
-            elif field.read is not None and (read := field.read(value, texts)) is not None:
-                found[field.attribute] = read
-        if extra:
-            found["extra"] = _Unknown(extra)
-        return cls(**found)
+        rest, parts = dict(raw), []
+        for kind in kinds:
+            if not kind.FIELD:
+                own = {name: rest.pop(name) for name in _plan(kind) if name in rest}
+                parts.append(kind.parse(own, texts))
+            elif kind.FIELD in rest:
+                parts.append(kind.parse(rest.pop(kind.FIELD), texts))
+        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
 
     def to_dict(self) -> dict[str, Any]:
-        """The map for the status; absent fields are left out."""
-        written: dict[str, Any] = dict(self.extra)
-        for name, field in _plan(type(self)).items():
-            value = getattr(self, field.attribute)
-            if value is None or value is field.default:
-                continue
-            if field.write is None or (value := field.write(value)):
-                written[name] = value
+        """The map for the status, with all parts."""
+        written = Record.to_dict(self)
+        for one in self.parts:
+            found = one.to_dict()
+            written |= {one.FIELD: found} if one.FIELD else found
         return written
+
+
+def _ordered(parts: Iterable[Record]) -> tuple[Record, ...]:
+    found = [one for one in parts if one != absent(type(one))]
+    return tuple(sorted(found, key=lambda one: type(one).__name__))
 
 
 _FASTEST: Final = 1
@@ -122,14 +209,7 @@ class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return tuple(record.parse(one) for one in self.to_list())
 
 
-def json_fields(record: type[Record]) -> dict[str, Any]:
-    """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
-    return {
-        one.name: GenericAlias(tuple, (*get_args(one.kind), ...))
-        if get_origin(one.kind) is Packed
-        else one.kind
-        for one in slots(record)
-    }
+_ANY: Final = Takes({})
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -141,19 +221,30 @@ class _Field(msgspec.Struct, frozen=True):
     read: _Read | None = None
     write: Callable[[Any], Any] | None = None
     """None: it is written as it is."""
+    is_shown: bool = False
+    """Whether it is written although it is empty."""
 
 
 @cache
-def _plan(record: type[Record]) -> dict[str, _Field]:
+def _plan(record: type[StatusMap]) -> dict[str, _Field]:
     """The fields by their names in JSON; each reconcile of a Bundle reads a status."""
-    return {one.name: _field(one.attribute, one.default, one.kind) for one in slots(record)}
+    found = slots(record)
+    needed = [one.name for one in found if one.is_required]
+    assert not (needed and record.KEEPS_UNKNOWN), needed
+    return {one.name: _field(one) for one in found}
 
 
-def _field(attribute: str, default: Any, kind: Any) -> _Field:
-    assert default is not msgspec.NODEFAULT, attribute
+def _field(slot: Slot) -> _Field:
+    attribute, kind, takes = slot.attribute, slot.kind, slot.takes
+    default = None if takes.is_shown else slot.default
     origin = get_origin(kind)
-    if origin is None and issubclass(kind, Record):
-        return _Field(attribute, default, read=_reader(kind), write=kind.to_dict)
+    if takes.read is not None or kind is datetime or "minimum" in takes.schema or takes.kept:
+        write: Callable[[Any], Any] | None = format_time if kind is datetime else None
+        write = list if origin is tuple else write
+        return _Field(attribute, default, read=_reader(kind, takes), write=write)
+    if origin is None and issubclass(kind, StatusMap):
+        write = kind.to_dict
+        return _Field(attribute, default, read=_reader(kind), write=write, is_shown=takes.is_shown)
     if origin is None:
         # A bool isn't an int here, and JSON has no other subclasses.
         return _Field(attribute, default, scalar=kind, is_text=kind is str)
@@ -161,26 +252,37 @@ def _field(attribute: str, default: Any, kind: Any) -> _Field:
         return _Field(attribute, default, read=_reader(kind), write=Packed.to_list)
     assert origin is tuple, attribute
     item, _ = split(get_args(kind)[0])
-    is_record = isinstance(item, type) and issubclass(item, Record)
-    write = _list_writer(item.to_dict) if is_record else list
-    return _Field(attribute, default, read=_reader(kind), write=write)
+    is_map = isinstance(item, type) and issubclass(item, StatusMap)
+    write = _list_writer(item.to_dict) if is_map else list
+    read = _reader(kind, takes)
+    return _Field(attribute, default, read=read, write=write, is_shown=takes.is_shown)
 
 
 def _list_writer(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda items: [write(one) for one in items]
 
 
-def _reader(kind: Any) -> _Read:
+def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for each type
     origin = get_origin(kind)
+    if takes.read is not None:
+        return _strict_reader(takes.read)
     if origin is tuple:
-        return _list_reader(_reader(split(get_args(kind)[0])[0]))
+        return _list_reader(_reader(*split(get_args(kind)[0])), takes.schema.get("maxItems"))
     if origin is Packed:
         read_list = _list_reader(_reader(get_args(kind)[0]))
         return lambda value, texts: _packed(read_list(value, texts))
     if origin is dict:
         return _read_map
-    if issubclass(kind, Record):
-        return lambda value, texts: kind.parse(value, texts) if type(value) is dict else None
+    if issubclass(kind, StatusMap):
+        read_map: _Read = kind.read
+        return read_map
+    if kind is datetime:
+        return lambda value, _: parse_time(value)
+    if takes.kept:
+        return lambda value, _: value[: takes.kept] if type(value) is str else None
+    if "minimum" in takes.schema:
+        least, most = takes.schema["minimum"], takes.schema.get("maximum", 2**63 - 1)
+        return lambda value, _: value if type(value) is int and least <= value <= most else None
     if kind is str:
         return lambda value, texts: texts.setdefault(value, value) if type(value) is str else None
     return lambda value, _: value if type(value) is kind else None
@@ -199,11 +301,21 @@ def _read_map(value: Any, texts: _Texts) -> dict[str, Any] | None:
     }
 
 
-def _list_reader(read: _Read) -> _Read:
+def _strict_reader(read: Callable[[Any], Any]) -> _Read:
+    def read_strictly(value: Any, _texts: _Texts) -> Any:
+        try:
+            return read(value)
+        except SpecError:
+            return None
+
+    return read_strictly
+
+
+def _list_reader(read: _Read, most: int | None = None) -> _Read:
     def read_list(value: Any, texts: _Texts) -> Any:
         if not isinstance(value, list):
             return None
-        found = [one for item in value if (one := read(item, texts)) is not None]
+        found = [one for item in value[:most] if (one := read(item, texts)) is not None]
         return tuple(found)
 
     return read_list

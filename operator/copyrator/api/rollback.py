@@ -1,13 +1,14 @@
-"""The annotation skip-digests: what is never deployed."""
+"""The annotations skip-digests and pin: what is never deployed, and what a user rolled back to."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from copyrator.api import names, syntax
 from copyrator.api.bundle_spec import Part
 from copyrator.api.fields import SpecError, check_text
+from copyrator.api.records import Record, Time
 from copyrator.api.schema import DERIVED
 
 BUNDLE_SKIPPED_DIGESTS: Final = 20
@@ -43,3 +44,30 @@ def read_skip_digests(raw: Any) -> RollbackSpec:
             hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
             raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
     return RollbackSpec(tuple(sorted(set(parts))))
+
+
+class PinStatus(Record, frozen=True):
+    """What a user rolled back to; see deploy.requests."""
+
+    FIELD: ClassVar[str] = "pin"
+    """The rollback that a user asked for by the annotation operator.werf.dev/pin; absent without
+    one."""
+
+    requested: str | None = None
+    """The newest value of the annotation that the operator has seen; absent while the annotation
+    is."""
+    version: str | None = None
+    """The tag of the pinned version, the only one that is deployed; absent where nothing is
+    pinned."""
+    digest: str | None = None
+    """Its manifest digest."""
+    selection: str | None = None
+    """Hash of version, tagFilter, prerelease, registry and repo of the spec: an edit of these ends
+    the pin."""
+    at: Time | None = None
+    """When it was pinned."""
+    refused: str | None = None
+    """Why the requested value wasn't taken. A former pin stays."""
+
+
+UNPINNED: Final = PinStatus()

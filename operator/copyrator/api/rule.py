@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
 from copyrator.api import syntax, texts
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type, unreadable
 from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRule, RuleSpec
+from copyrator.api.rule_status import RuleStatus
 from copyrator.api.rule_template import Place, path_of
 from copyrator.api.schema import (
     OPEN,
+    Column,
     Form,
+    Root,
     Rule,
     custom,
     entries,
@@ -219,3 +222,78 @@ class OldForm(Form):
             listed=tuple(dict.fromkeys(self.namespace + self.namespaces)),
         )
         return OldRule(source=source.at(home))
+
+
+# The whole object --------------------------------------------------------------------------------
+
+_NAMED_TARGETS: Final = (
+    "!has({0}.spec) || has({0}.spec.targets) && (has({0}.spec.targets.selector) "
+    "? has({0}.spec.targets.selector.matchLabels) && "
+    "size({0}.spec.targets.selector.matchLabels) > 0 "
+    "|| has({0}.spec.targets.selector.matchExpressions) && "
+    "size({0}.spec.targets.selector.matchExpressions) > 0 "
+    ": has({0}.spec.targets.namespaces))"
+)
+_NO_TARGETS: Final = (
+    'targets must say which namespaces get a copy: set targets.namespaces (["*"] for all), or '
+    "targets.selector with at least one label under matchLabels or matchExpressions"
+)
+_READY: Final = '.status.conditions[?(@.type=="Ready")]'
+
+
+class CopyratorRule(OldForm, Root):
+    """A rule that keeps copies of objects, or objects created from a template, in many namespaces.
+
+    Its fields are under spec. The old form, with ruleType, selector and namespace next to metadata,
+    is accepted unchanged; a rule has one form or the other, never both. Rules in the operator's own
+    namespace are trusted; rules elsewhere aren't served unless tenant rules are enabled.
+    """
+
+    NAMES: ClassVar[Mapping[str, Any]] = {
+        "plural": "copyrators",
+        "singular": "copyrator",
+        "shortNames": ["copyr"],
+        "categories": ["copyrator-all"],
+    }
+    COLUMNS = (
+        Column("Ready", f"{_READY}.status", "Whether every desired copy is up to date."),
+        Column("Reason", f"{_READY}.reason", "Reason in CamelCase."),
+        Column("Desired", ".status.copies.desired", "Copies that the rule requires.", "integer"),
+        Column("Copied", ".status.copies.ready", "Copies that are up to date.", "integer"),
+        Column("Failed", ".status.copies.failed", "Copies that could not be written.", "integer"),
+        Column(
+            *("Conflicts", ".status.copies.conflicts"),
+            "Targets that are owned by another rule or client.",
+            *("integer", 1),
+        ),
+        Column(
+            *("Message", f"{_READY}.message"),
+            "What is wrong and how to fix it.",
+            priority=1,
+        ),
+        Column("Age", ".metadata.creationTimestamp", type="date"),
+    )
+    RULES = (
+        Rule(
+            "!(has(self.spec) && (has(self.ruleType) || has(self.namespaces)))",
+            "spec can't be combined with the old form: remove ruleType, selector, namespace and "
+            "namespaces, or remove spec",
+        ),
+        Rule(
+            "has(self.spec) || has(self.ruleType)",
+            "set spec with a source or a template (or, in the old form, ruleType with selector)",
+        ),
+        # For a new rule, which has no status, and for an edit. Neither concerns writes of the
+        # status or the finalizers of a stored rule without targets, which Kubernetes 1.29 validates
+        # anew.
+        Rule(f"has(self.status) || {_NAMED_TARGETS.format('self')}", _NO_TARGETS, ".spec.targets"),
+        Rule(
+            f"[oldSelf, self].map(one, {_NAMED_TARGETS.format('one')}) != [true, false]",
+            *(_NO_TARGETS, ".spec.targets"),
+        ),
+    )
+
+    spec: RuleSpec | None = None
+    """What is copied, where to, and how: at most 20,000 values, 64 levels deep."""
+    status: RuleStatus | None = None
+    """Observed state. Set by the operator."""

@@ -31,7 +31,14 @@ from copyrator.api.schema import (
     number,
     text,
 )
-from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, selecting
+from copyrator.api.selectors import (
+    ANY_LABELS,
+    LabelSelector,
+    Operator,
+    SelectorForm,
+    read_selector,
+    selecting,
+)
 from copyrator.api.text import truncate
 
 NAMED_PATTERNS: Final = 5
@@ -244,15 +251,17 @@ class Targets(Form):
     must match the whole name. ["*"] is every namespace. If left out, selector alone decides."""
     exclude: Annotated[Globs, globs("[a-z0-9*?-]+", _NAMESPACE_GLOB, length=63)] = NO_GLOBS
     """Names or patterns of namespaces that get no copy."""
-    selector: Annotated[
-        LabelSelector,
-        selecting(
-            "must name at least one label under matchLabels or matchExpressions; remove it to "
-            'select by namespaces alone (["*"] for all)'
-        ),
-    ] = ANY_LABELS
+    selector: Annotated[LabelSelector, custom(read_selector, like=SelectorForm)] = ANY_LABELS
     """Labels of the namespaces that get a copy. All requirements must match, from 1 to 64 of
     them."""
+
+    def __post_init__(self) -> None:
+        if self.namespaces and self.selector.empty and self.selector is not ANY_LABELS:
+            fail(
+                "selector",
+                "must name at least one label under matchLabels or matchExpressions; remove it to "
+                'select by namespaces alone (["*"] for all)',
+            )
 
     @property
     def named(self) -> tuple[str, ...]:

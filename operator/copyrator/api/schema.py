@@ -76,6 +76,25 @@ class Form(msgspec.Struct, metaclass=FormType, frozen=True, gc=False, rename="ca
     """Of the map as a whole, for the API server."""
 
 
+class Column(msgspec.Struct, frozen=True, omit_defaults=True, rename={"path": "jsonPath"}):
+    """What `kubectl get` shows of an object."""
+
+    name: str
+    path: str
+    description: str = ""
+    type: str = "string"
+    priority: int = 0
+    """1: with ``-o wide`` only."""
+
+
+class Root(Form):
+    """A whole object, beside ``apiVersion``, ``kind`` and ``metadata``, for its CRD."""
+
+    NAMES: ClassVar[Mapping[str, Any]]
+    """As in the CRD."""
+    COLUMNS: ClassVar[tuple[Column, ...]]
+
+
 def fail(name: str, message: str) -> NoReturn:
     """Refuse a Form because of one of its fields, by its name in JSON; for ``__post_init__``."""
     raise SpecError(f".{name}", message)
@@ -99,23 +118,29 @@ class Takes:
     ``hack/generate/pod_fields.py``."""
     repeats: bool = False
     """Whether a list keeps equal texts."""
+    kept: int = 0
+    """Characters of a status's text that are read; 0: all."""
     is_stored: bool = False
     """Whether the API server writes the default into the object."""
     is_required: bool = False
     """Whether the API server requires it, although it has a default."""
     is_derived: bool = False
+    """Whether it isn't in the map at all."""
+    is_shown: bool = False
+    """Whether a status has it although it is the default."""
 
 
 STORED: Final = Takes({}, is_stored=True)
 """Beside what a field takes: the API server writes its default into the object."""
-
 REQUIRED: Final = Takes({}, is_required=True)
 """Beside what a field takes: the API server requires it, although it has a default."""
 
 DERIVED: Final = Takes({}, is_derived=True)
 """Of a field that isn't in the map: it is found out when that has been read, or later."""
 
-_FLAGS: Final = (STORED, REQUIRED, DERIVED)
+SHOWN: Final = Takes({}, is_shown=True)
+"""Of a field that a status has although it is the default."""
+_FLAGS: Final = (STORED, REQUIRED, DERIVED, SHOWN)
 
 OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
 """A map that may have other fields than those of its Form."""
@@ -180,6 +205,18 @@ def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes
 
     schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
     return Takes(schema, read=read_duration)
+
+
+COUNT: Final = number(0, bits=64)
+"""A count, or a generation; absent where it is 0."""
+TOTAL: Final = replace(COUNT, is_shown=True)
+"""A count that is there although it is 0."""
+TIME: Final = Takes({"type": "string", "format": "date-time"})
+
+
+def kept(most: int) -> Takes:
+    """A text of a status, of which so many characters are read; anybody may have written it."""
+    return Takes({}, kept=most)
 
 
 def items(
@@ -273,12 +310,12 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form, or of a Record without ``extra``."""
+    """The fields of a Form, or those of a Record that are its own."""
     found = [(one, *split(one.type)) for one in msgspec.structs.fields(form)]
     return tuple(
         Slot(one.encode_name, one.name, kind, takes, one.required, one.default)
         for one, kind, takes in found
-        if not takes.is_derived and one.name != "extra"
+        if not takes.is_derived and one.name not in ("extra", "parts")
     )
 
 
@@ -300,6 +337,7 @@ def split(hint: Any) -> tuple[Any, Takes]:
             is_stored=STORED in flags,
             is_required=REQUIRED in flags,
             is_derived=DERIVED in flags,
+            is_shown=SHOWN in flags,
         )
     return hint, takes
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from copyrator.api import syntax
 from copyrator.api.bundle_spec import Part
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
+from copyrator.api.records import Record
 from copyrator.api.schema import Form, Rule, fail, items, read, text
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 
@@ -157,3 +159,31 @@ def read_entries(owner: Mapping[str, Any], path: str) -> tuple[VerifyEntry, ...]
 def refs_of(entries: Iterable[VerifyEntry]) -> tuple[LocalObjectRef, ...]:
     """The objects that entries name, each once."""
     return tuple(dict.fromkeys(ref for entry in entries for ref in entry.refs))
+
+
+class Trust(StrEnum):
+    """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
+
+    TRUSTED = "Trusted"
+    NOT_TRUSTED = "NotTrusted"
+    UNKNOWN = "Unknown"
+    """It can't be determined now."""
+
+
+class Verification(Record, frozen=True):
+    """The verdict on the signatures of what is deployed."""
+
+    FIELD: ClassVar[str] = "verification"
+    """Whether the signatures of what is deployed satisfy spec.verify and the operator's signature
+    policy, where one of them asks for signatures."""
+
+    digest: str | None = None
+    """The digest that was judged."""
+    verdict: str | None = None
+    """Trusted, NotTrusted or Unknown."""
+    reason: str | None = None
+    """Reason in CamelCase."""
+    message: str | None = None
+    """By whom it is signed, or why it isn't trusted."""
+    policy: str | None = None
+    """Hash of all that was asked for, keys included."""

@@ -21,14 +21,16 @@ from copyrator.api import names
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle import BundleDefaults, bound_status, parse_bundle
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, ConsentState, parse_status
-from copyrator.api.cluster import ClusterSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.status_parts import parse_status, running_plans
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
 from copyrator.bundles.plan.record import requested_plan
@@ -112,7 +114,9 @@ class BundleEntry:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if self.spec.find(ClusterSpec) is None else self.status.server
+        server = (
+            "" if self.spec.find(ClusterSpec) is None else self.status.part(ClusterStatus).server
+        )
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
@@ -274,7 +278,7 @@ class BundleCache:
             if held.uid != entry.uid and self.observer is not None:
                 self.observer(held, False)
         self._entries[entry.key] = entry
-        if entry.status.plan_jobs:
+        if running_plans(entry.status):
             self._planning[entry.key] = None
         for source in entry.promoted_from:
             self._promoted.setdefault(source, {})[entry.key] = None
@@ -372,7 +376,7 @@ def _rank(entry: BundleEntry, release: ReleaseKey, *, is_contested: bool) -> int
     namespace = release.namespace
     if release.server or entry.key.namespace == namespace:
         return 0
-    consent = entry.status.known_consent
+    consent = entry.status.part(ConsentStatus).known
     if consent is None or consent.namespace != namespace:
         return 0 if entry.installed_release == release else 2
     if consent.state == ConsentState.ASSUMED:

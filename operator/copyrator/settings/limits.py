@@ -40,9 +40,6 @@ ALL_HEALTH_NAMESPACES: Final = 32
 """Namespaces whose objects are watched for spec.health where watches of all namespaces aren't
 granted; Bundles whose release is in a further one report Healthy as Unknown."""
 
-UNHEALTHY_BEFORE: Final = 100
-"""Consumers in status.rollout.unhealthyBefore: those that weren't healthy before a step."""
-
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
 """Bytes of all values of a Bundle together. werf reads them whole, and so does the redaction of a
 failed deploy's log."""

@@ -1,4 +1,4 @@
-"""The types of a Bundle's spec give the schema of its CRD."""
+"""The types of a Bundle give the schema of its CRD."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from tests.unit.api.test_crd_fields import BUNDLE
 
 from copyrator.api.bundle import PARTS
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.schema import slots
+from copyrator.api.status_parts import STATUS_PARTS
 from generate.crds import composed
 
 RULES = "x-kubernetes-validations"
@@ -52,3 +55,29 @@ def test_the_types_give_the_schema_of_the_crd() -> None:
     assert differences(crd["properties"], made["properties"]) == DIFFERENT
     del crd["properties"], made["properties"]
     assert differences(crd, made) == set()
+
+
+SHARED = (".plan.", ".preview.", ".drift.properties.check.", ".conditions.", ".suspension.")
+"""What all plans have is described once, and what both kinds have."""
+COUNTED = {
+    # As in rules' statuses.
+    ".conditions.items.properties.observedGeneration.minimum",
+    ".suspension.properties.generation.minimum",
+}
+
+
+def test_the_types_give_the_schema_of_the_status() -> None:
+    crd = dict(BUNDLE["properties"]["status"])
+    made = composed(BundleStatus, STATUS_PARTS, description=crd["description"])
+
+    found = differences(crd.pop("properties"), made.pop("properties"))
+    texts = {one for one in found if one.endswith(".description")}
+    assert found - texts == COUNTED
+    assert {one for one in texts if not one.startswith(SHARED)} == set()
+    assert differences(crd, made) == set()
+
+
+def test_no_two_parts_of_the_status_have_a_field_of_the_same_name() -> None:
+    parts = [[one.FIELD] if one.FIELD else [s.name for s in slots(one)] for one in STATUS_PARTS]
+    names = [s.name for s in slots(BundleStatus)] + [name for part in parts for name in part]
+    assert len(names) == len(set(names))

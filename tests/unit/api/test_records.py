@@ -1,10 +1,13 @@
 """The codec between status maps and records, with records of its own."""
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import pytest
+from tests.status_fields import json_fields
 
-from copyrator.api.records import Record, json_fields
+from copyrator.api.records import Record, StatusMap
+from copyrator.api.schema import COUNT, SHOWN, TIME, TOTAL, items, kept
 
 
 def made() -> tuple[type[Record], type[Record]]:
@@ -106,3 +109,39 @@ def test_a_record_has_no_field_without_a_default() -> None:
 
     with pytest.raises(AssertionError, match="needed"):
         Bad.parse({})
+
+
+class Seen(StatusMap, frozen=True):
+    """A map of the kind that a rule's status has."""
+
+    name: str
+    seen_at: Annotated[datetime, TIME] | None = None
+    short: Annotated[str, kept(3)] = ""
+    count: Annotated[int, COUNT] = 0
+    total: Annotated[int, TOTAL] = 0
+    few: Annotated[tuple[str, ...], items(2), SHOWN] = ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        ({"name": "a", "new": 1}, Seen("a")),
+        (
+            {"name": "a", "seenAt": "2026-01-01T00:00:00Z"},
+            Seen("a", datetime(2026, 1, 1, tzinfo=UTC)),
+        ),
+        ({"name": "a", "seenAt": "soon", "count": True, "few": 5}, Seen("a")),
+        ({"name": "a", "short": "long"}, Seen("a", short="lon")),
+        ({"name": "a", "count": 5, "total": -1}, Seen("a", count=5)),
+        ({"name": "a", "few": ["x", 1, "z"]}, Seen("a", few=("x",))),
+        ({"short": "x"}, None),
+        ({"name": 1}, None),
+        ([], None),
+    ],
+)
+def test_a_map_is_read_within_its_bounds_or_left_out(raw: Any, found: Seen | None) -> None:
+    assert Seen.read(raw, {}) == found
+
+
+def test_what_is_shown_is_written_although_it_is_the_default() -> None:
+    assert Seen("a").to_dict() == {"name": "a", "total": 0, "few": []}

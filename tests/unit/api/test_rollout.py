@@ -13,18 +13,24 @@ from tests.targets import EVERYWHERE
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import (
     ROLLOUT_STEPS,
+    UNHEALTHY_BEFORE,
     Consumer,
     Restart,
     Rollout,
     RolloutState,
     Stopped,
-    read_rollout_state,
 )
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import read_rule_status
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import UNHEALTHY_BEFORE
+from copyrator.api.structs import replace
 from hostile.mangled import JSON
+
+
+def read_rollout_state(status: dict[str, Any]) -> RolloutState | None:
+    return read_rule_status(status).rollout
+
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONTENT = "0123456789abcdef" * 2
@@ -163,7 +169,7 @@ STATES = [
         previous="a" * 32,
         started_at=NOW,
         next_at=NOW,
-        stopped=Stopped(Consumer("team-a", "Deployment", "web"), "Replicas: 0/1"),
+        stopped=Stopped("team-a", "Deployment", "web", "Replicas: 0/1"),
         unhealthy_before=("team-a/Deployment/api",),
     ),
 ]
@@ -171,7 +177,7 @@ STATES = [
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_is_read_as_it_was_written(state: RolloutState) -> None:
-    assert read_rollout_state({"rollout": state.to_dict(4)}) == state
+    assert read_rollout_state({"rollout": state.to_dict()}) == state
 
 
 @pytest.mark.parametrize(
@@ -199,8 +205,8 @@ def test_a_hostile_state_is_bounded() -> None:
     assert state is not None
     assert len(state.unhealthy_before) == UNHEALTHY_BEFORE
     assert state.stopped is not None
-    assert len(state.stopped.consumer.name) == 400
-    assert (state.stopped.consumer.namespace, state.stopped.consumer.kind) == ("", "")
+    assert len(state.stopped.name) == 400
+    assert (state.stopped.namespace, state.stopped.kind) == ("", "")
 
 
 def test_a_stored_consumer_has_at_most_four_hundred_characters() -> None:
@@ -217,8 +223,8 @@ def test_a_state_of_the_last_step_is_read() -> None:
 
 
 def test_the_status_has_what_is_known_of_a_rollout_that_runs() -> None:
-    assert STATES[0].to_dict(4) == {"content": CONTENT}
-    assert STATES[2].to_dict(4) == {
+    assert STATES[0].to_dict() == {"content": CONTENT}
+    assert replace(STATES[2], steps=4).to_dict() == {
         "content": CONTENT,
         "step": 2,
         "steps": 4,
@@ -236,7 +242,7 @@ def test_the_status_has_what_is_known_of_a_rollout_that_runs() -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    stopped = Stopped(Consumer("a", "Deployment", "b"), "x" * 1000)
+    stopped = Stopped.by(Consumer("a", "Deployment", "b"), "x" * 1000)
     assert len(stopped.to_dict()["message"]) == 256
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import product
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ NOWHERE: list[Any] = [
     {"namespace": ["team-a"]},
     {"namespaces": []},
     {"namespaces": None},
-    {"selector": None},
+    *({"selector": selector} for selector in (None, *EMPTY)),
 ]
 """``spec.targets`` that don't say which namespaces get a copy."""
 NO_KEYS = "is required, or exclude or rename; to copy every key, remove keys"
@@ -146,10 +145,10 @@ LABEL_VALUE = (
         *((new(targets=targets), f"spec.targets: {NO_NAMESPACES}") for targets in NOWHERE),
         *(
             (
-                new(targets=targets | {"selector": selector}),
+                new(targets=EVERYWHERE | {"selector": selector}),
                 f"spec.targets.selector: {NO_LABELS}",
             )
-            for targets, selector in product((EVERYWHERE, {}), EMPTY)
+            for selector in EMPTY
         ),
         *(
             (

@@ -55,7 +55,7 @@ def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, *parts: Part, **more: Any) ->
 
 
 def with_plan(**changes: Any) -> BundleStatus:
-    return BundleStatus(plan=replace(PLANNED, **changes))
+    return BundleStatus().with_part(replace(PLANNED, **changes))
 
 
 def operation(kind: OperationType, group: str, name: str) -> Operation:

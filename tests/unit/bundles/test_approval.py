@@ -192,7 +192,7 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
         required, Candidate("1.1", "sha256:b"), Facts(status, Occasion.NEW_DIGEST, TARGET), NOW
     )
 
-    assert passes(status.plan, asked) is (verdict == PASSED)
+    assert passes(status.part(PlanStatus), asked) is (verdict == PASSED)
     if faults:
         assert verdict == Refused(
             BundleReason.PLAN_UNBOUND,
@@ -209,7 +209,9 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
 @pytest.mark.promise
 @pytest.mark.parametrize("outcome", ["Running", "Failed"])
 def test_only_a_plan_that_was_made_passes(outcome: str) -> None:
-    plan = with_plan(outcome=outcome, bound=True, enforced=True, risky_operations=0).plan
+    plan = with_plan(outcome=outcome, bound=True, enforced=True, risky_operations=0).part(
+        PlanStatus
+    )
     assert not passes(plan, spec(ApprovalMode.ON_RISK).part(ApprovalSpec))
 
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
     DEFAULT_SOAK,
     MAX_HOLD_TEXT,
     PromotionSpec,
+    SoakStatus,
     allows_promotion,
     hold_text,
 )

@@ -6,7 +6,7 @@ import pytest
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
-from copyrator.api.rule_status import CopyCounts, read_copy_counts
+from copyrator.api.rule_status import CopyCounts, read_rule_status
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.sources.bindings import BindingIndex
 from copyrator.copies.sources.records import HeaderReader, is_newer
@@ -236,4 +236,4 @@ def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     ],
 )
 def test_counts_of_a_status_are_read_back(status, counts):
-    assert read_copy_counts(status) == counts
+    assert read_rule_status(status).copies == counts

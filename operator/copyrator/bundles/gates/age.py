@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.age import AgeSpec
+from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_CANDIDATES, BundleReason, BundleStatus, CandidateStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.gate import (
@@ -35,7 +35,7 @@ def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
     return next(
         (
             parse_time(one.first_seen)
-            for one in status.candidates
+            for one in status.part(AgeStatus).candidates
             if _candidate_of(one) == candidate
         ),
         None,
@@ -44,13 +44,17 @@ def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
 
 def older_digests(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
     """The other digests that were seen under its tag, the newest first."""
-    found = [_candidate_of(one) for one in status.candidates if one.version == candidate.version]
+    found = [
+        _candidate_of(one)
+        for one in status.part(AgeStatus).candidates
+        if one.version == candidate.version
+    ]
     return tuple(one for one in reversed(found) if one != candidate)
 
 
 def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) -> tuple[str, ...]:
     """The tags of remembered candidates except these, the highest first."""
-    known = {one.version or "" for one in status.candidates} - set(tags)
+    known = {one.version or "" for one in status.part(AgeStatus).candidates} - set(tags)
     found = [candidate for tag in known if (candidate := read_tag(tag)) and admits(spec, tag)]
     deployed = deployed_tag(status, spec.reference) or ""
     found.sort(key=lambda one: one.order, reverse=True)
@@ -98,7 +102,7 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
     """The candidates without what is deployed, and those that are lower or older than that."""
     tag = deployed_tag(status, spec.reference)
     kept: list[CandidateStatus] = []
-    for one in status.candidates:
+    for one in status.part(AgeStatus).candidates:
         if tag is not None and is_below(one.version or "", tag):
             continue
         if one.digest == status.deployed.digest:
@@ -109,7 +113,7 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
 
 
 def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
-    for one in status.candidates if spec.part(AgeSpec).min_age else ():
+    for one in status.part(AgeStatus).candidates if spec.part(AgeSpec).min_age else ():
         if (seen := parse_time(one.first_seen)) is not None:
             yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)
 

@@ -64,16 +64,16 @@ def record_decision(
     counts without a name, and while a plan is made it ends the approval that would carry over.
     """
     plan = _decide(status, annotations, format_time(now))
-    return status if plan == status.plan else replace(status, plan=plan)
+    return status if plan == status.part(PlanStatus) else status.with_part(plan)
 
 
 def has_new_decision(status: BundleStatus, annotations: Mapping[str, str]) -> bool:
     """Whether the annotations decide something that the status doesn't have yet."""
-    return _decide(status, annotations, "") != status.plan
+    return _decide(status, annotations, "") != status.part(PlanStatus)
 
 
 def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> PlanStatus:
-    plan = status.plan
+    plan = status.part(PlanStatus)
     by = annotations.get(ANN_APPROVED_BY, "")[:_NAME_LENGTH]
     approved, rejected = annotations.get(ANN_APPROVED_PLAN), annotations.get(ANN_REJECTED_PLAN)
     is_planned = plan.outcome == PlanOutcome.PLANNED and plan.id is not None
@@ -143,7 +143,7 @@ def _other_contents(rejected: RejectedPlan, plan: PlanStatus) -> tuple[str, ...]
 
 def use_plan(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt deploys the plan."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, approved_by=plan.by)
     return replace(status, attempted=attempted)
 
@@ -176,7 +176,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
             f"{status.attempted.message}. It isn't tried again until the version, the spec or the "
             f"values change, or until {_command('reconcile', spec)}",
         )
-    plan = status.plan
+    plan = status.part(PlanStatus)
     is_due = must_plan(status, target, now)
     if is_due or plan.outcome == PlanOutcome.RUNNING:
         if spec.suspend and is_due:
@@ -255,7 +255,7 @@ def summary(plan: PlanStatus) -> str:
 
 def record_planning(status: BundleStatus) -> BundleStatus:
     """The status of a Bundle whose plan begins; its gates were evaluated before."""
-    begins = Waiting(BundleReason.PLANNING, _planned_first(status.plan.version))
+    begins = Waiting(BundleReason.PLANNING, _planned_first(status.part(PlanStatus).version))
     return _set_verdict(status, begins, lambda _: True)
 
 

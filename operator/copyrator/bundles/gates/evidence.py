@@ -17,20 +17,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import AttestSpec
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
+from copyrator.api.attest import (
     MAX_ATTESTED,
-    REGISTRY_FAULTS,
+    AttestationsStatus,
+    AttestSpec,
     AttestState,
     AttestStatus,
-    BundleReason,
-    BundleStatus,
-    SoakStatus,
 )
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import REGISTRY_FAULTS, BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.health import HealthMode, HealthSpec
-from copyrator.api.promotion import AttestationsFrom
+from copyrator.api.promotion import AttestationsFrom, PromotionStatus, SoakStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import count, first_of, one_line
@@ -271,11 +269,13 @@ def update_statements(status: BundleStatus, around: AttestInput, now: datetime) 
         around: the rest of the Bundle.
         now: with a time zone.
     """
-    soaks = {one.digest: one for one in status.soak}
+    soaks = {one.digest: one for one in status.part(PromotionStatus).soak}
     records = [
-        _withdraw_broken(one, soaks.get(one.digest), now) for one in status.attest if one.digest
+        _withdraw_broken(one, soaks.get(one.digest), now)
+        for one in status.part(AttestationsStatus).attest
+        if one.digest
     ]
-    handled = status.last_handled_withdrawal
+    handled = status.part(AttestationsStatus).last_handled_withdrawal
     if around.withdrawal is not None and around.withdrawal[0] != handled:
         handled, named, reason = around.withdrawal
         digest = named or status.deployed.digest
@@ -287,7 +287,9 @@ def update_statements(status: BundleStatus, around: AttestInput, now: datetime) 
         ]
     if (due := due_at(records, status, around)) is not None and due <= now:
         records = _issue(records, status, around, now)
-    return replace(status, attest=tuple(records), last_handled_withdrawal=handled)
+    return status.with_part(
+        AttestationsStatus(attest=tuple(records), last_handled_withdrawal=handled)
+    )
 
 
 def due_at(
@@ -335,7 +337,11 @@ def find_pending(status: BundleStatus, around: AttestInput) -> list[AttestStatus
     spec, attest = around.spec, around.spec.find(AttestSpec)
     is_allowed = around.is_allowed and not around.is_deleted
     name = attest.environment if attest and is_allowed else None
-    found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
+    found = [
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.is_pending and one.reference == spec.reference
+    ]
     found = [one for one in found if not one.is_positive or (name and one.environment == name)]
     return sorted(found, key=lambda one: one.is_positive)
 
@@ -347,7 +353,7 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
     """
     if pushed is None:
         return status
-    said, records = pushed.statement, list(status.attest)
+    said, records = pushed.statement, list(status.part(AttestationsStatus).attest)
     place = said.digest, said.environment, said.reference
     for at, one in enumerate(records):
         if (one.digest, one.environment, one.reference) != place or not one.is_pending:
@@ -357,7 +363,7 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
             done = AttestState.ATTESTED if one.is_positive else AttestState.WITHDRAWN
             record = replace(record, state=done if pushed.manifest else AttestState.GONE)
         records[at] = record
-    return replace(status, attest=tuple(records))
+    return status.with_part(replace(status.part(AttestationsStatus), attest=tuple(records)))
 
 
 def statement_of(
@@ -404,7 +410,11 @@ def attested_condition(
             "administrator allows it by attest.environments of the chart"
         )
         return FurtherCondition(no, BundleReason.ENVIRONMENT_NOT_ALLOWED, text)
-    withdrawals = (one for one in status.attest if one.state == AttestState.WITHDRAWING)
+    withdrawals = (
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.state == AttestState.WITHDRAWING
+    )
     left = next((one for one in withdrawals if one.reference != spec.reference), None)
     if left is not None:
         text = (
@@ -424,12 +434,14 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
     """Whether what is deployed is attested, where all statements are pushed, or about to be."""
     spec, attest, unknown = around.spec, around.spec.find(AttestSpec), ConditionStatus.UNKNOWN
     assert attest is not None
-    record = find_record(status.attest, status, spec)
+    record = find_record(status.part(AttestationsStatus).attest, status, spec)
     if pending := [one for one in find_pending(status, around) if not one.is_quiet]:
         text = f"{describe_record(pending[0])} is being pushed"
         return FurtherCondition(unknown, BundleReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
-    if record is None or (not record.is_positive and due_at(status.attest, status, around)):
+    if record is None or (
+        not record.is_positive and due_at(status.part(AttestationsStatus).attest, status, around)
+    ):
         return FurtherCondition(unknown, BundleReason.SOAKING, _soaking(status, around, what))
     if not record.is_positive:
         gone = " (the registry has it no more)" if record.state == AttestState.GONE else ""
@@ -486,7 +498,9 @@ def describe_record(record: AttestStatus) -> str:
 
 def _soak_of(status: BundleStatus) -> SoakStatus | None:
     digest = status.deployed.digest
-    return next((one for one in status.soak if digest and one.digest == digest), None)
+    return next(
+        (one for one in status.part(PromotionStatus).soak if digest and one.digest == digest), None
+    )
 
 
 def _longest_of(soak: SoakStatus, record: AttestStatus | None) -> timedelta | None:

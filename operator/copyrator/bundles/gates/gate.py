@@ -21,9 +21,9 @@ from copyrator.api.bundle_status import (
     GateState,
     GateStatus,
     PassedOver,
-    SoakStatus,
 )
 from copyrator.api.freeze import Freeze
+from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 

@@ -18,20 +18,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    MAX_SOAKS,
-    BundleReason,
-    BundleStatus,
-    Outcome,
-    SoakStatus,
-)
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import PromotionSpec
+from copyrator.api.plan_status import AsApprovedStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
+from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import first_of
@@ -143,11 +139,13 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
 
 def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
-        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
+        yield _Break(f"it is rolled back to {status.part(PinStatus).version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
-    if status.as_approved.is_different:
-        yield _Break(f"{status.as_approved.version} wasn't deployed as approved", withdraws=True)
+    if status.part(AsApprovedStatus).is_different:
+        yield _Break(
+            f"{status.part(AsApprovedStatus).version} wasn't deployed as approved", withdraws=True
+        )
     if status.condition(ConditionType.DRIFTED).get("status") == ConditionStatus.TRUE:
         yield _Break("objects of the release drifted", withdraws=True)
     if status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.FALSE:
@@ -164,7 +162,7 @@ _OTHERS_RELEASE: Final[Mapping[str, str]] = {
 
 def _is_rolled_back(status: BundleStatus) -> bool:
     """Whether another version is pinned than the deployed one, and not a higher one."""
-    pin, there = status.pin, status.deployed
+    pin, there = status.part(PinStatus), status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.text import first_of
-from copyrator.api.verify import SignaturesSpec
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -104,7 +104,7 @@ def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
 
 def verified_condition(status: BundleStatus) -> FurtherCondition | None:
     """The condition Verified; None where nothing is deployed, or was judged."""
-    found = status.verification
+    found = status.part(Verification)
     if found.verdict not in _STATUSES:
         return None
     text = found.message or ""

@@ -27,6 +27,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
     with_further,
 )
+from copyrator.api.consent import ConsentStatus
 from copyrator.api.health import HealthReason, HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.structs import replace
@@ -327,7 +328,7 @@ class HealthMonitor:
         if memory.health is None:
             memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.status.known_consent)
+        is_accepted = consent.is_accepted(spec, entry.status.part(ConsentStatus).known)
         self._watches.follow(entry.key, memory.health, release if is_accepted else None)
 
     def _leave(self, key: BundleKey) -> None:
@@ -412,7 +413,7 @@ class HealthMonitor:
             return None
         if fault := judge.find_deploy_fault(spec, status):
             return fault
-        if not consent.is_accepted(spec, status.consent):
+        if not consent.is_accepted(spec, status.part(ConsentStatus)):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
         owner = self._context.bundles.owner(spec.release_key)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
@@ -150,11 +150,11 @@ class PermissionRecorder:
             return request
 
         if spec.find(ClusterSpec) is None:
-            self._begin(entry.key, entry.status.plan.job or "", ask)
+            self._begin(entry.key, entry.status.part(PlanStatus).job or "", ask)
 
     def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
         """Record the findings about the plan of this Job, if it is the present one."""
-        plan = entry.status.plan
+        plan = entry.status.part(PlanStatus)
         if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
             return Step(entry)  # the plan's outcome isn't written yet
 
@@ -167,12 +167,15 @@ class PermissionRecorder:
 
         if plan.job != job:
             return Step(entry, effect=forget)
-        status = replace(entry.status, plan=record_findings(plan, findings))
+        status = entry.status.with_part(record_findings(plan, findings))
         return record_part(entry, status).then(forget)
 
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Review the permissions of a waiting plan whose operations are in its Secret."""
-        plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
+        plan, is_waiting = (
+            entry.status.part(PlanStatus),
+            awaits_approval_since(entry.status) is not None,
+        )
         is_waiting = is_waiting and spec.find(ClusterSpec) is None
         if not is_waiting or plan.missing_permissions is not None:
             return

@@ -332,7 +332,7 @@ def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     uninstalled, those that the last uninstall lacked. Empty once a deploy of the plan has
     succeeded. Entries in another form than the operator's are left out.
     """
-    plan, attempted = status.plan, status.attempted
+    plan, attempted = status.part(PlanStatus), status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job
     if is_uninstalled(status):
         return tuple(filter(_is_valid, attempted.missing))

@@ -20,11 +20,12 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
-from copyrator.api.cluster import ClusterSpec
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import WindowsSpec, is_open, next_opening
@@ -361,13 +362,13 @@ def _cluster(view: BundleView) -> DeployStep:
         reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
         return DeployStep("cluster", StepState.WAITING, text, reason=reason)
-    is_known = view.status.server is not None
+    is_known = view.status.part(ClusterStatus).server is not None
     return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
 
 
 def _is_tried_again(status: BundleStatus) -> bool:
     """Whether a deploy or a plan is running after one that had no access to another cluster."""
-    plan, attempted, last = status.plan, status.attempted, next(iter(status.past), None)
+    plan, attempted, last = status.part(PlanStatus), status.attempted, next(iter(status.past), None)
     if attempted.is_running and attempted.interruptions:
         return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
     return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
@@ -375,7 +376,7 @@ def _is_tried_again(status: BundleStatus) -> bool:
 
 def _pin(view: BundleView) -> Iterator[DeployStep]:
     """What a user rolled back to; nothing where nobody did."""
-    pin = view.status.pin
+    pin = view.status.part(PinStatus)
     if pin.digest is not None:
         text = f"only {describe_pin(view)}, is deployed"
         yield DeployStep("pin", StepState.PASSED, text, command=view.hint("unpin"))

@@ -7,7 +7,7 @@ from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
-from copyrator.api.rule_status import RuleFacts, read_copy_counts
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.sources.named import ALONE
@@ -138,7 +138,7 @@ def facts_before(context: CopyContext, state: RuleState) -> RuleFacts:
         sources=binding.composition.count() if binding else 0,
         composed_of=binding.composition.to_string() if binding else "",
         targets=len(compiled.targets),
-        copies=read_copy_counts(compiled.rule.status),
+        copies=compiled.rule.status.copies,
     )
 
 

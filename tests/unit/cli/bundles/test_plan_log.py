@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
