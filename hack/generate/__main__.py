@@ -6,6 +6,7 @@ from generate import (
     chart_defaults,
     chart_readme,
     chart_schema,
+    definitions,
     manifests,
     marks,
     reference,
@@ -13,6 +14,7 @@ from generate import (
 )
 
 FILES = {
+    **definitions.FILES,  # what follows reads them
     **settings.FILES,
     **chart_schema.FILES,
     **chart_defaults.FILES,  # the chart needs them to be rendered

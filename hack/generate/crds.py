@@ -5,16 +5,27 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
 
+from copyrator.api.bundle_spec import Part
+from copyrator.api.records import Packed, Record
 from copyrator.api.schema import Form, Schema, Slot, Takes, slots, split, validations
+from copyrator.api.times import format_duration
+from generate import pod_fields
 
-_SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_SCALARS: dict[Any, Schema] = {
+    str: {"type": "string"},
+    datetime: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+}
 
 
 def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
@@ -27,7 +38,7 @@ def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
     if description:
         found["description"] = description
     fields = [(form, slot) for form in forms for slot in slots(form)]
-    if required := [slot.name for _, slot in fields if slot.is_required]:
+    if required := [slot.name for _, slot in fields if slot.is_required or slot.takes.is_required]:
         found["required"] = required
     if rules := [one for form in forms if issubclass(form, Form) for one in form.RULES]:
         found["x-kubernetes-validations"] = validations(tuple(rules))
@@ -35,24 +46,55 @@ def schema_of(*forms: type[msgspec.Struct], description: str = "") -> Schema:
     return found
 
 
+def composed(
+    engine: type[msgspec.Struct], parts: Sequence[type[Part] | type[Record]], *, description: str
+) -> Schema:
+    """The schema of a spec or status with the features' parts: maps, or fields of its own."""
+    flat = (part for part in parts if not part.FIELD)
+    found = schema_of(engine, *flat, description=description)
+    found["properties"] |= {
+        part.FIELD: schema_of(part, description=described(part)["FIELD"])
+        for part in parts
+        if part.FIELD
+    }
+    return found
+
+
 def _field(form: type[msgspec.Struct], slot: Slot) -> Schema:
-    description = described(form).get(slot.attribute, "")
+    description = slot.takes.schema.get("description") or described(form).get(slot.attribute, "")
     if not description:
         raise ValueError(f"{form.__name__}.{slot.attribute} has no text below it: describe it")
     found = _value(slot.kind, slot.takes, description)
     if slot.takes.is_stored:
-        default = slot.default
-        found["default"] = default.value if isinstance(default, Enum) else default
+        found["default"] = _written(slot.default, found)
     return structural(found, f"{form.__name__}.{slot.attribute}")
+
+
+def _written(default: Any, schema: Schema) -> Any:
+    """A default as in JSON."""
+    if isinstance(default, Enum):
+        return default.value
+    return (
+        format_duration(default)
+        if schema["type"] == "string" and type(default) is float
+        else default
+    )
 
 
 def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
     """The schema of a value: its type, description and bounds, and then what is in it."""
-    head: Schema = {"type": _SCALARS[kind]} if kind in _SCALARS else {}
+    head = dict(_SCALARS.get(kind, {}))
     inner: Schema = {}
-    if takes.read is not None:
+    if takes.like is not None:
+        like = getattr(pod_fields, takes.like) if isinstance(takes.like, str) else takes.like
+        inner = schema_of(like)
+        if takes.schema.get("type") == "array":
+            inner = {"items": inner}
+        else:
+            head = {"type": inner.pop("type")}
+    elif takes.read is not None:
         head = {}
-    elif get_origin(kind) is tuple:
+    elif get_origin(kind) in (tuple, frozenset, Packed):
         head, inner = {"type": "array"}, {"items": _value(*split(get_args(kind)[0]))}
     elif get_origin(kind) is not None:
         head = {"type": "object"}
@@ -68,7 +110,14 @@ def _value(kind: Any, takes: Takes, description: str = "") -> Schema:
         head = {"type": takes.schema["type"]}
     if description:
         head["description"] = description
-    return head | takes.schema | inner
+    return head | takes.schema | inner | _rules(takes.schema, inner)
+
+
+def _rules(*schemas: Schema) -> Schema:
+    """The rules of several schemas together."""
+    name = "x-kubernetes-validations"
+    found = [rule for one in schemas for rule in one.get(name, ())]
+    return {name: found} if found else {}
 
 
 _UNKNOWN = ("$ref", "allOf", "oneOf", "not", "definitions", "nullable")

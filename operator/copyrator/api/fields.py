@@ -152,18 +152,6 @@ def text_in(found: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def texts_in(found: Mapping[str, Any], name: str, most: int) -> list[str]:
-    """The texts among so many items of the list in such a field."""
-    value = found.get(name)
-    return [one for one in value[:most] if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def number_in(found: Mapping[str, Any], name: str) -> int | None:
-    """The whole number in such a field; None where there is another value."""
-    value = found.get(name)
-    return value if type(value) is int else None
-
-
 class Fields:
     """One map of a manifest. ``null`` counts as absent, as in the API server."""
 
@@ -263,13 +251,6 @@ class Fields:
         if not isinstance(value, list):
             self.fail(name, f"must be a list, not {json_type(value)}")
         return value
-
-    def maps(self, name: str, most: int, noun: str = "items") -> list[Fields]:
-        """A list of so many maps; empty when absent."""
-        items = self.items(name)
-        if len(items) > most:
-            self.fail(name, f"has {len(items)} {noun}; at most {most} are allowed")
-        return [Fields(item, f"{self.at(name)}[{i}]") for i, item in enumerate(items)]
 
     def texts(self, name: str, check: Check | None = None) -> tuple[str, ...]:
         """A list of non-empty strings, each once, in order; empty when absent."""

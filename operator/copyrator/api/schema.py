@@ -19,7 +19,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
@@ -35,7 +47,7 @@ from copyrator.api.times import format_duration, parse_duration
 
 F = TypeVar("F", bound="Form")
 
-Read = Callable[[Any], Any]
+Read = Callable[..., Any]
 """Takes a value of JSON that isn't null, returns what it means.
 
 Raises SpecError with a path below the value: empty, ``.field`` or ``[index]``.
@@ -52,11 +64,35 @@ class Rule:
     field_path: str = ""
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A map of a spec."""
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class FormType(msgspec.StructMeta):
+    """Of Structs that are frozen, as their base is."""
+
+
+class Form(msgspec.Struct, metaclass=FormType, frozen=True, gc=False, rename="camel"):
+    """A map of a spec. Nothing in it refers back to it, so the garbage collector passes over it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """Of the map as a whole, for the API server."""
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True, rename={"path": "jsonPath"}):
+    """What `kubectl get` shows of an object."""
+
+    name: str
+    path: str
+    description: str = ""
+    type: str = "string"
+    priority: int = 0
+    """1: with ``-o wide`` only."""
+
+
+class Root(Form):
+    """A whole object, beside ``apiVersion``, ``kind`` and ``metadata``, for its CRD."""
+
+    NAMES: ClassVar[Mapping[str, Any]]
+    """As in the CRD."""
+    COLUMNS: ClassVar[tuple[Column, ...]]
 
 
 def fail(name: str, message: str) -> NoReturn:
@@ -77,12 +113,37 @@ class Takes:
     """What is said where it is absent and has no default."""
     noun: str = "items"
     """What a list has too many of."""
+    like: type[Form] | str | None = None
+    """The Form that the schema of what ``read`` takes is made from, or its name in
+    ``hack/generate/pod_fields.py``."""
+    repeats: bool = False
+    """Whether a list keeps equal texts."""
+    kept: int = 0
+    """Characters of a status's text that are read; 0: all."""
     is_stored: bool = False
     """Whether the API server writes the default into the object."""
+    is_required: bool = False
+    """Whether the API server requires it, although it has a default."""
+    is_derived: bool = False
+    """Whether it isn't in the map at all."""
+    is_shown: bool = False
+    """Whether a status has it although it is the default."""
 
 
 STORED: Final = Takes({}, is_stored=True)
 """Beside what a field takes: the API server writes its default into the object."""
+REQUIRED: Final = Takes({}, is_required=True)
+"""Beside what a field takes: the API server requires it, although it has a default."""
+
+DERIVED: Final = Takes({}, is_derived=True)
+"""Of a field that isn't in the map: it is found out when that has been read, or later."""
+
+SHOWN: Final = Takes({}, is_shown=True)
+"""Of a field that a status has although it is the default."""
+_FLAGS: Final = (STORED, REQUIRED, DERIVED, SHOWN)
+
+OPEN: Final = Takes({"x-kubernetes-preserve-unknown-fields": True})
+"""A map that may have other fields than those of its Form."""
 
 
 def text(
@@ -119,16 +180,16 @@ def number(least: int, most: int | None = None, *, bits: int = 32) -> Takes:
 
 
 _DURATION: Final = "^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h))+$"
-_UNIT: Final = "written with a unit, for example 30s, 5m or 1h30m"
 
 
 def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes:
     """A duration such as ``1h30m``; in a Form it is in seconds."""
-    low, high = f"{least:g}s", f"{most / 3600:g}h"
+    low, high = format_duration(least), format_duration(most)
+    examples = "30m or 24h" if least >= 60.0 else "30s, 5m or 1h30m"
     rule = Rule(
         f"self.matches('{_DURATION}') && duration(self) >= duration('{low}') "
         f"&& duration(self) <= duration('{high}')",
-        f"{name} must be between {low} and {high}, {_UNIT}",
+        f"{name} must be between {low} and {high}, written with a unit, for example {examples}",
     )
 
     def read_duration(value: Any) -> float:
@@ -139,23 +200,48 @@ def duration(name: str, least: float = 1.0, most: float = MAX_DURATION) -> Takes
         if seconds is None:
             raise SpecError("", f"{shown(value)} isn't a valid duration; {hint}")
         if not least <= seconds <= most:
-            low_text, high_text = format_duration(least), format_duration(most)
-            raise SpecError("", f"must be between {low_text} and {high_text}")
+            raise SpecError("", f"must be between {low} and {high}")
         return seconds
 
     schema = {"type": "string", "maxLength": 32, "x-kubernetes-validations": validations((rule,))}
-    return Takes(schema, read_duration)
+    return Takes(schema, read=read_duration)
 
 
-def items(most: int, least: int = 0, *, keys: tuple[str, ...] = (), noun: str = "items") -> Takes:
-    """A list of so many items; with ``keys`` one that the API server merges by these fields."""
+COUNT: Final = number(0, bits=64)
+"""A count, or a generation; absent where it is 0."""
+TOTAL: Final = replace(COUNT, is_shown=True)
+"""A count that is there although it is 0."""
+TIME: Final = Takes({"type": "string", "format": "date-time"})
+
+
+def kept(most: int) -> Takes:
+    """A text of a status, of which so many characters are read; anybody may have written it."""
+    return Takes({}, kept=most)
+
+
+def items(
+    most: int,
+    least: int = 0,
+    *,
+    keys: tuple[str, ...] = (),
+    rules: tuple[Rule, ...] = (),
+    required: str = "is required",
+    noun: str = "items",
+    repeats: bool = False,
+) -> Takes:
+    """A list of so many items; with ``keys`` one that the API server merges by these fields.
+
+    Of equal texts the first is kept, or all with ``repeats``.
+    """
     schema: Schema = {"type": "array"}
     if least:
         schema["minItems"] = least
     schema["maxItems"] = most
     if keys:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-    return Takes(schema, noun=noun)
+    if rules:
+        schema["x-kubernetes-validations"] = validations(rules)
+    return Takes(schema, required=required, noun=noun, repeats=repeats)
 
 
 def entries(most: int) -> Takes:
@@ -163,9 +249,19 @@ def entries(most: int) -> Takes:
     return Takes({"type": "object", "maxProperties": most})
 
 
-def custom(read: Read, schema: Schema, required: str = "is required") -> Takes:
-    """A value of a type of its own: how it is read, and its schema."""
-    return Takes(schema, read, required=required)
+def custom(
+    read: Read,
+    schema: Schema | None = None,
+    *,
+    like: type[Form] | str | None = None,
+    rules: tuple[Rule, ...] = (),
+    required: str = "is required",
+) -> Takes:
+    """A value of a type of its own: how it is read, and its schema, or what that is made from."""
+    found = dict(schema or {})
+    if rules:
+        found["x-kubernetes-validations"] = validations(rules)
+    return Takes(found, read, required=required, like=like)
 
 
 def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
@@ -177,21 +273,24 @@ def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
     ]
 
 
-def read(form: type[F], raw: Any, path: str) -> F:
+def read(form: type[F], raw: Any, path: str, base: F | None = None) -> F:
     """Read a map into a Form. ``null`` counts as absent, as in the API server.
+
+    ``base`` has what stands where the map has nothing, in place of the Form's defaults.
 
     Raises:
         SpecError: it isn't valid; with the path of the field below ``path``.
     """
     try:
-        found: F = _form(form)(raw)
+        found = form_reader(form)(raw, base)
     except SpecError as error:
-        raise _below(error, path) from None
+        raise below(error, path) from None
     return found
 
 
-def _below(error: SpecError, step: str) -> SpecError:
-    return SpecError(f"{step}{error.path}".removeprefix("."), error.message)
+def below(error: SpecError, path: str) -> SpecError:
+    """The error with a path that begins with this one."""
+    return SpecError(f"{path}{error.path}".removeprefix("."), error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,48 +310,53 @@ class Slot:
 
 @cache
 def slots(form: type[msgspec.Struct]) -> tuple[Slot, ...]:
-    """The fields of a Form."""
+    """The fields of a Form, or those of a Record that are its own."""
+    found = [(one, *split(one.type)) for one in msgspec.structs.fields(form)]
     return tuple(
-        Slot(
-            one.encode_name,
-            one.name,
-            *split(one.type),
-            one.required,
-            one.default,
-        )
-        for one in msgspec.structs.fields(form)
+        Slot(one.encode_name, one.name, kind, takes, one.required, one.default)
+        for one, kind, takes in found
+        if not takes.is_derived and one.name not in ("extra", "parts")
     )
 
 
 def split(hint: Any) -> tuple[Any, Takes]:
     """A type without what it is annotated with, and that."""
-    takes: Takes | None = None
-    stored = False
+    notes: list[Takes] = []
     while True:
         if get_origin(hint) is Annotated:
-            hint, *notes = get_args(hint)
-            for note in notes:
-                stored = stored or note.is_stored
-                if note is not STORED:
-                    takes = takes or note
+            hint, *more = get_args(hint)
+            notes += more
         elif get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
             (hint,) = (one for one in get_args(hint) if one is not NoneType)
         else:
             break
-    takes = takes or Takes({})
-    if stored:
-        takes = replace(takes, is_stored=True)
+    takes = next((one for one in notes if one not in _FLAGS), Takes({}))
+    if flags := [one for one in notes if one in _FLAGS]:
+        takes = replace(
+            takes,
+            is_stored=STORED in flags,
+            is_required=REQUIRED in flags,
+            is_derived=DERIVED in flags,
+            is_shown=SHOWN in flags,
+        )
     return hint, takes
 
 
+def form_reader(form: type[F]) -> Callable[..., F]:
+    """How a map is read into a Form, with paths below it; ``base`` as for ``read``."""
+    return cast("Callable[..., F]", _form_reader(form))
+
+
 @cache
-def _form(form: type[F]) -> Callable[[Any], F]:
+def _form_reader(form: type[Form]) -> Read:
     plan = tuple(
         (one.name, one.attribute, reader(one.kind, one.takes), one.is_required, one.takes.required)
         for one in slots(form)
     )
 
-    def read_form(raw: Any) -> F:
+    nested = {one.attribute for one in slots(form) if _is_form(one.kind) and not one.takes.read}
+
+    def read_form(raw: Any, base: Form | None = None) -> Form:
         if raw == TOO_MANY:
             raise SpecError("", f"{TOO_MANY}; reduce it")
         if not isinstance(raw, Mapping):
@@ -262,14 +366,21 @@ def _form(form: type[F]) -> Callable[[Any], F]:
             value = raw.get(name)
             if value is not None:
                 try:
-                    found[attribute] = read_value(value)
+                    if base is not None and attribute in nested:
+                        found[attribute] = read_value(value, getattr(base, attribute))
+                    else:
+                        found[attribute] = read_value(value)
                 except SpecError as error:
                     raise _inside(error, f".{name}") from None
             elif is_required:
                 raise SpecError(f".{name}", absent)
-        return form(**found)
+        return form(**found) if base is None else msgspec.structs.replace(base, **found)
 
     return read_form
+
+
+def _is_form(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Form)
 
 
 def _inside(error: SpecError, step: str) -> SpecError:
@@ -287,14 +398,14 @@ def reader(kind: Any, takes: Takes) -> Read:
         found = _read_flag
     elif kind is int:
         found = _number_reader(takes.schema)
-    elif get_origin(kind) is tuple:
-        found = _list_reader(*split(get_args(kind)[0]), takes)
+    elif get_origin(kind) in (tuple, frozenset):
+        found = _list_reader(*split(get_args(kind)[0]), takes, get_origin(kind))
     elif get_origin(kind) is not None:
         found = _map_reader(get_args(kind), takes.schema)
     elif issubclass(kind, StrEnum):
         found = _choice_reader(kind)
     else:
-        found = _form(kind)
+        found = form_reader(kind)
     return found
 
 
@@ -307,12 +418,16 @@ def _text_reader(takes: Takes) -> Read:
     def read_text(value: Any) -> str:
         if value == "" and may_be_empty:
             return ""
-        found = check_text(value, "", check)
-        if check is None and len(found) > most:
+        if type(value) is not str or not value:
+            return check_text(value, "")  # which raises
+        if check is not None:
+            if problem := check(value):
+                raise SpecError("", problem)
+        elif len(value) > most:
             raise SpecError("", f"must have at most {most} characters")
-        if usable is not None and not usable.fullmatch(found):
-            raise SpecError("", f"{shown(found)} must match {pattern}")
-        return found
+        elif usable is not None and not usable.fullmatch(value):
+            raise SpecError("", f"{shown(value)} must match {pattern}")
+        return value
 
     return read_text
 
@@ -347,13 +462,13 @@ def _choice_reader(kind: type[StrEnum]) -> Read:
     return read_choice
 
 
-def _list_reader(kind: Any, takes: Takes, of_list: Takes) -> Read:
+def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
     read_item = reader(kind, takes)
     least, most = of_list.schema.get("minItems", 0), of_list.schema["maxItems"]
     noun, absent = of_list.noun, of_list.required
-    are_texts = kind is str
+    is_unique = kind is str and made is tuple and not of_list.repeats
 
-    def read_list(value: Any) -> tuple[Any, ...]:
+    def read_list(value: Any) -> Any:
         if not isinstance(value, list):
             raise SpecError("", f"must be a list, not {json_type(value)}")
         if len(value) > most:
@@ -366,7 +481,7 @@ def _list_reader(kind: Any, takes: Takes, of_list: Takes) -> Read:
                 found.append(read_item(item))
             except SpecError as error:
                 raise _inside(error, f"[{i}]") from None
-        return tuple(dict.fromkeys(found)) if are_texts else tuple(found)
+        return made(dict.fromkeys(found) if is_unique else found)
 
     return read_list
 

@@ -40,9 +40,6 @@ ALL_HEALTH_NAMESPACES: Final = 32
 """Namespaces whose objects are watched for spec.health where watches of all namespaces aren't
 granted; Bundles whose release is in a further one report Healthy as Unknown."""
 
-UNHEALTHY_BEFORE: Final = 100
-"""Consumers in status.rollout.unhealthyBefore: those that weren't healthy before a step."""
-
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
 """Bytes of all values of a Bundle together. werf reads them whole, and so does the redaction of a
 failed deploy's log."""
@@ -95,9 +92,6 @@ ATTESTATION_BYTES: Final = 16 * 1024
 REFERRERS_BYTES: Final = 4 * 1024 * 1024
 """Bytes of one page of referrers, or of the index of the fallback tag, as of a manifest: some
 10,000 referrers."""
-
-SIGNATURE_ENTRIES: Final = 10
-"""Entries of one requirement."""
 
 SIGNATURE_KEYS: Final = 20
 """Public keys of all entries of one requirement: each signature is tried with each, for up to a

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.health import RULES, Status, compute
+from copyrator.api.kstatus import RULES, Status, compute
 from hostile.mangled import JSON
 
 Body = dict[str, Any]

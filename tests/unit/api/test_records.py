@@ -1,22 +1,22 @@
 """The codec between status maps and records, with records of its own."""
 
-from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import pytest
+from tests.status_fields import json_fields
 
-from copyrator.api.records import Record, json_fields, json_name
+from copyrator.api.records import Record, StatusMap
+from copyrator.api.schema import COUNT, SHOWN, TIME, TOTAL, items, kept
 
 
 def made() -> tuple[type[Record], type[Record]]:
     """Two new classes: what is known of a class is cached."""
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Part(Record):
+    class Part(Record, frozen=True):
         name: str | None = None
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Whole(Record):
+    class Whole(Record, frozen=True):
         a_text: str | None = None
         number: int | None = None
         part: Part = Part()
@@ -101,13 +101,47 @@ def test_fields_have_their_json_names_and_types() -> None:
     assert list(found) == ["aText", "number", "part", "listOfParts", "words", "rawMaps", "flag"]
     assert (found["aText"], found["number"], found["part"]) == (str, int, part)
     assert found["words"] == tuple[str, ...]
-    assert json_name("values_hash_of_all") == "valuesHashOfAll"
 
 
 def test_a_record_has_no_field_without_a_default() -> None:
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Bad(Record):
+    class Bad(Record, frozen=True, kw_only=True):
         needed: str
 
     with pytest.raises(AssertionError, match="needed"):
-        json_fields(Bad)
+        Bad.parse({})
+
+
+class Seen(StatusMap, frozen=True):
+    """A map of the kind that a rule's status has."""
+
+    name: str
+    seen_at: Annotated[datetime, TIME] | None = None
+    short: Annotated[str, kept(3)] = ""
+    count: Annotated[int, COUNT] = 0
+    total: Annotated[int, TOTAL] = 0
+    few: Annotated[tuple[str, ...], items(2), SHOWN] = ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        ({"name": "a", "new": 1}, Seen("a")),
+        (
+            {"name": "a", "seenAt": "2026-01-01T00:00:00Z"},
+            Seen("a", datetime(2026, 1, 1, tzinfo=UTC)),
+        ),
+        ({"name": "a", "seenAt": "soon", "count": True, "few": 5}, Seen("a")),
+        ({"name": "a", "short": "long"}, Seen("a", short="lon")),
+        ({"name": "a", "count": 5, "total": -1}, Seen("a", count=5)),
+        ({"name": "a", "few": ["x", 1, "z"]}, Seen("a", few=("x",))),
+        ({"short": "x"}, None),
+        ({"name": 1}, None),
+        ([], None),
+    ],
+)
+def test_a_map_is_read_within_its_bounds_or_left_out(raw: Any, found: Seen | None) -> None:
+    assert Seen.read(raw, {}) == found
+
+
+def test_what_is_shown_is_written_although_it_is_the_default() -> None:
+    assert Seen("a").to_dict() == {"name": "a", "total": 0, "few": []}

@@ -11,8 +11,7 @@ import pytest
 import yaml
 from tests.spec_table import SPECS, Case, check_golden, read_cases
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule import parse_rule
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from copyrator.api import names
-from copyrator.api.rollout import Consumer, RolloutState
+from copyrator.api.rollout import UNHEALTHY_BEFORE, Consumer, RolloutState
 from copyrator.copies.rollout.steps import (
     RESTARTED_FOR,
     ConsumerState,
@@ -21,7 +21,6 @@ from copyrator.copies.rollout.steps import (
     to_restart,
     unhealthy,
 )
-from copyrator.settings.limits import UNHEALTHY_BEFORE
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

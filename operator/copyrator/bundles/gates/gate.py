@@ -14,16 +14,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     GateState,
     GateStatus,
     PassedOver,
-    SoakStatus,
 )
 from copyrator.api.freeze import Freeze
+from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 
@@ -209,6 +209,11 @@ class Gate:
     """What is said of a tag that it rejects, by the reason."""
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
+
+
+def uses(kind: type[Part]) -> Callable[[BundleSpec], bool]:
+    """Whether a spec has something of a feature; for ``Gate.concerns``."""
+    return lambda spec: spec.find(kind) is not None
 
 
 @dataclass(frozen=True, slots=True)

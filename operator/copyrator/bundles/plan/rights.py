@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50
@@ -331,7 +332,7 @@ def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     uninstalled, those that the last uninstall lacked. Empty once a deploy of the plan has
     succeeded. Entries in another form than the operator's are left out.
     """
-    plan, attempted = status.plan, status.attempted
+    plan, attempted = status.part(PlanStatus), status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job
     if is_uninstalled(status):
         return tuple(filter(_is_valid, attempted.missing))

@@ -22,7 +22,7 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_spec import RuleSpec, place_of
-from copyrator.api.rule_status import Failure, FailureReason, RuleReason
+from copyrator.api.rule_status import Failure, RuleReason
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
@@ -410,9 +410,7 @@ class DryRun:
             for rule in self.context.rules
             if rule.key != but
             and not isinstance(rule.spec, InvalidSpec)
-            and (
-                rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
-            )
+            and (rule.spec.kind == kind or any(one.kind == kind for one in rule.spec.sources))
         )
 
     async def _try_serve(self, rule: Rule) -> None:
@@ -445,7 +443,7 @@ class FullSummary(RuleSummary):
         """Keep it."""
         self.failures[key] = (failure.reason, failure.text)
 
-    failures: dict[CopyKey, tuple[FailureReason, str]] = dataclasses.field(default_factory=dict)
+    failures: dict[CopyKey, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
 
 @asynccontextmanager

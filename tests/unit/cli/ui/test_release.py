@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from copyrator.api.health import Result, Status
+from copyrator.api.kstatus import Result, Status
 from copyrator.cli.core.cluster import ahead
 from copyrator.cli.ui.bundle_page import health_of, release_objects
 from copyrator.kube.errors import Forbidden, ServerError
