@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from copyrator import __version__
-from copyrator.api.bundle_status import BundleReason
-from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.gates.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.gates.gate import Occasion

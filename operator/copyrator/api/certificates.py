@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.fields import maps_in
+from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.times import format_time, parse_time
 
 MAX_CERTIFICATES: Final = 5
@@ -28,14 +28,6 @@ CREDENTIAL: Final = "kubeconfig "
 """Begins the source of a token or certificate by which the sources are read, then the Secret."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """An earlier end is reported as this one."""
-
-
-class CertificateReason(StrEnum):
-    """Reasons of the condition CertificateExpiring, and of Events: stable values of the API."""
-
-    VALID = "CertificatesValid"
-    EXPIRING = "CertificateExpiring"
-    EXPIRED = "CertificateExpired"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.records import Record
 
 MAX_RISKY: Final = 20
@@ -227,23 +228,6 @@ class Baseline(Record):
     """As of PlanSummary: without it no correction is made where deploys need an approval."""
     unproven: bool | None = None
     """True: it was made so late after the deploy that it may have what had drifted before."""
-
-
-class StoredReason(StrEnum):
-    """Reasons of the condition AsApproved: stable values, part of the API."""
-
-    AS_APPROVED = "AsApproved"
-    EXACT = "Exact"
-    """werf applied the very plan that was approved."""
-    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
-    RENDERS_DIFFER = "RendersDiffer"
-    """Two renders of the chart differed, so its contents have no hash."""
-    NOTHING_STORED = "NothingStored"
-    """werf found nothing to change, and the revision before isn't equal."""
-    NOT_SUPPORTED = "NotSupported"
-    """This version of werf can't be asked what it has stored."""
-    UNREADABLE = "Unreadable"
-    """What was stored, or the Job's log, couldn't be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.certificates import Certificate, expiring, read_certificates
@@ -19,6 +18,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
 )
 from copyrator.api.fields import map_in, maps_in, number_in, texts_in
+from copyrator.api.reasons.rules import FailureReason, FieldsReason
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -40,62 +40,6 @@ MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
 MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
-
-
-class RuleReason(StrEnum):
-    """Reasons of a rule's conditions: stable values, part of the API."""
-
-    SYNCED = "Synced"
-    SATISFIED = "Satisfied"
-    """As Synced, but some of it is right in objects that other clients made."""
-    NO_TARGETS = "NoTargets"
-    """The rule is valid and requires no copy: it matches no namespace."""
-    PROGRESSING = "Progressing"
-    ROLLING_OUT = "RollingOut"
-    """Changed content is written in the steps of ``spec.rollout``."""
-    ROLLOUT_STOPPED = "RolloutStopped"
-    """A consumer isn't healthy with the new content: no further copy gets it."""
-    SUSPENDED = "Suspended"
-    PLANNED = "Planned"
-    DELETION_UNCONFIRMED = "DeletionUnconfirmed"
-    """An edit would delete more copies than ``spec.maxDelete`` allows."""
-    INVALID_SPEC = "InvalidSpec"
-    NOT_TRUSTED = "NotTrusted"
-    SOURCE_NOT_FOUND = "SourceNotFound"
-    SOURCE_UNREACHABLE = "SourceUnreachable"
-    """The sources in another cluster can't be read; the copies stay as they are."""
-    SOURCE_CLUSTER_CHANGED = "SourceClusterChanged"
-    """Another cluster than before answers behind the kubeconfig; it has to be confirmed."""
-    KIND_UNAVAILABLE = "KindUnavailable"
-    TOO_LARGE = "TooLarge"
-    """The template's sources are too many, or too large."""
-    FORBIDDEN = "Forbidden"
-    """The operator lacks a permission."""
-    CONFLICT_PERSISTS = "ConflictPersists"
-    """Other clients change copies back each time that they are written."""
-    PARTIAL_FAILURE = "PartialFailure"
-    """Some copies aren't as wanted."""
-    ALL_FAILED = "AllFailed"
-    """No copy is as wanted."""
-    INTERNAL_ERROR = "InternalError"
-    """A fault of the operator, which has changed no copy."""
-
-
-class FailureReason(StrEnum):
-    """Why one copy isn't as wanted: stable values, part of the API."""
-
-    CONFLICT = "Conflict"
-    CONFLICT_PERSISTS = "ConflictPersists"
-    """Another client changes the copy back each time that it is written."""
-    FORBIDDEN = "Forbidden"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    ADMISSION_DENIED = "AdmissionDenied"
-    IMMUTABLE = "Immutable"
-    TEMPLATE_ERROR = "TemplateError"
-    TOO_LARGE = "TooLarge"
-    NOT_ACCEPTED = "NotAccepted"
-    ERROR = "Error"
-    """Anything else, such as an API server that can't be reached."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -239,12 +183,6 @@ def read_source_clusters(status: Mapping[str, Any]) -> tuple[SourceCluster, ...]
             since = parse_time(item.get("unreachableSince"))
             found.append(SourceCluster(secret, key, uid, ca, since))
     return tuple(found)
-
-
-class FieldsReason(StrEnum):
-    """Reasons of the condition FieldsDropped, and of Events: stable values of the API."""
-
-    UNKNOWN_FIELD = "UnknownField"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    Outcome,
-    SoakStatus,
-    Trust,
-    Verification,
-)
+from copyrator.api.bundle_status import BundleStatus, Outcome, SoakStatus, Trust, Verification
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     ConditionStatus,
@@ -39,6 +32,7 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, as_approved_condition
 from copyrator.api.promotion import hold_text
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status

@@ -15,7 +15,6 @@ from typing import Any, Final
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
-    BundleReason,
     BundleStatus,
     GateState,
     Outcome,
@@ -26,7 +25,8 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_
 from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import map_in, text_in
 from copyrator.api.plan_status import PlanDecision, PlanStatus
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.text import count, truncate
 from copyrator.notify.config import About, SubjectKind
 

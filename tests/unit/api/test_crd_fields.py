@@ -19,11 +19,13 @@ from copyrator.api.bundle_spec import (
     BundleSpec,
     ValuesKind,
 )
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition, Suspension
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
 from copyrator.api.rule import parse_rule
@@ -39,7 +41,6 @@ from copyrator.api.rule_spec import DeletionPolicy as RuleDeletionPolicy
 from copyrator.api.rule_status import (
     CopyCounts,
     Failure,
-    FailureReason,
     PlanCounts,
     RuleFacts,
     SourceCluster,

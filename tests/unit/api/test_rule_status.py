@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     MAX_FAILURES,
     CopyCounts,
     Failure,
-    FailureReason,
     PlanCounts,
     RuleFacts,
-    RuleReason,
     UnconfirmedEdit,
     build_rule_status,
     confirmed_generation,

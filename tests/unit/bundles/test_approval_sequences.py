@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from tests.long import LONG
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution

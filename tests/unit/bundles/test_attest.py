@@ -27,12 +27,12 @@ from copyrator.api.bundle_status import (
     MAX_ATTESTED,
     AttestState,
     AttestStatus,
-    BundleReason,
     Outcome,
     parse_status,
 )
 from copyrator.api.health import HealthMode
 from copyrator.api.promotion import read_withdrawal
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.restrictions import may_attest

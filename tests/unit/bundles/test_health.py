@@ -17,8 +17,9 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.health import HealthReason, Status
+from copyrator.api.health import Status
 from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
     DECODERS,

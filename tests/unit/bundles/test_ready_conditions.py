@@ -9,7 +9,6 @@ import pytest
 
 from copyrator.api.bundle_status import (
     Attempted,
-    BundleReason,
     BundleStatus,
     Deployed,
     Outcome,
@@ -17,6 +16,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason

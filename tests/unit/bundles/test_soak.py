@@ -21,7 +21,8 @@ from copyrator.api.bundle_status import (
     SoakStatus,
 )
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import AsApprovedStatus, StoredReason
+from copyrator.api.plan_status import AsApprovedStatus
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period

@@ -14,14 +14,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleReason,
-    BundleStatus,
-    Deployed,
-    Outcome,
-    parse_status,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, parse_status
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -30,6 +23,7 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
 )
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason

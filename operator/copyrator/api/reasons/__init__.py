@@ -50,9 +50,8 @@ class Reason(StrEnum):
             raise TypeError(f"{cls.__name__} {word}: its row lacks a part")
         self = str.__new__(cls, word)
         self._value_ = word
-        self.feature, severity, self.meaning, self.remedy = row[:4]
-        self.severity = Severity(severity)
-        self.ends = Ends(row[4]) if len(row) == 5 else None
+        self.feature, word, self.meaning, self.remedy = row[:4]
+        self.severity, self.ends = Severity(word), Ends(row[4]) if row[4:] else None
         return self
 
     @property

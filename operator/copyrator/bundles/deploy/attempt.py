@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus, StoredReason
+from copyrator.api.plan_status import ApprovedPlan, PlanStatus
+from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts

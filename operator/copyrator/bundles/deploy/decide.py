@@ -13,7 +13,6 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Available,
-    BundleReason,
     BundleStatus,
     LastError,
     PassedOver,
@@ -22,6 +21,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.freeze import Freeze
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -9,15 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    GateState,
-    Outcome,
-    PinStatus,
-    Rollback,
-)
-from copyrator.api.certificates import CertificateReason
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, PinStatus, Rollback
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -27,6 +19,8 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.names import ANN_PIN
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.text import times
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Blocked

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import refs_of
 
 

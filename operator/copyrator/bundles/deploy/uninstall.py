@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry

@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_CANDIDATES, BundleReason, BundleStatus, CandidateStatus
+from copyrator.api.bundle_status import MAX_CANDIDATES, BundleStatus, CandidateStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.gate import (
     PASSED,

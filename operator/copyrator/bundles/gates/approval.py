@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
+from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.names import (
     ANN_APPROVED_BY,
     ANN_APPROVED_PLAN,
@@ -31,6 +31,7 @@ from copyrator.api.plan_status import (
     RejectedPlan,
 )
 from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.api.windows import DAYS, is_open, next_opening
 from copyrator.bundles.deploy.restrictions import is_gated

@@ -23,12 +23,12 @@ from copyrator.api.bundle_status import (
     REGISTRY_FAULTS,
     AttestState,
     AttestStatus,
-    BundleReason,
     BundleStatus,
     SoakStatus,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.health import HealthMode
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import count, first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time

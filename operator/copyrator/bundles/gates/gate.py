@@ -15,15 +15,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    GateState,
-    GateStatus,
-    PassedOver,
-    SoakStatus,
-)
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver, SoakStatus
 from copyrator.api.freeze import Freeze
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 

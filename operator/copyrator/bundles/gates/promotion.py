@@ -19,19 +19,14 @@ from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    MAX_SOAKS,
-    BundleReason,
-    BundleStatus,
-    Outcome,
-    SoakStatus,
-)
+from copyrator.api.bundle_status import MAX_SOAKS, BundleStatus, Outcome, SoakStatus
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
+from copyrator.api.bundle_status import BundleStatus, Trust, Verification
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.gates.gate import (
     Candidate,

@@ -28,8 +28,9 @@ from copyrator.api.conditions import (
     conditions_by_type,
     with_further,
 )
-from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import BundleTiming, Context
 from copyrator.bundles.health import judge

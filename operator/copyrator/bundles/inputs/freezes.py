@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import (
     CONFIG_MAP,
     Freeze,
@@ -25,6 +24,7 @@ from copyrator.api.freeze import (
 )
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.plan.drift import correctable_job

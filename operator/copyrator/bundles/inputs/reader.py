@@ -25,10 +25,10 @@ from copyrator.api.bundle_spec import (
     ValuesKind,
     ValuesSource,
 )
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry

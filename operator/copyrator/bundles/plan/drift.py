@@ -17,18 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
+from copyrator.api.bundle_status import BundleStatus, Outcome, Trust
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.drift import (
-    MAX_DRIFTED,
-    Drift,
-    DriftCheck,
-    DriftMode,
-    DriftReason,
-    DriftStatus,
-    DriftVerdict,
-)
+from copyrator.api.drift import MAX_DRIFTED, Drift, DriftCheck, DriftMode, DriftStatus, DriftVerdict
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
+from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
 from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record

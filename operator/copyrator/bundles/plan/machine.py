@@ -18,9 +18,10 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftCheck, DriftReason
+from copyrator.api.drift import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord, PlanStatus
+from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
-from copyrator.api.bundle_status import PASSING, BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
 from copyrator.api.drift import DriftCheck
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
@@ -29,6 +29,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of, job_name

@@ -14,10 +14,11 @@ from datetime import timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import AttestState, AttestStatus, BundleReason, BundleStatus
+from copyrator.api.bundle_status import AttestState, AttestStatus, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.promotion import read_withdrawal
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.restrictions import may_attest

@@ -35,9 +35,9 @@ from copyrator.api.bundle_spec import (
     NotationSpec,
     VerifyEntry,
 )
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import Globs, is_wild, read_globs
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import read_entries
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters

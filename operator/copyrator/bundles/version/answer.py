@@ -20,7 +20,6 @@ from copyrator.api.bundle_status import (
     UNPINNED,
     Attempted,
     Available,
-    BundleReason,
     BundleStatus,
     Deployed,
     DeployRef,
@@ -32,6 +31,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.api.conditions import ConditionType, ready_reason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.rhythm import interval_of, unready_at

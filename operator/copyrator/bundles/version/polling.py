@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, BundleReason, BundleStatus
+from copyrator.api.bundle_status import ABSENT, BundleStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
+from copyrator.api.bundle_status import MAX_REJECTED, Rejected, Verification
 from copyrator.api.drift import DriftMode
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts

@@ -19,7 +19,6 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
-    BundleReason,
     BundleStatus,
     Deployed,
     HistoryEntry,
@@ -30,6 +29,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault, hint, hint_about

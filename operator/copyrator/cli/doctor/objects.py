@@ -17,7 +17,7 @@ from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.selectors import parse_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time

@@ -13,7 +13,6 @@ import click
 
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef, ValuesKind
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.kubeconfig import (
@@ -25,6 +24,7 @@ from copyrator.api.kubeconfig import (
     kubeconfig_in,
     read_kubeconfig_ref,
 )
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run

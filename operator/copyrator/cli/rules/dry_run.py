@@ -21,8 +21,9 @@ from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import RuleSpec, place_of
-from copyrator.api.rule_status import Failure, FailureReason, RuleReason
+from copyrator.api.rule_status import Failure
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed

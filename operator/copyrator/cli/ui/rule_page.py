@@ -17,8 +17,9 @@ from urllib.parse import urlencode
 
 from copyrator.api import names
 from copyrator.api.globs import is_wild
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import RuleReason, shared_message
+from copyrator.api.rule_status import shared_message
 from copyrator.api.selectors import ANY_LABELS
 from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time

@@ -18,7 +18,6 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import (
     ABSENT,
     AttestStatus,
-    BundleReason,
     BundleStatus,
     ConsentBy,
     ConsentState,
@@ -32,7 +31,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift import DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import (
@@ -51,6 +50,7 @@ from copyrator.api.plan_words import (
     describe_difference,
 )
 from copyrator.api.promotion import shown_hold
+from copyrator.api.reasons.bundles import BundleReason, HealthReason
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.deploy.identity import spec_hash

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body

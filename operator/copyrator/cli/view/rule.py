@@ -10,15 +10,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
-from copyrator.api.certificates import Certificate, CertificateReason, read_certificates, warned
+from copyrator.api.certificates import Certificate, read_certificates, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.reasons.rules import CertificateReason, FailureReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
 from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
-    FailureReason,
     read_copy_counts,
     read_dropped,
     read_rule_status,

@@ -21,7 +21,6 @@ from typing import Final
 from copyrator.api.bundle_spec import NO_PROMOTION, BundleSpec, PromoteFrom
 from copyrator.api.bundle_status import (
     Attempted,
-    BundleReason,
     BundleStatus,
     GateState,
     HistoryEntry,
@@ -33,6 +32,7 @@ from copyrator.api.fields import Fields, SpecError
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.plan_status import PlanDecision
 from copyrator.api.promotion import read_promote_from
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import promotion

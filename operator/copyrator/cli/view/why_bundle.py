@@ -13,7 +13,6 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
-    BundleReason,
     BundleStatus,
     GateState,
     GateStatus,
@@ -23,6 +22,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
 from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import is_open, next_opening

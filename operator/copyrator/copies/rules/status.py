@@ -28,12 +28,11 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec, number_in
 from copyrator.api.keys import CopyKey
 from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
     Failure,
-    FailureReason,
     RuleFacts,
-    RuleReason,
     SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
