@@ -18,6 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.reasons import AnyReason, Reason
 from copyrator.api.records import Record
 from copyrator.api.text import truncate
 from copyrator.api.times import format_time
@@ -96,7 +97,7 @@ class ReadyCondition:
     """The overall state of an object: its health, a stable reason, and a message."""
 
     health: Health
-    reason: str
+    reason: AnyReason
     message: str = ""
     kept: ConditionStatus = ConditionStatus.UNKNOWN
     """The status of Ready where the health is PAUSED."""
@@ -119,7 +120,7 @@ class FurtherCondition:
     """A condition beside the three that every object has."""
 
     status: ConditionStatus
-    reason: str
+    reason: AnyReason
     message: str = ""
 
 
@@ -272,7 +273,7 @@ def suspend(conditions: Any, *, observed: int | None, generation: int, edits: in
     )
 
 
-def suspended_ready(kept: Suspension, reason: str, *, is_edited: bool) -> ReadyCondition:
+def suspended_ready(kept: Suspension, reason: Reason, *, is_edited: bool) -> ReadyCondition:
     """Ready while the object is suspended."""
     parts = ["suspended"]
     if kept.reason:

@@ -18,6 +18,7 @@ from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -53,7 +54,6 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.events import WARNING
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
@@ -278,7 +278,7 @@ class BundleReconciler:
 
         async def tell(written: BundleEntry) -> Step:
             if found is not None:
-                self.context.record(written, WARNING, found.reason, found.message)
+                self.context.record(written, found.reason, found.message)
             return Step(written)
 
         status = replace(entry.status, conditions=tuple(conditions))
@@ -487,7 +487,7 @@ _PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
 
 
 def _not_compared(
-    status: BundleStatus, spec: BundleSpec, reason: str, message: str
+    status: BundleStatus, spec: BundleSpec, reason: Reason, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
     if not spec.drift.is_enabled:

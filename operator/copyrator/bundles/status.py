@@ -32,7 +32,8 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome, as_approved_condition
 from copyrator.api.promotion import hold_text
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
@@ -49,13 +50,10 @@ from copyrator.bundles.trust.attester import condition_of, record_attested, upda
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
-from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.kube.events import NORMAL, WARNING, EventType, event_type
 from copyrator.kube.resources import BUNDLES
 
 log = logging.getLogger(__name__)
-
-SOAK_BROKEN: Final = "SoakBroken"
-"""Reason of the Event when evidence is lost."""
 
 
 def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -84,21 +82,12 @@ def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatu
                 f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
                 f"this Bundle: {one.broken_by}"
             )
-            context.record(entry, WARNING, SOAK_BROKEN, text)
+            context.record(entry, BundleEvent.SOAK_BROKEN, text)
             log.warning("%s: %s", entry.key, text)
 
 
 def _counts(record: SoakStatus) -> bool:
     return record.until is None or record.longest is not None
-
-
-_FAULTS = (
-    BundleReason.PLAN_FAILED,
-    BundleReason.PLAN_UNSTABLE,
-    BundleReason.SIGNATURE_INVALID,
-    BundleReason.VERIFICATION_UNAVAILABLE,
-)
-"""Reasons of gates that are faults, also where only a newer version waits."""
 
 
 def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
@@ -107,9 +96,8 @@ def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) 
         return
     if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
         return  # the condition UpdatePending told it
-    good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
-    good = good and verdict.reason not in _FAULTS
-    _emit(context, entry, NORMAL if good else WARNING, verdict.reason, verdict.message)
+    type_: EventType | None = WARNING if verdict.is_failure else None
+    _emit(context, entry, verdict.reason, verdict.message, type_)
 
 
 def record_update(
@@ -126,8 +114,7 @@ def record_update(
     if update.reason == BundleReason.PLAN_REJECTED:
         is_told = True  # by the Event about the decision
     if update.status == ConditionStatus.TRUE and not is_told:
-        kind: EventType = WARNING if update.reason in _FAULTS else NORMAL
-        _emit(context, entry, kind, update.reason, update.message)
+        _emit(context, entry, update.reason, update.message)
     _record_force(context, entry, status)
     _record_trust(context, entry, status)
     _record_decision(context, entry, status, verdict)
@@ -148,9 +135,9 @@ def _record_decision(
         return
     by = f" by {plan.by}" if plan.by else ""
     text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-    reason = f"Plan{plan.decision}"
+    reason = BundleReason.read(f"Plan{plan.decision}")
     if not reason == verdict.reason != ready_reason(entry.status.conditions):
-        context.record(entry, NORMAL, reason, text)
+        context.record(entry, reason, text)
     log.info("%s: %s", entry.key, text)
 
 
@@ -163,7 +150,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     is_pinned = attempted.digest == status.pin.digest
     what = "rollback to" if is_pinned else "forced deploy of"
     text = f"The {what} {attempted.version} passes over gates: {over}"
-    context.record(entry, NORMAL, "GatesPassedOver", text)
+    context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
     log.info("%s: %s", entry.key, text)
 
 
@@ -171,17 +158,17 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
     """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
     before, pin = entry.status.pin, written.status.pin
     if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
-        _emit(context, entry, WARNING, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
+        _emit(context, entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
     if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
         text = ready_conditions.pinned(written.status)
         text += f"; to end that: copyrator unpin bundle -n {entry.key.namespace} {entry.key.name}"
-        _emit(context, entry, NORMAL, BundleReason.PINNED, text)
+        _emit(context, entry, BundleReason.PINNED, text)
     elif pin.digest is None and before.digest is not None:
         why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
         if pin.requested != names.NO_PIN:
             why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
         text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
-        _emit(context, entry, NORMAL, "Unpinned", text)
+        _emit(context, entry, BundleEvent.UNPINNED, text)
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -193,8 +180,8 @@ def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) ->
         return
     found = signature.verified_condition(status)
     assert found is not None
-    kind: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
-    _emit(context, entry, kind, found.reason, found.message)
+    type_: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
+    _emit(context, entry, found.reason, found.message, type_)
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -206,7 +193,8 @@ def record_drift(context: Context, before: BundleEntry, written: BundleEntry) ->
     old, new = _condition(before), _condition(written)
     is_true = new.get("status") == ConditionStatus.TRUE
     if is_true and new.get("reason") != old.get("reason"):
-        _emit(context, written, WARNING, str(new.get("reason")), str(new.get("message")))
+        reason = DriftReason.read(str(new.get("reason")))
+        _emit(context, written, reason, str(new.get("message")), WARNING)
 
 
 def _condition(entry: BundleEntry) -> Mapping[str, Any]:
@@ -219,14 +207,14 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
     if outcome == Outcome.SUCCEEDED:
         verb = drift_record.has_or_have(status)
         text = f"{drift_record.drifted_objects(status)} {verb} been corrected"
-        _emit(context, entry, NORMAL, "DriftCorrected", text)
+        _emit(context, entry, BundleEvent.DRIFT_CORRECTED, text)
 
 
 def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where something else was deployed than what was approved."""
     old, new = before.status.as_approved, written.status.as_approved
     if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
-        _emit(context, written, WARNING, found.reason, found.message)
+        _emit(context, written, found.reason, found.message)
 
 
 def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -234,17 +222,22 @@ def record_health(context: Context, before: BundleEntry, written: BundleEntry) -
     if before.health == written.health:
         return
     found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})
-    reason, message = str(found.get("reason")), str(found.get("message"))
-    if written.health == ConditionStatus.FALSE:
-        _emit(context, written, WARNING, reason, message)
-    elif written.health == ConditionStatus.TRUE and before.health == ConditionStatus.FALSE:
-        _emit(context, written, NORMAL, reason, message)
+    is_over = (before.health, written.health) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
+    if is_over or written.health == ConditionStatus.FALSE:
+        _emit(context, written, HealthReason.read(str(found.get("reason"))), str(found["message"]))
 
 
-def _emit(context: Context, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
+def _emit(
+    context: Context,
+    entry: BundleEntry,
+    reason: AnyReason,
+    message: str,
+    type_: EventType | None = None,
+) -> None:
     """Emit an Event, and log the same."""
-    context.record(entry, kind, reason, message)
-    level = logging.INFO if kind == NORMAL else logging.WARNING
+    type_ = type_ or event_type(reason)
+    context.record(entry, reason, message, type_)
+    level = logging.INFO if type_ == NORMAL else logging.WARNING
     log.log(level, "%s: %s: %s", entry.key, reason, message)
 
 

@@ -25,7 +25,8 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
-from copyrator.kube.events import ObjectRef
+from copyrator.api.reasons import AnyReason
+from copyrator.kube.events import EventType, ObjectRef, event_type
 
 SHA = f"sha256:{'6' * 64}"
 
@@ -152,8 +153,10 @@ async def test_of_two_approvers_the_first_is_named_and_there_is_one_deploy(
 class Told(list[tuple[str, str]]):
     """Type and reason of each Event, as their recorder."""
 
-    def record(self, _about: ObjectRef, kind: str, reason: str, _message: str) -> None:
-        self.append((kind, reason))
+    def record(
+        self, _about: ObjectRef, reason: AnyReason, _message: str, *, type_: EventType | None
+    ) -> None:
+        self.append((type_ or event_type(reason), reason))
 
 
 @pytest.fixture

@@ -37,6 +37,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.kubeconfigs import SERVER, TOKEN, ca, kubeconfig_data, secret_data, token_until
 
+from copyrator.api.reasons import AnyReason
+from copyrator.kube.events import EventType, event_type
+
 pytestmark = pytest.mark.usefixtures("registry")
 
 KUBE_CONFIG = {"secretName": "other"}
@@ -84,8 +87,10 @@ def delete(cluster: BundleCluster) -> None:
 class Told(list[tuple[str, str]]):
     """Type and reason of each Event, as their recorder."""
 
-    def record(self, _about: Any, kind: str, reason: str, _message: str) -> None:
-        self.append((kind, reason))
+    def record(
+        self, _about: Any, reason: AnyReason, _message: str, *, type_: EventType | None
+    ) -> None:
+        self.append((type_ or event_type(reason), reason))
 
 
 async def reports(cluster: BundleCluster, reason: str) -> str:

@@ -54,10 +54,11 @@ class Reason(StrEnum):
         self.severity, self.ends = Severity(word), Ends(row[4]) if row[4:] else None
         return self
 
-    @property
-    def is_fault(self) -> bool:
-        """Whether its Events are Warnings, unless the case says otherwise."""
-        return self.severity in (Severity.WARNING, Severity.FAILURE)
+    @classmethod
+    def read(cls, word: str) -> Self | KeptReason:
+        """The row of a word of a status; the word itself where there is none."""
+        found = cls._value2member_map_.get(word)
+        return found if isinstance(found, cls) else KeptReason(word)
 
     @property
     def advice(self) -> str:
@@ -67,7 +68,7 @@ class Reason(StrEnum):
 
 
 KeptReason = NewType("KeptReason", str)
-"""A reason as a status has it: also that of another version of the operator, or a forged one."""
+"""A word of a status that has no row: of another version of the operator, or forged."""
 AnyReason: TypeAlias = Reason | KeptReason
 
 

@@ -170,7 +170,7 @@ class JobLogins:
                 f"its token for {spec.registry} expired at {format_time(known.expires)}, and there "
                 f"is no other: {error.message}"
             )
-            known.fault = Blocked(BundleReason(error.reason), text)
+            known.fault = Blocked(error.reason, text)
 
     def find_fault(self, key: BundleKey, job: JobRecord) -> Blocked | None:
         """Why a Job that waits has no token that can be used; None where it has one."""

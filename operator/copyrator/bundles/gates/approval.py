@@ -235,7 +235,9 @@ def _failure(plan: PlanStatus) -> Verdict:
     if due is None:
         text = f"planning failed {times(plan.failures or 0)}: {plan.message}"
         return Refused(BundleReason.PLAN_UNSTABLE, text)
-    return Waiting(plan.reason or BundleReason.PLAN_FAILED, plan.message or "", due)
+    return Waiting(
+        BundleReason.read(plan.reason or BundleReason.PLAN_FAILED), plan.message or "", due
+    )
 
 
 def _command(verb: str, spec: BundleSpec) -> str:

@@ -411,7 +411,9 @@ def attested_condition(
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
     if is_told and not all(one.is_quiet for one in pending):
         # Of a former process: the push is tried again at once.
-        return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+        return FurtherCondition(
+            no, BundleReason.read(str(before["reason"])), str(before.get("message"))
+        )
     return _judge_statement(status, around)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver, SoakStatus
 from copyrator.api.freeze import Freeze
+from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
@@ -119,7 +120,7 @@ class Passed:
 class Waiting:
     """The gate will pass, or be decided, without a change of the spec."""
 
-    reason: str
+    reason: AnyReason
     message: str
     until: datetime | None = None
     """When it passes by itself; None where it waits for something else."""
@@ -131,7 +132,7 @@ class Waiting:
 class Refused:
     """The gate doesn't pass until something changes."""
 
-    reason: str
+    reason: AnyReason
     message: str
     is_retried: bool = False
     """Something other than the spec has to change, so each poll evaluates the gate again."""

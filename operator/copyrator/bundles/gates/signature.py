@@ -91,7 +91,7 @@ def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
     """The record of the verdict on what is deployed."""
     match found:
         case Passed(message):
-            trust, reason = Trust.TRUSTED, VERIFIED
+            trust, reason = Trust.TRUSTED, BundleReason.VERIFIED
         case Refused(reason, message):
             trust = Trust.NOT_TRUSTED
         case Waiting(reason, message):
@@ -109,7 +109,11 @@ def verified_condition(status: BundleStatus) -> FurtherCondition | None:
     text = found.message or ""
     if found.verdict == Trust.NOT_TRUSTED:
         text = f"{status.deployed.version} stays deployed, but isn't trusted: {text}"
-    return FurtherCondition(_STATUSES[Trust(found.verdict)], found.reason or VERIFIED, text)
+    return FurtherCondition(
+        _STATUSES[Trust(found.verdict)],
+        BundleReason.read(found.reason or BundleReason.VERIFIED),
+        text,
+    )
 
 
 _STATUSES: Final = {

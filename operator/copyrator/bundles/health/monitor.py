@@ -361,7 +361,7 @@ class HealthMonitor:
         if found.get("status") not in tuple(ConditionStatus):
             text = "the objects of the release haven't been listed yet"
             return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
-        reason, message = str(found.get("reason")), str(found.get("message"))
+        reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
         return FurtherCondition(ConditionStatus(found["status"]), reason, message)
 
     def review(self, entry: BundleEntry) -> Step:

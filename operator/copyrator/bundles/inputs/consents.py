@@ -19,7 +19,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
@@ -30,7 +30,6 @@ from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.events import WARNING
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
@@ -126,7 +125,7 @@ class ConsentReviewer:
         return Step(entry, status, effect=remember, due=(AT_ONCE,))
 
     async def _report_assumed(self, text: str, entry: BundleEntry) -> Step:
-        self._context.record(entry, WARNING, "ConsentAssumed", text)
+        self._context.record(entry, BundleEvent.CONSENT_ASSUMED, text)
         log.warning("%s: %s", entry.key, text)
         return Step(entry)
 

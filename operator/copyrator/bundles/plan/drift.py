@@ -21,6 +21,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome, Trust
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.drift import MAX_DRIFTED, Drift, DriftCheck, DriftMode, DriftStatus, DriftVerdict
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
@@ -45,7 +46,7 @@ AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
 class Hindrance:
     """Why what is deployed can't be compared now."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -499,7 +500,9 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
     if not spec.drift.is_enabled:
         return None
     if drift.reason is not None:
-        return FurtherCondition(ConditionStatus.UNKNOWN, drift.reason, drift.message or "")
+        return FurtherCondition(
+            ConditionStatus.UNKNOWN, DriftReason.read(drift.reason), drift.message or ""
+        )
     if not has_baseline(status) or drift.verdict is None:
         text = "what is deployed hasn't been compared yet"
         return FurtherCondition(ConditionStatus.UNKNOWN, DriftReason.UNCHECKED, text)
@@ -518,7 +521,7 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
 
 
 def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
-    reason: str = DriftReason.DRIFTED
+    reason: Reason = DriftReason.DRIFTED
     text = f"{drifted_objects(status)} {has_or_have(status)} drifted"
     if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING

@@ -323,7 +323,7 @@ class PlanJobClient:
         except (ApiError, RegistryError) as error:
             text, reason = error.message, BundleReason.PLAN_FAILED
             if isinstance(error, RegistryError):
-                reason = BundleReason(error.reason)
+                reason = error.reason
             elif error.transient or isinstance(error, Forbidden):
                 raise
             else:

@@ -29,6 +29,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
+from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
@@ -313,7 +314,7 @@ class PlanFault:
     """Why there is no plan."""
 
     message: str
-    reason: str = BundleReason.PLAN_FAILED
+    reason: AnyReason = BundleReason.PLAN_FAILED
     denied: tuple[RequiredPermission, ...] = ()
     """The missing permissions because of which werf failed."""
     kinds: tuple[KindIn, ...] = ()

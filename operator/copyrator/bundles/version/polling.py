@@ -135,7 +135,7 @@ class VersionResolver:
         if until is None or self._context.clock() < until:
             return Step(entry, due=(*due, until))
         error = entry.status.last_error
-        reason = error.reason or BundleReason.REGISTRY_UNREACHABLE
+        reason = BundleReason.read(error.reason or BundleReason.REGISTRY_UNREACHABLE)
         verdict = ready_conditions.unusable(reason, error.message or "", entry.status)
         return Step(entry, entry.status, verdict, due=due)
 

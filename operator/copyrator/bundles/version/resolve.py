@@ -436,7 +436,7 @@ class Resolver:
     def _tag(self, tag: str) -> Resolution:
         answer = self.judge.queries.tag(tag)
         if isinstance(answer.error, TagNotFound):
-            reason, text = BundleReason(answer.error.reason), answer.error.message
+            reason, text = answer.error.reason, answer.error.message
             if reason is BundleReason.TAG_NOT_FOUND:
                 text += "; push it, or correct spec.repo or spec.version"
             unresolved = Unresolved(reason, text)

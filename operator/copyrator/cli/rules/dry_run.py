@@ -342,7 +342,9 @@ class DryRun:
         unread = not self.installation.is_read and reason in _REFUSED
         same = verdict and verdict.reason == reason == RuleReason.KIND_UNAVAILABLE
         if unread or same:  # of the kind's group the operator has asked discovery
-            return ReadyCondition(Health.STALLED, str(reason), str(condition.get("message")))
+            return ReadyCondition(
+                Health.STALLED, RuleReason.read(str(reason)), str(condition.get("message"))
+            )
         return verdict
 
     async def serve(self, rule: Rule) -> RuleState | None:
