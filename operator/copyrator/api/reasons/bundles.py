@@ -211,12 +211,12 @@ class StoredReason(Reason):
 class Rejection(Reason):
     """Why a tag was rejected: reasons of ``status.available.rejected``, beside those of gates."""
 
-    OUT_OF_RANGE = ("OutOfRange", REGISTRY, INFO, "isn't in the range {wanted}", "correct `spec.version`")
-    PRE_RELEASE = ("PreRelease", REGISTRY, INFO, "is a pre-release; spec.prerelease: true admits them", "set `spec.prerelease`")
-    FILTERED = ("Filtered", REGISTRY, INFO, "doesn't match spec.tagFilter", "correct `spec.tagFilter`")
-    QUARANTINED = ("Quarantined", ENGINE, FAILURE, "failed too often; {retry} retries it", "push a working version, or retry it")
-    LOWER_THAN_DEPLOYED = ("LowerThanDeployed", REGISTRY, INFO, "is lower than the deployed version; to downgrade, set spec.version to it", "push a newer version")
-    NOT_A_VERSION = ("NotAVersion", REGISTRY, INFO, "isn't a version: {message}",
+    OUT_OF_RANGE = ("OutOfRange", REGISTRY, INFO, "the version isn't in the range {wanted}", "correct `spec.version`")
+    PRE_RELEASE = ("PreRelease", REGISTRY, INFO, "the version is a pre-release; spec.prerelease: true admits them", "set `spec.prerelease`")
+    FILTERED = ("Filtered", REGISTRY, INFO, "the version doesn't match spec.tagFilter", "correct `spec.tagFilter`")
+    QUARANTINED = ("Quarantined", ENGINE, FAILURE, "the version failed too often; {retry} retries it", "push a working version, or retry it")
+    LOWER_THAN_DEPLOYED = ("LowerThanDeployed", REGISTRY, INFO, "the version is lower than the deployed version; to downgrade, set spec.version to it", "push a newer version")
+    NOT_A_VERSION = ("NotAVersion", REGISTRY, INFO, "the version isn't a version: {message}",
         "name tags as [versions](bundles.md#which-tags-are-versions); the highest of those that look like one is listed, the others are counted")
 
 

@@ -140,5 +140,4 @@ GATE: Final = Gate(
     judge=_judge,
     changes=_changes,
     ends=lambda spec: f"it has been known for {format_duration(spec.min_age)}",
-    rejected={BundleReason.TOO_YOUNG: "was first seen too recently"},
 )

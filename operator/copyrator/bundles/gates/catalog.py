@@ -52,9 +52,6 @@ SKIP_DIGESTS: Final = Gate(
     concerns=attrgetter("skip_digests"),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
-    rejected={
-        BundleReason.SKIPPED: f"has a digest that the annotation {ANN_SKIP_DIGESTS} names",
-    },
 )
 """A digest that a user names is never chosen.
 

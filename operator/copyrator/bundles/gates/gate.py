@@ -8,8 +8,8 @@ and writes nothing, so equal facts give the same verdict in every process. The l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver, SoakStatus
 from copyrator.api.freeze import Freeze
 from copyrator.api.reasons import AnyReason
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 
@@ -200,8 +199,6 @@ class Gate:
     """What happens when it passes by itself, as a clause; None where time alone changes nothing."""
     until: str = "ends"
     """What happens at the time of a verdict that waits, as a verb."""
-    rejected: Mapping[BundleReason, str] = field(default_factory=dict, hash=False)
-    """What is said of a tag that it rejects, by the reason."""
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 

@@ -127,14 +127,6 @@ GATE: Final = Gate(
     concerns=lambda spec: spec.verify is not None,
     occasions=frozenset(Occasion),
     judge=_judge,
-    rejected={
-        BundleReason.UNSIGNED: "has no signature",
-        BundleReason.SIGNATURE_INVALID: "has no signature that is trusted",
-        BundleReason.VERIFICATION_UNAVAILABLE: "has signatures that can't be read or judged now",
-        BundleReason.NOT_IN_POLICY: (
-            "has a repository that the operator's signature policy doesn't name"
-        ),
-    },
     unjudged=(
         "set who is trusted with the options of {verify}; the keys that the Bundle and the "
         "operator's policy name aren't read"

@@ -117,8 +117,6 @@ class FailureGroup:
     reason: str
     message: str
     remedy: str
-    command: str
-    """The command that the remedy names; empty where there is none."""
     copies: Sequence[CopyRow]
 
     @property
@@ -223,7 +221,7 @@ class RulePage:
             FailureGroup(
                 printable(group[0].reason),
                 printable(shared_message(group[0].namespace, group[0].message)),
-                *remedy_of(group[0].reason),
+                remedy_of(group[0].reason),
                 [self.copies.row_of(one) for one in group],
             )
             for group in group_failures(self.view.failures)

@@ -50,6 +50,7 @@ from copyrator.api.plan_words import (
     describe_difference,
 )
 from copyrator.api.promotion import shown_hold
+from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import BundleReason, HealthReason
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
@@ -74,18 +75,10 @@ _LISTED: Final = (
     *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
 )
 _TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
-_FOR_PEOPLE: Final = (
-    BundleReason.AWAITING_APPROVAL,
-    BundleReason.PLAN_FAILED,
-    BundleReason.PLAN_UNSTABLE,
-    BundleReason.PROMOTION_HELD,
-    BundleReason.PROMOTION_WITHDRAWN,
-    BundleReason.PROMOTION_NOT_ALLOWED,
-    BundleReason.FROZEN,
-    BundleReason.FREEZE_UNREADABLE,
-    BundleReason.PINNED,
-)
+_FOR_PEOPLE: Final = frozenset(one for one in BundleReason if one.ends is BY_PERSON)
 """Reasons for which a version waits until a person does something, and faults of plans."""
+_UNSEEN: Final = frozenset(one for one in HealthReason if one.ends is BY_PERSON)
+"""Reasons for which health isn't known until somebody does something."""
 
 _REQUIRED: Final = {
     "skip-digests": attrgetter("skip_digests"),
@@ -185,7 +178,7 @@ class BundleView:
         fault = rows.fault_of(ready)
         if waits and fault and waits != ready.get("reason"):
             return f"{fault}. {pending}"
-        unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
+        unseen = healthy.get("reason") in _UNSEEN
         verified, drifted = found(ConditionType.VERIFIED), found(ConditionType.DRIFTED)
         doubted = verified.get("status") in (_FALSE, ConditionStatus.UNKNOWN)
         return (

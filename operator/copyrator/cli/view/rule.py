@@ -79,23 +79,19 @@ def group_failures(failures: Iterable[F]) -> Iterator[Sequence[F]]:
             yield from ([one] for one in group)
 
 
-_REMEDIES: Mapping[str, str] = {
-    FailureReason.FORBIDDEN: "To list the permissions that the operator lacks:",
-    FailureReason.QUOTA_EXCEEDED: (
-        "Raise the namespace's quota, or leave the namespace out by spec.targets.exclude."
-    ),
-    FailureReason.ADMISSION_DENIED: (
-        "Change what the webhook refuses, or leave the namespace out by spec.targets.exclude."
-    ),
-    FailureReason.TEMPLATE_ERROR: "Correct the template, or what it reads.",
-}
-"""Where a failure's message has none."""
+_WITHOUT_REMEDY: Final = (
+    FailureReason.FORBIDDEN,
+    FailureReason.QUOTA_EXCEEDED,
+    FailureReason.ADMISSION_DENIED,
+    FailureReason.TEMPLATE_ERROR,
+)
+"""The messages of these have none."""
 
 
-def remedy_of(reason: str) -> tuple[str, str]:
-    """What a user can do about a failure, where its message doesn't say that, and a command."""
-    command = hint("doctor") if reason == FailureReason.FORBIDDEN else ""
-    return _REMEDIES.get(reason, ""), command
+def remedy_of(reason: str) -> str:
+    """What a user can do about a failure, where its message doesn't say that."""
+    found = (one.advice for one in _WITHOUT_REMEDY if one == reason)
+    return next(found, "").replace("copyrator doctor", hint("doctor"))
 
 
 def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
