@@ -29,6 +29,8 @@ class Ends(StrEnum):
     """It is shown until somebody does something."""
     BY_WORK = "work"
     """The operator works on it; nobody else has to do anything."""
+    BY_RESOLUTION = "resolution"
+    """It lasts until it is resolved, which is told too."""
 
 
 class Reason(StrEnum):
@@ -78,7 +80,7 @@ def described(kind: type[Reason]) -> str:
 
 
 INFO, SUCCESS, WARNING, FAILURE = Severity
-BY_PERSON, BY_WORK = Ends
+BY_PERSON, BY_WORK, BY_RESOLUTION = Ends
 NOTHING = "nothing"
 """What to do where nothing is."""
 SUSPENDED = "the message says [what `Ready` was](concepts.md#suspended-objects)"
