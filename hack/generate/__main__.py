@@ -2,7 +2,7 @@
 
 import sys
 
-from generate import chart_defaults, chart_readme, manifests, marks, reference
+from generate import chart_defaults, chart_readme, manifests, marks, reasons, reference
 
 FILES = {
     **chart_defaults.FILES,  # the chart needs them to be rendered
@@ -10,6 +10,7 @@ FILES = {
     **chart_readme.FILES,
     **reference.FILES,
     **marks.FILES,
+    **reasons.FILES,
 }
 
 

@@ -30,7 +30,7 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanOutcome, as_approved_condition
+from copyrator.api.plan_status import PlanDecision, PlanOutcome, as_approved_condition
 from copyrator.api.promotion import hold_text
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
@@ -135,7 +135,8 @@ def _record_decision(
         return
     by = f" by {plan.by}" if plan.by else ""
     text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-    reason = BundleReason.read(f"Plan{plan.decision}")
+    is_approved = plan.decision == PlanDecision.APPROVED
+    reason = BundleEvent.PLAN_APPROVED if is_approved else BundleReason.PLAN_REJECTED
     if not reason == verdict.reason != ready_reason(entry.status.conditions):
         context.record(entry, reason, text)
     log.info("%s: %s", entry.key, text)

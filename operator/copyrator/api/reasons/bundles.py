@@ -136,7 +136,6 @@ class BundleReason(Reason):
         "nothing. If no plan is begun, `Ready` says why, or other plans run: `--max-plan-jobs` in all, half of them in one namespace")
     AWAITING_APPROVAL = ("AwaitingApproval", APPROVAL, INFO, "a plan waits for a decision",
         "read the plan with `copyrator plan bundle NAME`, then run `copyrator approve bundle NAME` or `copyrator reject bundle NAME`", BY_PERSON)
-    PLAN_APPROVED = ("PlanApproved", APPROVAL, INFO, "somebody has approved the plan", NOTHING)
     PLAN_REJECTED = ("PlanRejected", APPROVAL, INFO, "somebody has rejected the plan",
         "push another version, edit the spec or the values, or approve it: `copyrator approve bundle NAME`")
     PLAN_CHANGED = ("PlanChanged", APPROVAL, INFO, "what would be done isn't what was planned or approved; nothing was deployed",
@@ -157,23 +156,22 @@ class BundleReason(Reason):
         "change the line of the chart that the message names, and publish it again ([plain charts](bundles.md#plain-charts))")
     NOT_KNOWN_HARMLESS = ("NotKnownHarmless", APPROVAL, INFO, "a gated Bundle has settings that its Jobs don't get (condition `SettingsWithheld`)",
         "use what the message names in place of the settings that a [gated Bundle's Jobs](approval.md#what-a-gated-bundles-jobs-get) don't get")
-    RENDERED_DIFFERENTLY = ("RenderedDifferently", DRIFT, WARNING, "objects have drifted, and the chart may render differently now than when it was deployed, so that the correction waits for approval",
-        "read the plan of the correction and approve it; a chart that renders differently each time isn't corrected by itself ([drift](drift.md))")
-
 
 class DriftReason(Reason):
     """Reasons of a Bundle's condition Drifted, beside those of its Ready condition."""
 
     IN_SYNC = ("InSync", DRIFT, SUCCESS, "nothing has drifted", NOTHING)
     DRIFTED = ("Drifted", DRIFT, WARNING, "the objects in the message aren't as they were deployed",
-        "undo what was changed, or let the operator correct it: `spec.drift.mode: Correct`")
+        "`copyrator reconcile bundle -n NAMESPACE NAME --force` restores what was deployed; with `spec.drift.mode: Correct` the operator does")
+    RENDERED_DIFFERENTLY = ("RenderedDifferently", DRIFT, WARNING, "objects have drifted, and the chart may render differently now than when it was deployed, so that the correction waits for approval",
+        "read the plan of the correction and approve it; a chart that renders differently each time isn't corrected by itself ([drift](drift.md))")
     DRIFT_RECURRING = ("DriftRecurring", DRIFT, WARNING, "the same objects drifted again after two corrections, so no more are made",
-        "find out who changes them, or leave what they change out of the chart")
+        "find out what changes them ([corrections](drift.md#corrections)), or name them in `spec.drift.ignore`")
     UNCHECKED = ("Unchecked", DRIFT, INFO, "what is deployed hasn't been compared yet", "wait")
     NOT_AS_DEPLOYED = ("NotAsDeployed", DRIFT, INFO, "the spec or the values aren't the deployed ones, or the last deploy failed",
         "see `Ready`: it is compared after the next deploy that succeeds")
     BLIND_APPLY = ("BlindApply", DRIFT, INFO, "dry runs are refused, mostly because a permission of the Job's service account was taken away",
-        "grant the permission: `copyrator why NAME --kind bundle --roles`")
+        "the log of the check's Job says why; check the permissions of its service account")
     BASELINE_UNREADABLE = ("BaselineUnreadable", DRIFT, INFO, "the operator may not read the Secret with the baseline", "allow it: `bundles.allowedSecrets` of the chart")
 
 
@@ -187,9 +185,9 @@ class HealthReason(Reason):
     NOT_DEPLOYED = ("NotDeployed", HEALTH, INFO, "nothing is deployed yet, the release is in another namespace, or another Bundle owns it", "see `Ready`")
     RELEASE_NOT_ACCEPTED = ("ReleaseNotAccepted", CONSENT, INFO, "the release is in another namespace, which hasn't [accepted it](bundles.md#a-release-in-another-namespace): nothing is read there",
         "see `Ready`")
-    OTHER_MANAGER = ("OtherManager", HEALTH, INFO, "the objects bear another value of the label by which they are [watched](health.md)",
-        "set the label back to the value that the message names", BY_PERSON)
-    FORBIDDEN = ("Forbidden", HEALTH, INFO, "the operator lacks a [permission](health.md), or doesn't serve the namespace", DOCTOR, BY_PERSON)
+    OTHER_MANAGER = ("OtherManager", HEALTH, INFO, "the objects bear another value of the label by which they are watched",
+        "remove the label from the Bundle", BY_PERSON)
+    FORBIDDEN = ("Forbidden", HEALTH, INFO, "the operator lacks a permission, or doesn't serve the namespace", "switch `bundles.health.enabled` of the chart on; `copyrator doctor` lists all missing permissions", BY_PERSON)
     UNCHECKED = ("Unchecked", HEALTH, INFO, "the objects haven't been listed, or can't be watched now; or one is too large to be read", "wait")
 
 
@@ -197,15 +195,15 @@ class StoredReason(Reason):
     """Reasons of a Bundle's condition AsApproved."""
 
     AS_APPROVED = ("AsApproved", APPROVAL, SUCCESS, "what was stored is what was approved", NOTHING)
-    EXACT = ("Exact", APPROVAL, SUCCESS, "the plan that was approved is the one that werf applied", NOTHING)
+    EXACT = ("Exact", APPROVAL, SUCCESS, "the plan that was approved is the one that werf applied", "nothing: nothing had to be compared, as the plan was [exact](approval.md#exact-plans)")
     DEPLOYED_DIFFERENTLY = ("DeployedDifferently", APPROVAL, FAILURE, "what was stored isn't what was approved",
         "see what was stored, find out what the chart draws or looks up, and push another version")
     RENDERS_DIFFER = ("RendersDiffer", APPROVAL, INFO, "the chart rendered differently each time it was planned, so what was stored can't be compared",
         "make the chart render the same each time ([bound plans](approval.md#bound-plans))")
-    NOTHING_STORED = ("NothingStored", APPROVAL, INFO, "werf found nothing to change and stored nothing, and the revision before isn't equal to what was approved", NOTHING)
+    NOTHING_STORED = ("NothingStored", APPROVAL, INFO, "werf found nothing to change and stored nothing, and the revision before isn't equal to what was approved", "nothing; it is so with annotations that werf passes over")
     NOT_SUPPORTED = ("NotSupported", APPROVAL, INFO, "this version of werf can't be asked what it has stored, and the plan wasn't exact",
-        "see what makes a plan [exact](approval.md#exact-plans)")
-    UNREADABLE = ("Unreadable", APPROVAL, INFO, "what was stored, or the log of the Job, couldn't be read", NOTHING)
+        "nothing: werf 3 can't be asked; see what makes a plan [exact](approval.md#exact-plans)")
+    UNREADABLE = ("Unreadable", APPROVAL, INFO, "what was stored, or the log of the Job, couldn't be read", "nothing; it is so, too, where the container was killed")
 
 
 class Rejection(Reason):
@@ -225,15 +223,16 @@ class BundleEvent(Reason):
 
     UNINSTALLED = ("Uninstalled", ENGINE, INFO, "the release of a deleted Bundle is uninstalled", NOTHING)
     UNINSTALL_NOT_ENFORCED = ("UninstallNotEnforced", APPROVAL, WARNING, "an uninstall isn't held to what plans had",
-        "fix what the message names ([enforced plans](approval.md#enforced-plans))")
+        "the message says why ([enforced plans](approval.md#enforced-plans))")
     RELEASE_KEPT = ("ReleaseKept", ENGINE, INFO, "a deleted Bundle's release is another Bundle's, and stays", NOTHING)
-    RELEASE_ORPHANED = ("ReleaseOrphaned", ENGINE, WARNING, "a release stays without its Bundle", "uninstall it with `helm uninstall`, or deploy a Bundle of its name")
+    RELEASE_ORPHANED = ("ReleaseOrphaned", ENGINE, WARNING, "a release stays without its Bundle", "uninstall it by hand, if nobody needs it ([deletion](bundles.md#deletion))")
     RELEASE_TAKEN_OVER = ("ReleaseTakenOver", CONSENT, INFO, "the Bundle takes over a release that its namespace hadn't accepted from another one", NOTHING)
-    CONSENT_ASSUMED = ("ConsentAssumed", CONSENT, WARNING, "a release in another namespace counts as accepted, as it was deployed before consent was asked for",
+    CONSENT_ASSUMED = ("ConsentAssumed", CONSENT, WARNING, "a release in another namespace counts as accepted, as an operator that didn't ask for consent had deployed it",
         "accept or refuse it as the message says ([consent](bundles.md#a-release-in-another-namespace))")
+    PLAN_APPROVED = ("PlanApproved", APPROVAL, INFO, "somebody has approved the plan", NOTHING)
     THAWED = ("Thawed", FREEZE, INFO, "a freeze has ended", NOTHING)
     SOAK_BROKEN = ("SoakBroken", PROMOTION, WARNING, "a version is no longer promoted from this Bundle",
-        "correct what the message names ([soak](promotion.md#what-a-soak-is))")
+        "correct what the message names; the version is promoted once it has [stood](promotion.md#what-a-soak-is) anew")
     GATES_PASSED_OVER = ("GatesPassedOver", ENGINE, INFO, "a forced deploy or a rollback ignores gates", NOTHING)
     UNPINNED = ("Unpinned", ROLLBACK, INFO, "a version isn't pinned any more", NOTHING)
     DRIFT_CORRECTED = ("DriftCorrected", DRIFT, INFO, "objects that had drifted are as they were deployed again", NOTHING)

@@ -530,7 +530,7 @@ def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
             "same objects each time: find it, or name them in spec.drift.ignore"
         )
     elif needs_approval(status, spec):
-        reason = BundleReason.RENDERED_DIFFERENTLY
+        reason = DriftReason.RENDERED_DIFFERENTLY
         text += (
             ", and the chart may render differently now than when it was deployed: a deploy that "
             "corrects it is planned, and waits for approval"
