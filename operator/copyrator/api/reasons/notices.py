@@ -1,6 +1,6 @@
 """What notifications are told about, and the reasons of Events about them."""
 
-# ruff: noqa: E501 - a table: a text is one line
+# ruff: noqa: E501 - a table: a row is one line
 
 from copyrator.api.reasons import (
     BY_RESOLUTION,
