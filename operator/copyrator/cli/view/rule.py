@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -91,7 +92,7 @@ _WITHOUT_REMEDY: Final = (
 def remedy_of(reason: str) -> str:
     """What a user can do about a failure, where its message doesn't say that."""
     found = (one.advice for one in _WITHOUT_REMEDY if one == reason)
-    return next(found, "").replace("copyrator doctor", hint("doctor"))
+    return re.sub(r"copyrator (\w+)", lambda command: hint(command[1]), next(found, ""))
 
 
 def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:
