@@ -2,9 +2,10 @@
 
 import sys
 
-from generate import chart_defaults, chart_readme, manifests, marks, reasons, reference
+from generate import chart_defaults, chart_readme, definitions, manifests, marks, reasons, reference
 
 FILES = {
+    **definitions.FILES,  # what follows reads them
     **chart_defaults.FILES,  # the chart needs them to be rendered
     **manifests.FILES,
     **chart_readme.FILES,

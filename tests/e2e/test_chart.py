@@ -18,6 +18,7 @@ from tests.long import LONG
 
 import copyrator
 from copyrator.api.names import LABEL_JOB_KIND
+from copyrator.api.verify import SIGNATURE_ENTRIES
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     POLICY_KEY,
@@ -27,7 +28,6 @@ from copyrator.bundles.trust.policy import (
 )
 from copyrator.cli.core.installation import of_deployment
 from copyrator.cli.core.run import run
-from copyrator.settings.limits import SIGNATURE_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
 from images.product import CLOUDS, KEYLESS

@@ -5,15 +5,29 @@ import re
 import pytest
 import yaml
 
-from copyrator.api import bundle, kubeconfig, rollout, rule, selectors, tagfilter, version_range
+from copyrator.api import (
+    bundle_spec,
+    kubeconfig,
+    rollout,
+    rule,
+    rule_template,
+    selectors,
+    tagfilter,
+    version_range,
+)
 from copyrator.bundles.inputs import reader
 from copyrator.copies.template import scope
 from copyrator.oci import auth
 from copyrator.settings import limits
 from demo.chart import ROOT
 
-CHARACTERS = [rule.TEMPLATE_TEXT, rule.TEMPLATE_TEXTS, limits.RENDERED_TEXT, scope.RENDERED_OBJECT]
-ENV = [bundle.BUNDLE_ENV_VALUE, bundle.BUNDLE_ENV_BYTES]
+CHARACTERS = [
+    rule_template.TEMPLATE_TEXT,
+    rule_template.TEMPLATE_TEXTS,
+    limits.RENDERED_TEXT,
+    scope.RENDERED_OBJECT,
+]
+ENV = [bundle_spec.BUNDLE_ENV_VALUE, bundle_spec.BUNDLE_ENV_BYTES]
 VALUES = [limits.BUNDLE_VALUES_BYTES, limits.BUNDLE_VALUES_FILES]
 BOUNDS = {
     "copyrators.flant.com": {
@@ -32,10 +46,10 @@ BOUNDS = {
         "spec.auth": [auth.CREDENTIAL_BYTES, auth.DOCKER_CONFIG_BYTES],
         "spec.caSecret": [limits.CA_BYTES],
         "spec.env": ENV,
-        "spec.job.podAnnotations": [bundle.BUNDLE_POD_ANNOTATIONS],
-        "spec.job.resources": [bundle.BUNDLE_JOB_FIELD],
-        "spec.job.securityContext": [bundle.BUNDLE_JOB_FIELD],
-        "spec.job.tolerations": [bundle.BUNDLE_JOB_FIELD],
+        "spec.job.podAnnotations": [bundle_spec.BUNDLE_POD_ANNOTATIONS],
+        "spec.job.resources": [bundle_spec.BUNDLE_JOB_FIELD],
+        "spec.job.securityContext": [bundle_spec.BUNDLE_JOB_FIELD],
+        "spec.job.tolerations": [bundle_spec.BUNDLE_JOB_FIELD],
         "spec.kubeConfig": [kubeconfig.KUBECONFIG_BYTES],
         "spec.secretKey": [reader.BUNDLE_SECRET_KEY],
         "spec.tagFilter": [tagfilter.TAG_FILTER_STEPS],

@@ -1,41 +1,64 @@
-"""A parsed Bundle, with the operator's defaults filled in."""
+"""The spec of a Bundle: what the engine takes of it, and how features add theirs.
+
+``BundleSpec`` has the fields of a plain Bundle. A feature has a ``Part`` of its own, in a module of
+its own; ``copyrator.api.bundle`` lists them and reads a Bundle. Durations are in seconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
-from copyrator.api.drift import NO_DRIFT, Drift
-from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode
-from copyrator.api.keys import BundleKey, ReleaseKey
-from copyrator.api.windows import Window
+import msgspec
 
-if TYPE_CHECKING:
-    from copyrator.api.clouds import CloudRegistry
-    from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api import names, syntax
+from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
+from copyrator.api.keys import ReleaseKey
+from copyrator.api.object_refs import ValuesKind
+from copyrator.api.schema import (
+    DERIVED,
+    STORED,
+    Form,
+    Rule,
+    Takes,
+    custom,
+    duration,
+    entries,
+    fail,
+    items,
+    number,
+    slots,
+    text,
+)
+from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
+from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
+from copyrator.api.version_range import VersionError, parse_version
+from copyrator.settings.limits import VERSION_LENGTH
+
+P = TypeVar("P", bound="Part")
 
 DEFAULT_VERSION: Final = "latest"
 DEFAULT_TIMEOUT: Final = 1800.0
 DEFAULT_RETRY_LIMIT: Final = 5
 DEFAULT_RETRY_BACKOFF: Final = 30.0
 MIN_INTERVAL: Final = 10.0
-DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
-MIN_APPROVAL_EXPIRES: Final = 60.0
-MAX_DEPENDENCIES: Final = 20
-DEFAULT_SOAK: Final = 24 * 3600.0
-DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
-DEFAULT_RENEWAL: Final = 24 * 3600.0
-MIN_RENEWAL: Final = 60.0
 
+BUNDLE_JOB_FIELD: Final = 64 * 1024
+"""Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
+they are copied to the Job unchanged."""
 
-class ValuesKind(StrEnum):
-    """Kinds from which values files are read."""
+BUNDLE_ENV_VALUE: Final = 128 * 1024
+"""Bytes of one variable with its name: Linux's limit for a process (MAX_ARG_STRLEN)."""
 
-    CONFIG_MAP = "ConfigMap"
-    SECRET = "Secret"  # noqa: S105 - a kind, not a password
+BUNDLE_ENV_BYTES: Final = 256 * 1024
+"""Bytes of all of ``spec.env`` with the names: the operator holds them, and they are twice in the
+Job, for which etcd's limit is 1.5 MB."""
+
+BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of ``spec.job.podAnnotations``: the API server's limit for one object."""
 
 
 class BundleDeletionPolicy(StrEnum):
@@ -45,211 +68,308 @@ class BundleDeletionPolicy(StrEnum):
     ORPHAN = "Orphan"
 
 
-class ApprovalMode(StrEnum):
-    """Which plans a person has to approve before they are deployed; in rising order."""
+class Part(Form):
+    """What a feature adds to the spec: the map ``FIELD``, or fields beside the engine's."""
 
-    NEVER = "Never"
-    ON_RISK = "OnRisk"
-    """Plans with risky operations: see docs/approval.md."""
-    ALWAYS = "Always"
+    FIELD: ClassVar[str] = ""
 
+    @classmethod
+    def absent(cls) -> Self | None:
+        """What stands for it where the spec has nothing of it; None: nothing."""
+        return None if any(slot.is_required for slot in slots(cls)) else cls()
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Whether deploys are planned first, and which plans wait for a person."""
-
-    mode: ApprovalMode = ApprovalMode.NEVER
-    """The stricter one of the spec's mode and the operator's settings."""
-    expires: float = DEFAULT_APPROVAL_EXPIRES
-    """Seconds that a plan waits for a decision; then it expires and is made again."""
-    must_be_bound: bool = False
-    """Whether the operator's settings refuse plans that aren't bound."""
-    is_required: bool = False
-    """Whether the operator's settings require a mode other than Never."""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether a deploy is planned first."""
-        return self.mode is not ApprovalMode.NEVER
+    def fit(self, spec: BundleSpec) -> Self:
+        """Check it against the rest of the spec, and complete it by that; ``fail`` refuses it."""
+        del spec
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class LocalObjectRef:
-    """A ConfigMap or Secret in the namespace of the object that refers to it."""
-
-    kind: ValuesKind
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class CosignKeysSpec:
-    """cosign signatures by a public key."""
-
-    keys_from: LocalObjectRef
+_HOST: Final = syntax.matching(
+    r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?",
+    "isn't a valid host[:port]; for example registry.example.com:5000",
+    255,
+)
+_PATH: Final = syntax.matching(
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*",
+    "isn't a valid repository path; use lower-case words separated by '/', without a leading or "
+    "trailing '/', for example team/app",
+    255,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class CosignIdentitySpec:
-    """cosign signatures without keys: by a certificate of this subject."""
-
-    issuer: str
-    subject_pattern: str
-    trusted_root_from: LocalObjectRef
-
-
-@dataclass(frozen=True, slots=True)
-class NotationSpec:
-    """notation signatures by a certificate of this CA, or of this signing authority."""
-
-    ca_from: LocalObjectRef | None
-    subjects: tuple[str, ...]
-    tsa_from: LocalObjectRef | None = None
-    signing_authority_from: LocalObjectRef | None = None
+def _registry(value: str) -> str | None:
+    if "://" in value:
+        hint = "; for plain HTTP set spec.insecure" if value.startswith("http://") else ""
+        return f"must be host[:port] without a scheme: remove {value.partition('://')[0]}://{hint}"
+    if "/" in value:
+        return "must be host[:port] without a path: put the path into spec.repo"
+    return _HOST(value)
 
 
-VerifyEntry = CosignKeysSpec | CosignIdentitySpec | NotationSpec
+def _repo(value: str) -> str | None:
+    if "@" in value:
+        return "must not contain a digest: put a tag, wildcard or range into spec.version"
+    if ":" in value:
+        return "must not contain a tag or scheme: put the tag into spec.version"
+    return _PATH(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
-    """Who may sign what is deployed."""
-
-    any_of: tuple[VerifyEntry, ...]
-    """One entry that is satisfied is enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttestationsFrom:
-    """An environment whose evidence a version needs, from attestations of its digest."""
-
-    environment: str
-    keys_from: LocalObjectRef
-    soak: float = 0.0
-    """Seconds for which it must have stood there."""
-    max_age: float = DEFAULT_EVIDENCE_AGE
-    """Seconds after which a statement doesn't count any more."""
-    cluster: str | None = None
-    """The only cluster that counts; None: each."""
-    release: str | None = None
-    """The only release that counts, ``namespace/name``; None: each."""
+def _version(value: str) -> str | None:
+    if value.startswith("sha256:") or "@sha256:" in value:
+        return "must be a tag, wildcard or range, not a digest; the operator resolves the digest"
+    try:
+        parse_version(value)
+    except VersionError as error:
+        return str(error)
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class PromoteFrom:
-    """Where a version must have been deployed before it is deployed."""
-
-    bundles: tuple[BundleKey, ...] = ()
-    soak: float = DEFAULT_SOAK
-    """Seconds without a break, in those Bundles."""
-    attestations: tuple[AttestationsFrom, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.bundles or self.attestations)
+def _tag_filter(value: str) -> str | None:
+    try:
+        compile_filter(value)
+    except FilterError as error:
+        return f"isn't a valid regular expression for tags: {error}"
+    return None
 
 
-NO_PROMOTION: Final = PromoteFrom()
-"""Shared by all Bundles without ``spec.promoteFrom``."""
+_REGISTRY: Final = text(
+    _registry,
+    most=255,
+    rules=(
+        Rule(
+            "!self.contains('://')",
+            "registry is host[:port] without a scheme: remove https:// or http:// (for plain HTTP "
+            "set insecure)",
+        ),
+        Rule(
+            "self.contains('://') || !self.contains('/')",
+            "registry is host[:port] without a path: put the path into repo",
+        ),
+        Rule(
+            "self.contains('/') || self.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
+            "([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|[[][0-9A-Fa-f:.]+[]])(:[0-9]{1,5})?$')",
+            "registry must be host[:port], for example registry.example.com:5000",
+        ),
+    ),
+)
+_REPO: Final = text(
+    _repo,
+    most=255,
+    rules=(
+        Rule(
+            "!self.contains('@')",
+            "repo must not contain a digest: put a tag, wildcard or range into version",
+        ),
+        Rule(
+            "self.contains('@') || !self.contains(':')",
+            "repo must not contain a tag or scheme: put the tag into version",
+        ),
+        Rule(
+            "self.contains(':') || self.contains('@') || self.matches('^[a-z0-9]+(([.]|_|__|-+)"
+            "[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*$')",
+            "repo must be lower-case words separated by '/', without a leading or trailing '/', "
+            "for example team/app",
+        ),
+    ),
+)
+_VERSION: Final = text(
+    _version,
+    most=VERSION_LENGTH,
+    rules=(
+        Rule(
+            "!self.contains('sha256:')",
+            "version is a tag, a wildcard or a range, not a digest; the operator resolves and pins "
+            "the digest",
+        ),
+        Rule(
+            "!self.matches('^[[:space:]]*$')",
+            "version must not be blank: remove it for latest",
+        ),
+    ),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class AttestKey:
-    """The Secret with the private key of attestations, in the Bundle's namespace."""
-
-    secret: str
-    key: str
-    password_key: str | None = None
-    """The key with the password of an encrypted private key; None: there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attest:
-    """What the operator attests in the registry of the digest that is deployed here."""
-
-    environment: str
-    """What others name; a DNS label."""
-    key_from: AttestKey | None = None
-    """None: the key in the operator's namespace."""
-    after: float = 0.0
-    """Seconds for which a digest must have stood."""
-    auth: str | None = None
-    """Secret with the credential that may push; None: that of ``BundleSpec.auth``."""
-    renew: float = DEFAULT_RENEWAL
-    """Seconds after which a newer statement is made, while the digest stands."""
+def _read_env(value: Any) -> dict[str, str]:
+    """Variables as strings."""
+    if not isinstance(value, Mapping):
+        raise SpecError("", f"must be a map, not {json_type(value)}")
+    most = _ENV["maxProperties"]
+    if len(value) > most:
+        raise SpecError("", f"has {len(value)} entries; at most {most} are allowed")
+    _check_bytes(value, BUNDLE_ENV_BYTES, BUNDLE_ENV_VALUE)
+    found = {}
+    for name, one in value.items():
+        check_text(name, "", syntax.env_name)
+        found[name] = "" if names.is_reserved_env(name) else _env_value(one, f"[{name}]")
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class PodDefaults:
-    """What the pods of all Jobs have, unless ``spec.job`` says otherwise."""
-
-    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
-    has_ids: bool = True
-    """Whether they name a user and groups; on OpenShift a namespace's range gives them."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleDefaults:
-    """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
-
-    interval: float = 600.0
-    timeout: float = DEFAULT_TIMEOUT
-    service_account: str = "werf"
-    werf_image: str = "registry.werf.io/werf/werf"
-    werf_version: str = "latest"
-    jobs_ttl: int = 120
-    retry_limit: int = DEFAULT_RETRY_LIMIT
-    retry_backoff: float = DEFAULT_RETRY_BACKOFF
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    """The operator's own proxy variables, for Jobs."""
-    pods: PodDefaults = field(default_factory=PodDefaults)
-    require_approval: tuple[tuple[Globs, ApprovalMode], ...] = ()
-    """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
-    allowed_pod_metadata: tuple[str, ...] = ()
-    """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
-    require_bound_plans: Globs = field(default_factory=Globs)
-    """Namespaces where a plan isn't deployed unless it is enforced, and bound or exact."""
-
-    def lowest_approval(self, namespaces: Collection[str]) -> ApprovalMode:
-        """The lowest mode of a Bundle with these namespaces: its own and its release's."""
-        modes = list(ApprovalMode)
-        floors = (
-            mode for globs, mode in self.require_approval if any(map(globs.matches, namespaces))
-        )
-        return max(floors, key=modes.index, default=ApprovalMode.NEVER)
+def _env_value(value: Any, path: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if is_scalar(value):
+        return repr(value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        what = "a number that large; write it in quotes" if type(value) is int else json_type(value)
+        raise SpecError(path, f"must be a string, number or boolean, not {what}")
+    if "\0" in value:
+        raise SpecError(path, "must not contain a NUL character")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesSource:
+_ENV: Final[dict[str, Any]] = {
+    "type": "object",
+    "maxProperties": 256,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+
+
+def _check_bytes(found: Mapping[str, Any], most: int, most_each: int) -> None:
+    size = 0
+    for key, value in found.items():
+        own = len(key) + _bytes(value)
+        size += own
+        if own > most_each:
+            path = f"[{key[:80]}]"
+            raise SpecError(path, f"has {own:,} bytes with its name, at most {most_each:,}")
+        if size > most:
+            raise SpecError("", f"must have at most {most:,} bytes in total, with the names")
+
+
+def _bytes(value: Any) -> int:
+    return len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 8
+
+
+class ValuesSource(Form):
     """A ConfigMap or Secret in the Bundle's namespace, each key of which is a values file."""
 
-    kind: ValuesKind
-    name: str
-    optional: bool = False
+    kind: Annotated[ValuesKind, Takes({}, required="is required: ConfigMap or Secret")]
+    """ConfigMap or Secret."""
+    name: Annotated[str, OBJECT_NAME]
+    """Name of the object; each of its keys is a values file."""
+    optional: Annotated[bool, STORED] = False
+    """If true, a missing object is not an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class SecretKey(Form):
+    """The Secret with the key of werf's secret values."""
+
+    secret: Annotated[str, OBJECT_NAME] = msgspec.field(name="secretName")
+    """Secret in the Bundle's namespace."""
+    key: Annotated[str, DATA_KEY]
+    """Key in that Secret's data."""
+
+
+_IMAGE: Final = syntax.matching(
+    r"(?!.*://)[A-Za-z0-9][-A-Za-z0-9._:/@]*",
+    "isn't a valid image; for example registry.werf.io/werf/werf",
+)
+_TAG: Final = syntax.matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
+
+
+class Werf(Form):
+    """The werf image."""
+
+    image: Annotated[str, text(_IMAGE, most=512, pattern="[A-Za-z0-9][-A-Za-z0-9._:/@]*")] = ""
+    """Image of the Jobs' containers, with or without a tag or digest. It must be allowed by the
+    operator's settings. Default: registry.werf.io/werf/werf."""
+    version: Annotated[str, text(_TAG, most=128, pattern="[A-Za-z0-9_][-A-Za-z0-9._]*")] = ""
+    """Tag of the image. Default: the operator's setting WERF_OPERATOR_TAG."""
+
+    RULES = (
+        Rule(
+            "!has(self.image) || !has(self.version) || !self.image.matches('(@|:[^/]*$)')",
+            "remove version: image already names a tag or digest",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if self.is_whole and self.version:
+            fail("version", "must be removed: spec.werf.image already names a tag or digest")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the image has a tag or digest."""
+        return "@" in self.image or ":" in self.image.rpartition("/")[2]
+
+
+def _raw(kind: type[dict[str, Any]] | type[list[Any]], like: str, most: int = 0) -> Takes:
+    """A value that a pod gets unchanged; the API server checks it."""
+
+    def read_raw(value: Any) -> Any:
+        if not isinstance(value, Mapping if kind is dict else list):
+            what = "a map" if kind is dict else "a list"
+            raise SpecError("", f"must be {what}, not {json_type(value)}")
+        if most and len(value) > most:
+            raise SpecError("", f"has {len(value)} items; at most {most} are allowed")
+        if len(msgspec.json.encode(value)) > BUNDLE_JOB_FIELD:
+            raise SpecError("", f"must have at most {BUNDLE_JOB_FIELD:,} bytes")
+        if kind is dict:
+            return value
+        for i, item in enumerate(value):
+            if not isinstance(item, Mapping):
+                raise SpecError(f"[{i}]", f"must be a map, not {json_type(item)}")
+        return tuple(value)
+
+    return custom(read_raw, {"type": "array", "maxItems": most} if most else {}, like=like)
+
+
+_Labels = Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]]
+
+
+class JobSpec(Form):
     """How the Jobs of a Bundle run; the maps are raw pod fields."""
 
-    ttl_seconds_after_finished: int = 120
-    resources: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    node_selector: Mapping[str, str] = field(default_factory=dict, hash=False)
-    tolerations: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
-    pod_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    pod_annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
-    security_context: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Merged over the pod's restricted security context."""
+    ttl_seconds_after_finished: Annotated[int, number(0, 7 * 24 * 3600)] = 120
+    """How many seconds a finished Job is kept after its outcome is in the status. Default: the
+    operator's setting WERF_OPERATOR_JOBS_TTL (120)."""
+    resources: Annotated[Mapping[str, Any], _raw(dict, "Resources")] = msgspec.field(
+        default_factory=dict
+    )
+    """Resources of each of the pod's containers, at most 64 KiB as JSON."""
+    node_selector: Annotated[_Labels, entries(64)] = msgspec.field(default_factory=dict)
+    """Labels of the nodes that the pods may run on."""
+    tolerations: Annotated[tuple[Mapping[str, Any], ...], _raw(list, "Toleration", 64)] = ()
+    """Taints of nodes that the pods tolerate, at most 64 KiB as JSON."""
+    pod_labels: Annotated[_Labels, entries(64)] = msgspec.field(default_factory=dict)
+    """Additional labels of the pods; of a gated Bundle those that the operator's settings allow."""
+    pod_annotations: Annotated[
+        Mapping[Annotated[str, LABEL_KEY], Annotated[str, text(most=65_536, least=0)]],
+        entries(64),
+    ] = msgspec.field(default_factory=dict)
+    """Additional annotations of the pods, at most 256 KiB; of a gated Bundle those that the
+    operator's settings allow."""
+    security_context: Annotated[Mapping[str, Any], _raw(dict, "SecurityContext")] = msgspec.field(
+        default_factory=dict
+    )
+    """Security context of the pods, merged over the restricted one that they have by default; at
+    most 64 KiB as JSON."""
+
+    def __post_init__(self) -> None:
+        for name, found in (
+            ("podLabels", self.pod_labels),
+            ("podAnnotations", self.pod_annotations),
+        ):
+            for key in found:
+                if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
+                    fail(f"{name}[{key}]", "is set by the operator; remove it")
+        size = sum(len(key) + _bytes(value) for key, value in self.pod_annotations.items())
+        if size > BUNDLE_POD_ANNOTATIONS:
+            most = f"{BUNDLE_POD_ANNOTATIONS:,}"
+            fail("podAnnotations", f"must have at most {most} bytes in total, with the names")
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKey:
-    """The Secret, in the Bundle's namespace, with the key of werf's secret values."""
+class Retry(Form):
+    """How often a failed digest is retried."""
 
-    secret: str
-    key: str
+    limit: Annotated[int, number(0, 1000)] = DEFAULT_RETRY_LIMIT
+    """How often a failed digest is retried. Default 5."""
+    backoff: Annotated[float, duration("backoff")] = DEFAULT_RETRY_BACKOFF
+    """Delay before the first retry, such as 30s (the default); each further one is twice as long,
+    up to 15m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,89 +383,150 @@ class TargetCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """How often a failed digest is retried. ``backoff`` is the first delay in seconds."""
+class PodDefaults:
+    """What the pods of all Jobs have, unless ``spec.job`` says otherwise."""
 
-    limit: int = DEFAULT_RETRY_LIMIT
-    backoff: float = DEFAULT_RETRY_BACKOFF
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    has_ids: bool = True
+    """Whether they name a user and groups; on OpenShift a namespace's range gives them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleSpec:
-    """A valid Bundle. Durations in seconds."""
+NO_PODS: Final = PodDefaults()
 
-    namespace: str
-    name: str
-    registry: str
-    """``host[:port]``."""
-    repo: str
-    """Path in the registry, without tag or digest."""
-    version: str = DEFAULT_VERSION
-    auth: str | None = None
-    """Secret with ``username`` and ``password``, or a dockerconfigjson one."""
-    cloud: CloudRegistry | None = None
-    """Of ``spec.provider``: the registry, which takes tokens of an identity; None: ``auth``."""
-    project_namespace: str
-    """The namespace of the release."""
-    values_from: tuple[ValuesSource, ...] = ()
-    """``spec.values`` first, then ``spec.valuesFrom``; a later one wins."""
-    env: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Without the variables that the operator sets itself."""
-    ignored_env: tuple[str, ...] = ()
-    """Names in ``spec.env`` that the operator sets itself; the condition reports them."""
+
+class BundleSpec(Form, kw_only=True):
+    """A valid Bundle."""
+
+    namespace: Annotated[str, DERIVED] = ""
+    name: Annotated[str, DERIVED] = ""
+    registry: Annotated[str, _REGISTRY]
+    """Host, and port if there is one, of the OCI registry, for example registry.example.com:5000.
+    No scheme and no path."""
+    repo: Annotated[str, _REPO]
+    """Path of the repository in the registry, for example team/app. Without a tag: set version."""
+    version: Annotated[str, _VERSION, STORED] = DEFAULT_VERSION
+    """What to deploy: an exact tag, a wildcard such as 1.2.* (a leading v is allowed), or a SemVer
+    range such as ">=1.2 <2", "~1.2", "^1.2.3" or "1.2 - 1.4 || 2.*", of at most 32 constraints. A
+    wildcard or range selects the highest version, and never a lower one than is deployed, as long
+    as the deployed one still matches."""
+    auth: Annotated[str, OBJECT_NAME] | None = None
+    """Secret in the Bundle's namespace with the registry's credentials: the keys username and
+    password, or a Secret of type kubernetes.io/dockerconfigjson (or dockercfg), of which the entry
+    for the repository counts. Name and password may have 16 KiB each, the latter Secret 256 KiB.
+    Where bundles.requireApproval applies, the former needs the annotation
+    operator.werf.dev/registry with the host of spec.registry."""
+    project_namespace: Annotated[str, NAMESPACE] = msgspec.field(
+        default="", name="project_namespace"
+    )
+    """Namespace that the release goes to. Default: the Bundle's own. It can't be changed once a
+    release is deployed: delete and recreate the Bundle."""
+    values: Annotated[str, OBJECT_NAME] | None = None
+    """ConfigMap in the Bundle's namespace; each of its keys is a values file. An edit of its data
+    triggers a deploy. All values may have 8 MiB and 2,000 keys."""
+    env: Annotated[Mapping[str, str], custom(_read_env, _ENV)] = msgspec.field(default_factory=dict)
+    """Additional variables for werf, such as WERF_SET_REPLICAS: replicas=2. Numbers and booleans
+    become strings. A variable may have 128 KiB with its name, all together 256 KiB. Variables that
+    the operator sets itself (WERF_REPO, WERF_TAG, WERF_NAMESPACE, WERF_RELEASE and the like) can't
+    be replaced. Of a gated Bundle only names that are known to be harmless reach werf."""
+    interval: Annotated[float, duration("interval", MIN_INTERVAL)] = 600.0
+    """How often the registry is polled, such as 5m or 1h30m; at least 10s. Default: the operator's
+    setting WERF_OPERATOR_TIMER_INTERVAL (600 seconds)."""
+    suspend: Annotated[bool, STORED] = False
+    """If true, the registry is polled and the status shows what is available, but nothing is
+    deployed."""
+    service_account: Annotated[str, OBJECT_NAME] = msgspec.field(
+        default="werf", name="serviceAccountName"
+    )
+    """Service account of the Jobs, in the Bundle's namespace; the release is deployed with its
+    permissions. Default: werf. Others must be allowed by the operator's settings."""
+    timeout: Annotated[float, duration("timeout")] = DEFAULT_TIMEOUT
+    """How long a deploy may take, such as 10m. Default: 30m."""
+    auto_rollback: Annotated[bool, STORED] = False
+    """If true, werf rolls a failed deploy back to the last successful one."""
+    releases_history_max: Annotated[int, number(1, 1000)] | None = None
+    """Number of revisions of the release that Helm keeps. Default: werf's (5)."""
+    values_from: Annotated[tuple[ValuesSource, ...], items(64, noun="entries")] = ()
+    """Additional values, from ConfigMaps and Secrets in the Bundle's namespace. A later one takes
+    precedence over an earlier one, and all of them over values. All values may have 8 MiB and 2,000
+    keys."""
+    tag_filter: Annotated[str, text(_tag_filter, most=TAG_FILTER_LENGTH)] | None = None
+    """Regular expression that a whole tag must match to be considered for a wildcard or range.
+    Back-references and look-around aren't supported, nor what RE2 compiles to more than 512
+    instructions, such as (.?){500}."""
+    prerelease: Annotated[bool, STORED] = False
+    """If true, a wildcard or range also admits pre-releases. Otherwise it takes only those of a
+    version that it names as one (>=1.3.0-rc.1), or all where a lower bound or wildcard ends in -0
+    (1.x-0)."""
+    insecure: Annotated[bool, STORED] = False
+    """If true, the registry is accessed over plain HTTP."""
+    skip_tls_verify: Annotated[bool, STORED] = msgspec.field(default=False, name="skipTLSVerify")
+    """If true, the registry's certificate isn't verified."""
     secret_key: SecretKey | None = None
-    secret_key_hash: str = field(default="", hash=False)
-    """Keyed hash of WERF_SECRET_KEY in ``env``, which stands for it in hashes of Jobs."""
-    allowed_pod_metadata: tuple[str, ...] = ()
-    """By the settings: labels and annotations that its pods get although it is gated."""
-    is_gated: bool = False
-    """Whether its Jobs get only harmless settings (``bundles/deploy/restrictions.py``)."""
-    withheld: tuple[str, ...] = ()
-    """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
-    proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Variables that werf gets where ``env`` doesn't set them."""
-    pods: PodDefaults = field(default_factory=PodDefaults)
-    interval: float = 600.0
-    suspend: bool = False
-    service_account: str = "werf"
-    timeout: float = DEFAULT_TIMEOUT
-    auto_rollback: bool = False
-    releases_history_max: int | None = None
-    """None: werf's own default."""
-    tag_filter: str | None = None
-    """Regular expression for the whole tag; ``tagfilter.compile_filter`` takes it."""
-    prerelease: bool = False
-    insecure: bool = False
-    """Plain HTTP."""
-    skip_tls_verify: bool = False
-    ca_secret: str | None = None
-    """Secret whose key ``ca.crt`` is the registry's CA."""
-    werf_image: str = "registry.werf.io/werf/werf:latest"
-    """Whole image reference of the Jobs' containers."""
+    """The key with which werf decrypts the chart's secret values (WERF_SECRET_KEY), of at most 4
+    KiB. A changed key is deployed as changed values are."""
+    ca_secret: Annotated[str, OBJECT_NAME] | None = None
+    """Secret in the Bundle's namespace whose key ca.crt holds the CA of the registry's certificate,
+    at most 512 KiB."""
+    werf: Werf = Werf()
+    """The werf image that the Jobs run."""
     job: JobSpec = JobSpec()
+    """How the Jobs and their pods run."""
     retry: Retry = Retry()
-    deletion_policy: BundleDeletionPolicy = BundleDeletionPolicy.UNINSTALL
-    approval: Approval = Approval()
-    verify: Verify | None = None
-    min_age: float = 0.0
-    """Seconds for which a digest has to be known before it is deployed; 0: at once."""
-    promote_from: PromoteFrom = NO_PROMOTION
-    """Where a digest must have been deployed before it is deployed."""
-    attest: Attest | None = None
-    """Evidence for other clusters; None: nothing is attested."""
-    skip_digests: tuple[str, ...] = ()
-    """Digests that are never chosen, by an annotation; sorted."""
-    depends_on: tuple[BundleKey, ...] = ()
-    """Bundles that new versions of this one wait for."""
-    windows: tuple[Window, ...] = ()
-    """Deploys begin only in one of these; at any time where there are none."""
-    drift: Drift = NO_DRIFT
-    health: HealthMode = HealthMode.OFF
-    kube_config: KubeconfigRef | None = None
-    """The Secret with the kubeconfig of the cluster that the release is in; None: the operator's.
-    """
-    cluster: TargetCluster | None = None
-    """What that kubeconfig names, once it was read (``ReferenceReader.in_cluster``)."""
+    """What happens after a digest failed to deploy. When the limit is reached, the digest isn't
+    retried until the digest, the spec, the values or a request change."""
+    deletion_policy: Annotated[BundleDeletionPolicy, STORED] = BundleDeletionPolicy.UNINSTALL
+    """What happens to the release when the Bundle is deleted. Uninstall removes it. Orphan keeps
+    it."""
+
+    ignored_env: Annotated[tuple[str, ...], DERIVED] = ()
+    """Names in ``env`` that the operator sets itself; the condition reports them."""
+    secret_key_hash: Annotated[str, DERIVED] = ""
+    """Keyed hash of WERF_SECRET_KEY in ``env``, which stands for it in hashes of Jobs."""
+    allowed_pod_metadata: Annotated[tuple[str, ...], DERIVED] = ()
+    """By the settings: labels and annotations that its pods get although it is gated."""
+    is_gated: Annotated[bool, DERIVED] = False
+    """Whether its Jobs get only harmless settings (``bundles/deploy/restrictions.py``)."""
+    withheld: Annotated[tuple[str, ...], DERIVED] = ()
+    """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
+    proxies: Annotated[Mapping[str, str], DERIVED] = msgspec.field(default_factory=dict)
+    """Variables that werf gets where ``env`` doesn't set them."""
+    pods: Annotated[PodDefaults, DERIVED] = NO_PODS
+    werf_image: Annotated[str, DERIVED] = "registry.werf.io/werf/werf:latest"
+    """Whole image reference of the Jobs' containers."""
+    cluster: Annotated[TargetCluster | None, DERIVED] = None
+    """What ``spec.kubeConfig`` names, once it was read (``ReferenceReader.in_cluster``)."""
+    parts: Annotated[tuple[Part, ...], DERIVED] = ()
+    """Of the features that it uses."""
+
+    def part(self, kind: type[P]) -> P:
+        """A feature's part; where the spec has nothing of it, what stands for that."""
+        found = self.find(kind) or absent(kind)
+        assert found is not None, f"{kind.__name__} may be absent: use find"
+        return found
+
+    def find(self, kind: type[P]) -> P | None:
+        """The same; None where the spec has nothing of it."""
+        for one in self.parts:
+            if type(one) is kind:
+                return one
+        return None
+
+    def with_part(self, part: Part) -> Self:
+        """The spec with this part in place of another one of its type."""
+        return self.without(type(part), part)
+
+    def without(self, kind: type[Part], *instead: Part) -> Self:
+        """The spec without a feature."""
+        kept = tuple(one for one in self.parts if type(one) is not kind)
+        return msgspec.structs.replace(self, parts=(*kept, *instead))
+
+    @property
+    def values_sources(self) -> tuple[ValuesSource, ...]:
+        """All sources of values; a later one wins."""
+        if self.values is None:
+            return self.values_from
+        return (ValuesSource(ValuesKind.CONFIG_MAP, self.values), *self.values_from)
 
     @property
     def release(self) -> str:
@@ -366,3 +547,9 @@ class BundleSpec:
     def reference(self) -> str:
         """``host[:port]/path``, without a tag."""
         return f"{self.registry}/{self.repo}"
+
+
+@cache
+def absent(kind: type[P]) -> P | None:
+    """What stands for a part where the spec has nothing of it."""
+    return kind.absent()

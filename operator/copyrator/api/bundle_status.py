@@ -8,32 +8,26 @@ written by ``to_dict``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from copyrator.api.conditions import NOT_SUSPENDED, ConditionStatus, ConditionType, Suspension
-from copyrator.api.drift import NO_DRIFT_STATUS, DriftStatus
+from copyrator.api.conditions import (
+    NOT_SUSPENDED,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    Suspension,
+)
 from copyrator.api.plan_status import (
-    NOT_JUDGED,
-    AsApprovedStatus,
-    Baseline,
     MissingPermission,
-    PlanOutcome,
-    PlanStatus,
-    PreviewPlan,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Packed, Record
+from copyrator.api.records import Composed, Int32, Packed, Record, Time
+from copyrator.api.schema import REQUIRED, Schema, Takes
+from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
-MAX_CANDIDATES: Final = 10
-"""Versions that aren't deployed yet, and that a status lists."""
-MAX_SOAKS: Final = 10
-"""Versions whose soak a status lists."""
-MAX_ATTESTED: Final = 10
-"""Digests of which a status lists what was attested."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -106,20 +100,20 @@ class GateState(StrEnum):
     REFUSED = "Refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRef(Record):
+class VersionRef(Record, frozen=True):
     """The original's pair: a tag and its digest (``sha256:…``)."""
 
     digest: str | None = None
+    """Manifest digest."""
     version: str | None = None
+    """Tag."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployRef(VersionRef):
+class DeployRef(VersionRef, frozen=True):
     """The original's pair of what is deployed, and what `kubectl get` prints of it."""
 
     short_digest: str | None = None
-    """The beginning of ``digest``."""
+    """Its first 12 hexadecimal digits."""
 
     def shortened(self) -> DeployRef:
         """With the short digest that belongs to the digest."""
@@ -127,93 +121,72 @@ class DeployRef(VersionRef):
         return self if digest == self.short_digest else replace(self, short_digest=digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected(Record):
+class Rejected(Record, frozen=True):
     """A tag that was not chosen."""
 
     version: str | None = None
+    """The tag."""
     reason: str | None = None
+    """OutOfRange, PreRelease, Filtered, Quarantined, LowerThanDeployed, NotAVersion (the highest
+    tag that only looks like a version), or the reason of the gate that holds it back."""
     message: str | None = None
-    """Only with NotAVersion: the rule that it breaks, and what to do."""
+    """Of NotAVersion: the rule of Semantic Versioning that the tag breaks, and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Available(Record):
+class Available(Record, frozen=True):
     """What the registry has for ``spec.version``, as of ``time``."""
 
     version: str | None = None
+    """The selected tag."""
     digest: str | None = None
-    time: str | None = None
+    """Its manifest digest."""
+    time: Time | None = None
+    """When it was first seen."""
     rejected: tuple[Rejected, ...] = ()
+    """The highest tags that a wildcard or range rejected, at most 5, with the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed(Record):
+class Deployed(Record, frozen=True):
     """The last successful deploy."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
-    """``host[:port]/path`` of the repository that it came from."""
+    """Registry and repository that it came from."""
     revision: int | None = None
+    """Revision of the Helm release."""
     namespace: str | None = None
+    """Namespace of the release."""
     server: str | None = None
-    """The API server of the release; None: the operator's own."""
+    """API server of the release; absent where that is the operator's own cluster."""
     values_hash: str | None = None
+    """Hash of the values that were used."""
     spec_hash: str | None = None
-    """Hash of the spec's fields that change the release, so that other edits deploy nothing."""
+    """Hash of the spec's fields that affect the release."""
     generation: int | None = None
+    """Generation of the Bundle that was deployed."""
     verified: bool | None = None
-    """werf printed this digest itself; false for a baseline taken over from the original."""
+    """true when werf printed this digest itself; false for what was taken over from the original
+    werf operator."""
     plan_job: str | None = None
-    """The Job that made its plan: the next plan's values are compared with those of this one."""
+    """The Job that made its plan. The values of the next plan are compared with its."""
     plan_seal: str | None = None
-    """Hash of the Secret with that plan's operations."""
-    time: str | None = None
+    """The hash of that plan's operations."""
+    time: Time | None = None
+    """When the deploy finished."""
 
 
-class ConsentState(StrEnum):
-    """Whether a namespace accepts the release of a Bundle of another one."""
-
-    ACCEPTED = "Accepted"
-    ASSUMED = "Assumed"
-    """It was deployed before namespaces had to consent; it counts as accepted until they did."""
-    NOT_ACCEPTED = "NotAccepted"
-
-
-class ConsentBy(StrEnum):
-    """By what a namespace accepts a release."""
-
-    ANNOTATION = "Annotation"
-    """operator.werf.dev/accept-from on the Namespace."""
-    PERMISSION = "Permission"
-    """The Job's account may create Secrets there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentStatus(Record):
-    """Whether the release's namespace accepts the release, where it is another than the Bundle's.
-
-    Written when it changes, not each time that it is checked.
-    """
-
-    namespace: str | None = None
-    state: str | None = None
-    """A value of ConsentState."""
-    by: str | None = None
-    """A value of ConsentBy."""
-    at: str | None = None
-    """Since when."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver(Record):
+class PassedOver(Record, frozen=True):
     """A gate that a forced deploy skipped, and the reason why it hadn't passed."""
 
     name: str | None = None
+    """The gate."""
     reason: str | None = None
+    """The reason of its objection in CamelCase."""
     environments: tuple[str, ...] = ()
-    """Of other clusters, without whose evidence it is deployed."""
+    """Environments of other clusters without whose evidence it is deployed."""
 
     @property
     def text(self) -> str:
@@ -221,50 +194,67 @@ class PassedOver(Record):
         return f"{self.name}{' of ' if self.environments else ''}{', '.join(self.environments)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempted(Record):
+class Attempted(Record, frozen=True):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
+    """Registry and repository that it came from."""
     namespace: str | None = None
-    """The namespace of the release, even if the spec has changed since."""
+    """Namespace of the release."""
     server: str | None = None
-    """The API server of the release; None: the operator's own."""
+    """API server of the release; absent where that is the operator's own cluster."""
     job: str | None = None
+    """Name of the Job in the Bundle's namespace."""
     attempt: int | None = None
-    """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
+    """Number of the attempt; never used twice in a Bundle's life."""
     failures: int | None = None
-    """How many attempts at this same target failed by werf's result."""
+    """Number of attempts at this digest that werf reported as failed."""
     interruptions: int | None = None
-    """How many attempts at this same target the infrastructure ended in a row."""
+    """Number of attempts at this digest that infrastructure errors interrupted; they don't count as
+    failures of the digest."""
     plan: str | None = None
-    """ID of the plan that its Job compares its own with; likewise ``plan_job``."""
+    """ID of the plan that was approved, where there was one."""
     plan_job: str | None = None
-    """The Job that made that plan."""
+    """Name of the Job that made that plan."""
     approved_by: str | None = None
-    """Who approved it; None where its approval mode required no decision."""
+    """Who approved the plan."""
     correction: bool | None = None
-    """True: it deploys again what is deployed, because that had drifted."""
+    """True where it deploys again what is deployed, because it had drifted."""
     guarded: bool | None = None
-    """True: its Job has a list of what it may write, and the API server refuses everything else."""
+    """True where the API server refuses all that its Job may not write by its plan."""
     passed_over: tuple[PassedOver, ...] = ()
-    """The gates that it skipped, because a user forced it."""
+    """The gates that a forced deploy passed over."""
     outcome: str | None = None
+    """Running, Succeeded, Failed or Interrupted."""
     reason: str | None = None
+    """Reason of the failure in CamelCase."""
     message: str | None = None
+    """Human-readable message, what went wrong."""
     rollback: str | None = None
-    """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
+    """After a failed deploy with spec.autoRollback: Succeeded (the last successful version runs
+    again, as the revision in deployed), Failed (parts of the new version may be in place), or
+    Unknown (the Secrets of the release can't be listed)."""
     missing: tuple[MissingPermission, ...] = ()
-    """Missing permissions that made it, or the last uninstall, fail, by werf's own error."""
+    """Missing permissions of the service account that made it, or the last uninstall, fail, as
+    reported by werf."""
     generation: int | None = None
+    """Generation of the Bundle that is deployed."""
     values_hash: str | None = None
+    """Hash of the values that are used."""
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     request: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-    next_retry_at: str | None = None
+    """The value of the annotation that requested it, if any."""
+    started_at: Time | None = None
+    """When it began."""
+    finished_at: Time | None = None
+    """When it ended."""
+    next_retry_at: Time | None = None
+    """When it is retried."""
 
     @property
     def is_running(self) -> bool:
@@ -272,268 +262,186 @@ class Attempted(Record):
         return self.outcome == Outcome.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateStatus(Record):
+class GateStatus(Record, frozen=True):
     """The verdict of one gate on the version that would be deployed next."""
 
-    name: str | None = None
+    name: Annotated[str, REQUIRED] | None = None
+    """Name of the gate."""
     state: str | None = None
-    """A value of GateState."""
+    """Passed, Waiting or Refused."""
     reason: str | None = None
+    """Why it doesn't pass, in CamelCase."""
     message: str | None = None
-    until: str | None = None
-    """When it passes by itself."""
+    """Why it doesn't pass, or by what it passes, in words."""
+    until: Time | None = None
+    """When it passes without a change, if it does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateStatus(Record):
-    """A version that isn't deployed yet, and when this operator saw it first."""
-
-    version: str | None = None
-    digest: str | None = None
-    first_seen: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoakStatus(Record):
-    """How long a version has been deployed here: evidence for promotion from it."""
-
-    version: str | None = None
-    digest: str | None = None
-    since: str | None = None
-    """When its newest stretch began."""
-    until: str | None = None
-    """When that ended; absent while it lasts."""
-    longest: str | None = None
-    """Duration of its longest stretch that has ended; absent where there is no evidence."""
-    broken_by: str | None = None
-    """What ended the newest stretch, as a sentence."""
-
-
-class AttestState(StrEnum):
-    """What was last said about a digest in the registry, or is about to be."""
-
-    ATTESTING = "Attesting"
-    """The statement is recorded, and may be in the registry."""
-    RENEWING = "Renewing"
-    """The same, while an older one is in the registry."""
-    ATTESTED = "Attested"
-    WITHDRAWING = "Withdrawing"
-    """The same of its withdrawal."""
-    WITHDRAWN = "Withdrawn"
-    GONE = "Gone"
-    """Withdrawn, and the registry has the digest no more. It may come back, with the statement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttestStatus(Record):
-    """The newest statement about a digest.
-
-    It is written before it is pushed, so that another process pushes the same.
-    """
-
-    digest: str | None = None
-    version: str | None = None
-    environment: str | None = None
-    reference: str | None = None
-    """``host[:port]/path`` of the repository that it is pushed to."""
-    state: str | None = None
-    """A value of AttestState."""
-    issued_at: str | None = None
-    """Later than that of every older statement about this digest; like ``since`` and ``until``, a
-    date in the statement.
-    """
-    since: str | None = None
-    """When the newest stretch began."""
-    until: str | None = None
-    seconds: int | None = None
-    """How long it stood, as far as an operator saw it: the longest stretch."""
-    revision: int | None = None
-    """Of the release."""
-    reason: str | None = None
-    """Why it is withdrawn."""
-    requested_for: str | None = None
-    """Where a user has withdrawn it: when the stretch began that isn't attested again. From then on
-    only the present stretch counts."""
-    manifest: str | None = None
-    """The digest of the manifest that was pushed last, which the next push replaces."""
-    left: int | None = None
-    """How many older statements the registry didn't delete."""
-
-    @property
-    def is_positive(self) -> bool:
-        """Whether it says that the digest stands there."""
-        return self.state in (AttestState.ATTESTING, AttestState.RENEWING, AttestState.ATTESTED)
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether it isn't known to be in the registry."""
-        return self.state in (
-            AttestState.ATTESTING,
-            AttestState.RENEWING,
-            AttestState.WITHDRAWING,
-            AttestState.GONE,
-        )
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is amiss while it is pending."""
-        return self.state in (AttestState.RENEWING, AttestState.GONE)
-
-
-class Trust(StrEnum):
-    """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
-
-    TRUSTED = "Trusted"
-    NOT_TRUSTED = "NotTrusted"
-    UNKNOWN = "Unknown"
-    """It can't be determined now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification(Record):
-    """The verdict on the signatures of what is deployed."""
-
-    digest: str | None = None
-    verdict: str | None = None
-    """A value of Trust."""
-    reason: str | None = None
-    message: str | None = None
-    policy: str | None = None
-    """Hash of all requirements: entries, keys and the operator's policy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinStatus(Record):
-    """What a user rolled back to; see deploy.requests."""
-
-    requested: str | None = None
-    """The newest value of the annotation that was seen; None: it is absent."""
-    version: str | None = None
-    digest: str | None = None
-    """None: no pin is in force."""
-    selection: str | None = None
-    """Hash of the fields of the spec that choose a version; an edit of these ends the pin."""
-    at: str | None = None
-    refused: str | None = None
-    """Why ``requested`` wasn't taken, as a sentence; an earlier pin stays in force."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry(Record):
+class HistoryEntry(Record, frozen=True):
     """A finished attempt."""
 
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     reference: str | None = None
-    """``host[:port]/path`` of the repository that it came from."""
+    """Registry and repository that it was deployed from."""
     revision: int | None = None
+    """Revision of the Helm release."""
     outcome: str | None = None
+    """Succeeded, Failed or Interrupted."""
     reason: str | None = None
+    """Reason of the failure in CamelCase."""
     job: str | None = None
+    """Name of the Job."""
     plan: str | None = None
+    """ID of the plan that was approved, where there was one."""
     approved_by: str | None = None
+    """Who approved the plan."""
     correction: bool | None = None
+    """True for a correction of drift."""
     passed_over: tuple[PassedOver, ...] = ()
-    time: str | None = None
+    """The gates that a forced deploy passed over."""
+    time: Time | None = None
+    """When it ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastError(Record):
+class LastError(Record, frozen=True):
     """The newest error of the registry or of a deploy, until a success clears it."""
 
     reason: str | None = None
+    """Reason of the error in CamelCase."""
     message: str | None = None
+    """Human-readable message, what failed and how to fix it."""
     log_tail: str | None = None
-    time: str | None = None
+    """The end of the failed Job's log."""
+    time: Time | None = None
+    """When it happened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedPolls(Record):
+class FailedPolls(Record, frozen=True):
     """The polls that failed in a row, up to the last one; empty where that succeeded."""
 
-    count: int | None = None
-    """At most ENOUGH_FAILED_POLLS: more make no difference."""
-    since: str | None = None
+    count: Int32 | None = None
+    """How many, at most 3 are counted."""
+    since: Time | None = None
     """When the first of them failed."""
 
 
+class BundleCondition(Condition, kw_only=True):
+    """A condition as the CRD describes it; the status has it as a map."""
+
+    type: str
+    """Ready (the desired version is deployed), Reconciling (in progress), Stalled (not retried
+    until an object changes), UpdatePending (a version waits for a gate), Verified (who is trusted
+    signed it), Drifted (objects aren't as they were deployed), Healthy (objects are as their
+    controllers want them), Attested (the registry has the statement about what is deployed),
+    AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
+    settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
+    reason: str
+    """Reason in CamelCase: Deployed, Deploying, Polling, Suspended, AutoupdateDisabled,
+    InvalidSpec, AuthenticationFailed, IdentityMissing, IdentityRefused, IdentityUnavailable,
+    TokenExpired, RegistryUnreachable, RateLimited, TagNotFound, RepositoryNotFound,
+    NoMatchingVersion, WouldDowngrade, Forbidden, ValuesMissing, ServiceAccountMissing,
+    JobUnschedulable, ImagePullFailed, JobLost, DeployFailed, Skipped, Pinned, PinRefused, Unsigned,
+    SignatureInvalid, VerificationUnavailable, NotInPolicy, TooYoung, NotPromoted,
+    PromotionNotAllowed, PromotionWithdrawn, PromotionHeld, DependencyNotReady, OutsideWindow,
+    Frozen, FreezeUnreadable, Verified, Planning, AwaitingApproval, PlanRejected, PlanChanged,
+    PlanFailed, PlanUnstable, PlanUnbound, ExceedsApproval, DeployedDifferently, GuardNotActive,
+    DependenciesNotVendored, ChartNotPlain, RenderedDifferently, Quarantined, TimedOut,
+    KubeConfigInvalid, ClusterUnreachable, ReleaseConflict, ReleaseNotAccepted, NamespaceChanged,
+    Uninstalling or UninstallFailed. Also:
+
+    - of UpdatePending: UpToDate (nothing waits, all is deployed).
+
+    - of Drifted: Drifted, DriftRecurring, InSync, Unchecked, NotAsDeployed, BaselineUnreadable or
+    BlindApply.
+
+    - of Healthy: Healthy, Unhealthy, Progressing, NotDeployed or OtherManager.
+
+    - of Attested: Attested, Attesting, Soaking, AttestationWithdrawn, AttestKeyInvalid,
+    EnvironmentNotAllowed, PushRefused, or a reason of the registry.
+
+    - of AsApproved: AsApproved, Exact, DeployedDifferently, RendersDiffer, NothingStored,
+    NotSupported or Unreadable.
+
+    - of SettingsWithheld: NotKnownHarmless.
+
+    - of CertificateExpiring: CertificateExpiring."""
+
+
+def _keyed(name: str) -> Schema:
+    """A list that the API server merges by a field; the operator bounds it itself."""
+    return {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [name],
+    }
+
+
+_CONDITIONS: Final = Takes(_keyed("type"), like=BundleCondition)
+_GATES: Final = Takes(_keyed("name"))
 _NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
-UNPINNED: Final = PinStatus()
-_NO_PLAN: Final = PlanStatus()
-_NO_PREVIEW: Final = PreviewPlan()
-_NO_BASELINE: Final = Baseline()
-"""Shared by all Bundles without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleStatus(Record):
-    """The whole status."""
+class BundleStatus(Composed, frozen=True):
+    """The whole status: what every Bundle has, and the features' parts (status_parts.py)."""
 
-    ready: int | None = None
-    """1: the spec is valid and its credentials are usable. It doesn't mean deployed."""
-    force_update: int | None = None
-    """Set to 1 by a user to force a deploy; never written by ``to_dict``."""
+    ready: Int32 | None = None
+    """1 when the spec is valid and its credentials are usable. It doesn't mean deployed: the
+    condition Ready does."""
+    force_update: Int32 | None = None
+    """Set it to 1 (kubectl patch --subresource=status) to force a deploy; the operator resets it.
+    The annotation operator.werf.dev/requestedAt does the same."""
     target: VersionRef = VersionRef()
+    """What version resolves to."""
     deploy: DeployRef = DeployRef()
-    conditions: tuple[dict[str, Any], ...] = ()
+    """What is deployed."""
+    conditions: Annotated[tuple[dict[str, Any], ...], _CONDITIONS] = ()
+    """Ready, Reconciling and Stalled, as defined by kstatus; UpdatePending for Bundles with gates;
+    Drifted where spec.drift asks for it; Healthy with spec.health; SettingsWithheld where the Jobs
+    of a gated Bundle don't get all of its settings; AsApproved after a deploy that was planned and
+    approved; CertificateExpiring before the credential of spec.kubeConfig ends."""
     observed_generation: int | None = None
+    """Generation of the Bundle that this status describes."""
     available: Available = Available()
+    """The tag in the registry that spec.version selects."""
     deployed: Deployed = Deployed()
+    """The last successful deploy."""
     attempted: Attempted = Attempted()
-    server: str | None = None
-    """The API server that spec.kubeConfig names, as its Secret was read last; None without one."""
-    consent: ConsentStatus = ConsentStatus()
-    """Only where the release is in another namespace than the Bundle."""
-    gates: tuple[GateStatus, ...] = ()
-    """Only gates that the spec or the operator's settings require."""
-    candidates: tuple[CandidateStatus, ...] = ()
-    """Only where spec.minAge is set; oldest first."""
-    soak: tuple[SoakStatus, ...] = ()
-    """Only where another Bundle may be promoted from this one, or with spec.attest; oldest
-    first."""
-    attest: tuple[AttestStatus, ...] = ()
-    """Only with spec.attest; oldest first."""
-    verification: Verification = Verification()
-    """Only where the spec or the operator's signature policy requires signatures."""
-    plan: PlanStatus = _NO_PLAN
-    """Only where the spec or the operator's settings require approval, or a user requested a
-    plan."""
-    preview: PreviewPlan = _NO_PREVIEW
-    """Only where a user requested a plan of another version; for a day."""
-    baseline: Baseline = _NO_BASELINE
-    """Only where spec.approval.mode is OnRisk, or drift is checked for."""
-    as_approved: AsApprovedStatus = NOT_JUDGED
-    """Only after a deploy that was planned and approved."""
-    drift: DriftStatus = NO_DRIFT_STATUS
-    """Likewise; no more than its check's number where neither does."""
-    pin: PinStatus = UNPINNED
-    """Only where a user set the annotation pin."""
+    """The newest attempt to deploy."""
+    gates: Annotated[tuple[GateStatus, ...], _GATES] = ()
+    """The gates that the spec or the operator's settings ask for, in the order in which they are
+    asked, and what they say of the version that would be deployed next."""
     history: Packed[HistoryEntry] = _NO_PAST
-    """``past`` reads it."""
-    next_poll_at: str | None = None
+    """The last 10 finished attempts, newest first. The last successful deploys of three digests
+    stay among them."""
+    next_poll_at: Time | None = None
+    """When the registry is polled next. A time in the past is repeated every interval: a poll that
+    finds nothing new isn't written."""
     last_error: LastError = LastError()
+    """The newest error of the registry or of a deploy, until a success clears it."""
     failed_polls: FailedPolls = _NO_FAILED_POLLS
+    """The polls that failed in a row, up to the last one; absent where that succeeded. lastError
+    has its error. Ready becomes False with the third or after two intervals, whichever is later, at
+    the latest after 30 minutes; at once where the registry denies access or has no such tag, or the
+    present spec, values or credentials haven't been polled for before."""
     suspension: Suspension = NOT_SUSPENDED
-    """Ready as it was; only with ``spec.suspend`` or the annotation disable-autoupdate."""
+    """Ready as it was when the Bundle was suspended, by spec.suspend or the annotation
+    operator.werf.dev/disable-autoupdate: it keeps its status, and its message has this reason and
+    message. Absent otherwise."""
     last_handled_request: str | None = None
-    """The last value of the requestedAt annotation that was handled: the registry has answered,
-    and the result is in the status.
-    """
+    """The value of the annotation operator.werf.dev/requestedAt that was handled last: the registry
+    has responded, and the status has the outcome."""
     last_handled_force: str | None = None
-    """The last value of the forceAt annotation that was handled."""
-    last_handled_plan: str | None = None
-    """The last value of the plan-at annotation that was handled, with plan-version or without."""
-    last_handled_withdrawal: str | None = None
-    """The last value of the withdraw annotation whose withdrawals are recorded in ``attest``."""
+    """The value of the annotation operator.werf.dev/forceAt that was handled last."""
     last_failed_request: str | None = None
-    """A value of the requestedAt annotation that can't be handled yet; the conditions have the
-    cause. Absent once it is handled.
-    """
+    """A value of the annotation operator.werf.dev/requestedAt that can't be handled yet; the
+    conditions have the cause. It is removed once the request is handled."""
     last_failed_force: str | None = None
-    """The same of the forceAt annotation."""
+    """The same for the annotation operator.werf.dev/forceAt."""
 
     @property
     def past(self) -> tuple[HistoryEntry, ...]:
@@ -565,17 +473,6 @@ class BundleStatus(Record):
         return tuple(one.name or "" for one in self.gates if one.state != GateState.PASSED)
 
     @property
-    def plan_jobs(self) -> tuple[str, ...]:
-        """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
-        plans = self.plan, self.preview, self.drift.check
-        return tuple(one.job for one in plans if one.is_running and one.job)
-
-    @property
-    def known_consent(self) -> ConsentStatus | None:
-        """Whether the release's namespace accepts it; None where it hasn't been asked."""
-        return self.consent if self.consent.state else None
-
-    @property
     def has_deployed(self) -> bool:
         """Something was deployed, by this operator or the original."""
         return bool(self.deployed.digest or self.deploy.digest)
@@ -587,28 +484,10 @@ class BundleStatus(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """The status to apply: everything but ``forceUpdate``, bounded in size."""
-        status = Record.to_dict(self)  # slots: no zero-argument super
+        status = super().to_dict()
         status.pop("forceUpdate", None)
         if "history" in status:
             status["history"] = status["history"][:MAX_HISTORY]
         if "gates" in status:
             status["gates"] = status["gates"][:MAX_GATES]
         return status
-
-
-def parse_status(body: Any) -> BundleStatus:
-    """Read the status of a Bundle's body; never raises."""
-    return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None, dict(_WORDS))
-
-
-_ENUMS: Final = (
-    AttestState,
-    BundleReason,
-    ConditionStatus,
-    ConditionType,
-    GateState,
-    Outcome,
-    PlanOutcome,
-)
-_WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
-"""The texts that most statuses have, shared by all of them."""

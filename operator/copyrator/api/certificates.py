@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.fields import maps_in
+from copyrator.api.fields import SpecError
 from copyrator.api.reasons.rules import CertificateReason
+from copyrator.api.records import StatusMap
+from copyrator.api.schema import TIME, custom, kept
 from copyrator.api.times import format_time, parse_time
 
 MAX_CERTIFICATES: Final = 5
@@ -30,31 +31,35 @@ EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """An earlier end is reported as this one."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Certificate:
+def _read_date(raw: Any) -> datetime:
+    found = parse_time(raw)
+    if found is None:
+        raise SpecError("", "isn't a time")
+    return whole_seconds(found)
+
+
+_DATE: Final = custom(_read_date, TIME.schema)
+
+
+class Certificate(StatusMap, frozen=True, order=True):
     """The end of one certificate; sorted by it."""
 
-    not_after: datetime
-    """In whole seconds."""
-    source: str
-    """``namespace/name`` of the object that has it, or the names of a template's sources."""
-    key: str
-    common_name: str = ""
-    """Empty where its subject has none."""
-    not_before: datetime = EARLIEST
-    """When it begins to be valid, in whole seconds."""
+    not_after: Annotated[datetime, _DATE]
+    """When it ends."""
+    source: Annotated[str, kept(MAX_SOURCE)]
+    """The source that has it, as namespace/name; of a rule with spec.sources the names of all its
+    sources; of the credential of another cluster kubeconfig and the Secret, as namespace/name."""
+    key: Annotated[str, kept(MAX_SOURCE)]
+    """Its key, in the source or the rendered object."""
+    common_name: Annotated[str, kept(MAX_COMMON_NAME)] = ""
+    """The common name of its subject, if it has one."""
+    not_before: Annotated[datetime, _DATE] = EARLIEST
+    """When it begins to be valid."""
 
     @property
     def noun(self) -> str:
         """What it is, for messages."""
         return "credential" if self.source.startswith(CREDENTIAL) else "certificate"
-
-    def to_dict(self) -> dict[str, str]:
-        """As in the status."""
-        found = {"source": self.source, "key": self.key, "notAfter": format_time(self.not_after)}
-        if self.not_before > EARLIEST:
-            found["notBefore"] = format_time(self.not_before)
-        return found | ({"commonName": self.common_name} if self.common_name else {})
 
     def to_string(self) -> str:
         """``api.example.com (infra/tls, key tls.crt)``."""
@@ -67,23 +72,9 @@ def soonest(certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
     return tuple(heapq.nsmallest(MAX_CERTIFICATES, set(certificates)))
 
 
-def read_certificates(status: Mapping[str, Any]) -> tuple[Certificate, ...]:
-    """The certificates of a stored status; malformed ones are left out."""
-    found: list[Certificate] = []
-    for item in maps_in(status, "certificates")[:MAX_CERTIFICATES]:
-        ends = parse_time(item.get("notAfter"))
-        begins = parse_time(item.get("notBefore")) or EARLIEST
-        texts = [item.get(part, "") for part in ("source", "key", "commonName")]
-        if ends is not None and all(isinstance(text, str) for text in texts):
-            source, key, name = texts[0][:MAX_SOURCE], texts[1][:MAX_SOURCE], texts[2]
-            dates = whole_seconds(ends), whole_seconds(begins)
-            found.append(Certificate(dates[0], source, key, name[:MAX_COMMON_NAME], dates[1]))
-    return soonest(found)
-
-
 def whole_seconds(moment: datetime) -> datetime:
     """A time of a certificate as the status has it."""
-    return max(moment, EARLIEST).replace(microsecond=0)
+    return moment.replace(microsecond=0) if moment > EARLIEST else EARLIEST
 
 
 def expiring(

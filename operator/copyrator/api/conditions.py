@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from copyrator.api.reasons import AnyReason, Reason
 from copyrator.api.records import Record
+from copyrator.api.schema import COUNT, TIME, Form
 from copyrator.api.text import truncate
 from copyrator.api.times import format_time
 
@@ -122,6 +123,23 @@ class FurtherCondition:
     status: ConditionStatus
     reason: AnyReason
     message: str = ""
+
+
+class Condition(Form, kw_only=True):
+    """A condition as the CRD describes it; the operator has it as a map."""
+
+    type: str
+    """Its name."""
+    status: ConditionStatus
+    """Status of the condition: True, False or Unknown."""
+    reason: str
+    """Reason in CamelCase."""
+    message: str
+    """Human-readable message, what is wrong and how to fix it."""
+    observed_generation: Annotated[int, COUNT] | None = None
+    """Generation of the object that the condition describes."""
+    last_transition_time: Annotated[str, TIME]
+    """When the condition's status last changed."""
 
 
 def build_conditions(
@@ -227,19 +245,19 @@ PAUSES: Final = ("Suspended", "AutoupdateDisabled")
 """The reasons of Ready while an object is suspended; of a rule the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension(Record):
+class Suspension(Record, frozen=True):
     """Ready as it was when the object was suspended; empty while it isn't."""
 
     ready: str | None = None
-    """The status of the condition, which it keeps."""
+    """The status of Ready; absent where the object had never been reconciled."""
     reason: str | None = None
-    """Absent where it had never been reconciled."""
+    """The reason of Ready."""
     message: str | None = None
-    generation: int | None = None
-    """The object's generation then: with a later one it was edited since."""
+    """The message of Ready, at most 1,024 characters."""
+    generation: Annotated[int, COUNT] | None = None
+    """Generation of the object then; with a later one it was edited while suspended."""
     pending: str | None = None
-    """What is deployed once the Bundle is resumed, as a clause; absent where nothing is."""
+    """What is deployed once the Bundle is resumed, such as an available version."""
 
     @property
     def status(self) -> ConditionStatus:

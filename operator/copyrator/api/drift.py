@@ -5,20 +5,18 @@ What is deployed is compared regularly (docs/drift.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final
 
-from copyrator.api.fields import Fields
+import msgspec
+
+from copyrator.api.bundle_spec import Part
+from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import STORED, Form, custom, duration, items, text
 from copyrator.api.syntax import at_most
-
-DEFAULT_DRIFT_INTERVAL: Final = 3600.0
-MIN_DRIFT_INTERVAL: Final = 900.0
-_MAX_IGNORED: Final = 50
-_SHORT: Final = at_most(253)
 
 
 class DriftMode(StrEnum):
@@ -31,50 +29,42 @@ class DriftMode(StrEnum):
     """The same version is deployed again."""
 
 
-_ALL: Final = Globs(("*",))
+def _read_names(value: Any) -> Globs:
+    return Globs((check_text(value, "", at_most(253)),))
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Form):
     """Objects whose changes are no drift."""
 
-    kind: str
-    names: Globs = _ALL
+    kind: Annotated[str, text(most=253)]
+    """The objects' kind, such as Deployment."""
+    names: Annotated[Globs, custom(_read_names, {"type": "string", "maxLength": 253})] = (
+        msgspec.field(default=Globs(("*",)), name="name")
+    )
+    """Their name, or a pattern with * and ?. Default: all of the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class DriftSpec(Part):
     """When drift is checked for, and what is done about it."""
 
-    mode: DriftMode = DriftMode.OFF
-    interval: float = DEFAULT_DRIFT_INTERVAL
-    """Seconds between two checks."""
-    ignore: tuple[Ignored, ...] = ()
+    FIELD: ClassVar[str] = "drift"
+    """Whether the deployed objects are compared regularly with their chart, and what is done about
+    objects that others changed or deleted."""
+
+    mode: Annotated[DriftMode, STORED] = DriftMode.OFF
+    """Off, Detect (the condition Drifted names the objects) or Correct (the same version is
+    deployed again, without approval, at most twice for the same drift)."""
+    interval: Annotated[float, duration("interval", 900.0)] = 3600.0
+    """Time between two checks, such as 1h (the default); at least 15m. Each check is a Job that
+    plans the deploy."""
+    ignore: Annotated[tuple[Ignored, ...], items(50)] = ()
+    """Objects whose changes are no drift, such as a Deployment that is scaled by a
+    HorizontalPodAutoscaler."""
 
     @property
     def is_enabled(self) -> bool:
         """Whether drift is checked for at all."""
         return self.mode is not DriftMode.OFF
-
-
-NO_DRIFT: Final = Drift()
-"""Shared by all Bundles without ``spec.drift``."""
-
-
-def read_drift(drift: Fields) -> Drift:
-    """``spec.drift``; off where it is empty.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    if not drift.raw:
-        return NO_DRIFT
-    interval = drift.duration("interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
-    ignored = tuple(
-        Ignored(item.required_text("kind", _SHORT), Globs((item.text("name", _SHORT) or "*",)))
-        for item in drift.maps("ignore", _MAX_IGNORED)
-    )
-    return Drift(drift.choice("mode", DriftMode, DriftMode.OFF), interval, ignored)
 
 
 MAX_DRIFTED: Final = 20
@@ -89,16 +79,17 @@ class DriftVerdict(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftCheck(PlanRecord):
+class DriftCheck(PlanRecord, frozen=True):
     """A plan of what is deployed."""
 
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     job_hash: str | None = None
-    """Of everything else that the deploy's Job gets."""
+    """Hash of everything else that the deploy's Job gets."""
     attempt: int | None = None
-    """Number of the newest attempt when it began. Earlier versions of the operator compare it."""
+    """Number of the newest attempt when it began. A deploy that begins ends the check."""
     id: str | None = None
+    """The plan's ID, as of plans that are approved."""
     seal: str | None = None
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
 
@@ -106,37 +97,41 @@ class DriftCheck(PlanRecord):
 _NO_CHECK: Final = DriftCheck()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftStatus(Record):
+class DriftStatus(Record, frozen=True):
     """Whether the objects of the release are as they were deployed."""
 
+    FIELD: ClassVar[str] = "drift"
+    """Whether the objects of the release are as they were deployed, where spec.drift asks for
+    it."""
+
     check: DriftCheck = _NO_CHECK
-    """The newest one, running or ended."""
-    checked_at: str | None = None
+    """The newest plan of what is deployed, running or ended."""
+    checked_at: Time | None = None
     """When the verdict was found."""
     verdict: str | None = None
-    """A value of DriftVerdict, by the last check that has ended."""
+    """Drifted, NotDrifted or Unknown, by the last check that has ended."""
     attempt: int | None = None
-    """Number of the newest attempt at that time: a later one may have changed what was found."""
+    """Number of the newest attempt at that time."""
     reason: str | None = None
-    """Why nothing is known or compared now; likewise ``message``."""
+    """Why nothing is known, or nothing is compared now, in one word."""
     message: str | None = None
+    """The same in a sentence."""
     objects: tuple[str, ...] = ()
-    """What drifted, as ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_DRIFTED."""
+    """What drifted, as TYPE NAMESPACE:GROUP:KIND:NAME, where the type is what a deploy would do; at
+    most 20."""
     count: int | None = None
-    """How many there are, listed or not."""
-    since: str | None = None
+    """How many there are."""
+    since: Time | None = None
     """When drift was found first."""
     found_job: str | None = None
-    """The Job that found it."""
+    """Name of the Job that found it; its log has the differences."""
     differs: bool | None = None
-    """True: it isn't known that a correction would write what was deployed, as the chart may render
-    differently now; with an approval it is planned and approved as a deploy is.
-    """
+    """True if the chart may render differently now than when it was deployed, so that with an
+    approval a correction is planned and approved as a deploy is."""
     corrections: int | None = None
-    """How many deploys have corrected it since a regular check found none of it."""
+    """How many deploys have corrected drift since a regular check found none of it."""
     corrected: tuple[str, ...] = ()
-    """The objects that they corrected, at most MAX_DRIFTED."""
+    """The objects that they corrected; at most 20."""
 
 
 NO_DRIFT_STATUS: Final = DriftStatus()

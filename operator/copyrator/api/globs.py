@@ -8,11 +8,12 @@ text costs four operations on an integer of as many bits as the patterns have ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from copyrator.api.fields import Fields
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.schema import Takes, custom, items, reader, text
 from copyrator.api.syntax import Check
 from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
@@ -126,24 +127,60 @@ def is_wild(pattern: str) -> bool:
 NO_GLOBS: Final = Globs()
 
 
+def globs(
+    pattern: str,
+    check: Check,
+    most: int = MAX_GLOBS,
+    *,
+    length: int,
+    least: int = 0,
+    empty: str = "",
+) -> Takes:
+    """A list of globs, each of so many characters and matching a pattern.
+
+    ``empty`` is said of an empty list; without it one is accepted, also where the API server
+    requires ``least`` items.
+    """
+    one, of_list = text(check, most=length, pattern=pattern), items(most, noun="patterns")
+    read_patterns = _reader(one, of_list)
+
+    def read(raw: Any) -> Globs:
+        if empty and raw == []:
+            raise SpecError("", empty)
+        return read_patterns(raw)
+
+    bounds = {"minItems": least} if least else {}
+    return custom(read, of_list.schema | bounds | {"items": one.schema})
+
+
 def read_globs(fields: Fields, name: str, check: Check) -> Globs:
-    """Parse a list of globs of a spec.
+    """Read a list of globs of a configuration.
 
     Raises:
         SpecError: one of them isn't valid, or they are too many or too long.
     """
-    raw: Any = fields.items(name)
-    if len(raw) > MAX_GLOBS:
-        fields.fail(name, f"has {len(raw)} patterns; at most {MAX_GLOBS} are allowed")
-    patterns = fields.texts(name, check)
-    length = sum(len(pattern) for pattern in patterns if is_wild(pattern))
-    if length > MAX_GLOB_TEXT:
-        fields.fail(
-            name,
-            f"has {length} characters in patterns with wildcards; at most {MAX_GLOB_TEXT} are "
-            "allowed: use fewer or shorter ones",
-        )
-    return Globs(patterns)
+    try:
+        read = _reader(text(check, most=MAX_GLOB_TEXT), items(MAX_GLOBS, noun="patterns"))
+        return read(list(fields.items(name)))
+    except SpecError as error:
+        raise SpecError(fields.at(name) + error.path, error.message) from None
+
+
+def _reader(one: Takes, of_list: Takes) -> Callable[[Any], Globs]:
+    read_patterns = reader(tuple[Annotated[str, one], ...], of_list)
+
+    def read(raw: Any) -> Globs:
+        patterns = read_patterns(raw)
+        characters = sum(len(pattern) for pattern in patterns if is_wild(pattern))
+        if characters > MAX_GLOB_TEXT:
+            raise SpecError(
+                "",
+                f"has {characters} characters in patterns with wildcards; at most {MAX_GLOB_TEXT} "
+                "are allowed: use fewer or shorter ones",
+            )
+        return Globs(patterns)
+
+    return read
 
 
 MAX_CONSENT_TEXT: Final = 256 * 1024

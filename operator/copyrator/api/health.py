@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final, Self, TypeGuard
 
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import NOT_WHOLE, map_in, maps_in, text_in
+from copyrator.api.schema import STORED, Rule, fail
 
 
 class HealthMode(StrEnum):
@@ -21,6 +24,33 @@ class HealthMode(StrEnum):
     OFF = "Off"
     WATCH = "Watch"
     """The condition Healthy reports whether they are as their controllers want them."""
+
+
+class HealthSpec(Part):
+    """Whether the release's objects are watched."""
+
+    health: Annotated[HealthMode, STORED] = HealthMode.OFF
+    """Off, or Watch: the condition Healthy says whether the Deployments, StatefulSets, DaemonSets
+    and Jobs of the release in project_namespace are as their controllers want them. It needs the
+    chart's bundles.health.enabled, and deploys nothing."""
+
+    RULES = (
+        Rule(
+            "!has(self.kubeConfig) || !has(self.health) || self.health != 'Watch'",
+            "health isn't watched in the cluster of kubeConfig, where the operator has no access: "
+            "remove health",
+        ),
+    )
+
+    def fit(self, spec: BundleSpec) -> Self:
+        """Refuse it where the release is in another cluster."""
+        if self.health is not HealthMode.OFF and spec.find(ClusterSpec):
+            fail(
+                "health",
+                "isn't watched in the cluster of spec.kubeConfig, where the operator has no "
+                "access: remove spec.health",
+            )
+        return self
 
 
 Object = Mapping[str, Any]

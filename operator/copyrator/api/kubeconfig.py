@@ -18,13 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
+import msgspec
 import yaml
 
-from copyrator.api import syntax
+from copyrator.api import texts
 from copyrator.api.certificates import whole_seconds
 from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_json
+from copyrator.api.schema import STORED, Form, read
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -173,28 +175,26 @@ class Kubeconfig:
         return json.dumps(document, separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class KubeconfigRef:
+class KubeconfigRef(Form):
     """``kubeConfig`` of a spec: a Secret in the namespace of the object that refers to it."""
 
-    secret: str
-    key: str = DEFAULT_KEY
+    secret: Annotated[str, texts.OBJECT_NAME] = msgspec.field(name="secretName")
+    """Name of the Secret. It is never copied itself."""
+    key: Annotated[str, texts.DATA_KEY, STORED] = DEFAULT_KEY
+    """The Secret's key that has the kubeconfig."""
 
     def __str__(self) -> str:
         return f"Secret {self.secret}, key {self.key}"
 
 
-def read_kubeconfig_ref(parent: Fields) -> KubeconfigRef | None:
+def read_kubeconfig_ref(parent: Mapping[str, Any], path: str) -> KubeconfigRef | None:
     """``kubeConfig: {secretName, key}`` in a map of a spec; None where it is absent.
 
     Raises:
         SpecError: it isn't valid.
     """
-    if not parent.has("kubeConfig"):
-        return None
-    found = parent.sub("kubeConfig")
-    secret = found.required_text("secretName", syntax.object_name)
-    return KubeconfigRef(secret, found.text("key", syntax.data_key) or DEFAULT_KEY)
+    found = parent.get("kubeConfig")
+    return None if found is None else read(KubeconfigRef, found, f"{path}.kubeConfig")
 
 
 def kubeconfig_in(secret: Mapping[str, Any], key: str = DEFAULT_KEY) -> Kubeconfig:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.bundles import StoredReason
-from copyrator.api.records import Record
+from copyrator.api.records import Record, Time
 
 MAX_RISKY: Final = 20
 """Risky operations that a status lists."""
@@ -38,86 +37,101 @@ class PlanDecision(StrEnum):
     REJECTED = "Rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationCounts(Record):
+class OperationCounts(Record, frozen=True):
     """How many operations a plan has of each OperationType (bundles/plan/operations.py)."""
 
     create: int | None = None
+    """Objects that are created."""
     update: int | None = None
+    """Objects that are updated."""
     delete: int | None = None
+    """Objects that are deleted."""
     recreate: int | None = None
+    """Objects that are deleted and created again."""
     apply: int | None = None
+    """Objects whose change isn't known, because its dry run was refused."""
     at_rollback: int | None = None
-    """Hooks that this version would make at a rollback to it."""
+    """Hooks that this version would create at a rollback to it."""
     at_uninstall: int | None = None
-    """Hooks at the uninstall, and of tests."""
+    """Hooks that it would create at the uninstall, and of tests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingPermission(Record):
+class MissingPermission(Record, frozen=True):
     """What a Job's service account may not do with one resource in one namespace."""
 
     verbs: tuple[str, ...] = ()
+    """Verbs, such as create."""
     resource: str | None = None
-    """As in RBAC and kubectl: ``pods/log``, ``deployments.apps``."""
+    """As in RBAC, such as pods/log or deployments.apps."""
     namespace: str | None = None
-    """None: of objects in no namespace, or in all namespaces."""
+    """Absent for objects in no namespace, or in all namespaces."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovedPlan(Record):
+class ApprovedPlan(Record, frozen=True):
     """The plan that was approved last; a retry of its deploy is compared with it."""
 
     id: str | None = None
+    """ID of the plan."""
     by: str | None = None
-    at: str | None = None
+    """Who approved it."""
+    at: Time | None = None
+    """When the approval was seen."""
     job: str | None = None
+    """Name of the Job that made it."""
     seal: str | None = None
+    """Hash of the Secret with its operations."""
     bound: bool | None = None
-    """As of the plan; likewise ``exact``, ``enforced`` and ``image``: an approval carries over to
-    no weaker plan."""
+    """True if it was bound, so that the approval carries over to bound plans only."""
     exact: bool | None = None
+    """True if it was exact, so that the approval carries over to exact or bound plans only."""
     enforced: bool | None = None
+    """True if it was enforced; likewise."""
     image: str | None = None
+    """werf's image by digest, as its pod ran it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedPlan(Record):
+class RejectedPlan(Record, frozen=True):
     """The plan that was rejected last."""
 
     id: str | None = None
+    """Its ID, which is never given again."""
     contents: tuple[str, ...] = ()
-    """Hashes of the inputs of rejected plans until one of the same is approved, the newest first,
-    at most MAX_REJECTED_CONTENTS: one of the same is never deployed unasked.
-    """
+    """Hashes of what rejected plans were made of, the last 10. Until one of the same is approved, a
+    plan of the same waits for a decision, also with OnRisk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord(Record):
+class PlanRecord(Record, frozen=True):
     """A plan, for whatever purpose. Written before its Job is created, as an attempt is."""
 
     job: str | None = None
+    """Name of the Job that makes it; its pod's log has the diff."""
     number: int | None = None
-    """Number of this plan; never used twice in a Bundle's life, so no Job's name is either."""
+    """Number of the plan; never used twice in a Bundle's life."""
     outcome: str | None = None
-    """A value of PlanOutcome."""
+    """Running, Planned or Failed."""
     reason: str | None = None
+    """Reason of the failure in CamelCase."""
     message: str | None = None
+    """Human-readable message, what went wrong or what is awaited."""
     version: str | None = None
+    """Tag."""
     digest: str | None = None
+    """Manifest digest."""
     values_hash: str | None = None
-    started_at: str | None = None
-    made_at: str | None = None
+    """Hash of the values."""
+    started_at: Time | None = None
+    """When it was begun."""
+    made_at: Time | None = None
+    """When its operations were read."""
     revision: int | None = None
-    """Of the release, that the deploy makes."""
+    """Revision of the Helm release that the deploy makes."""
     operations: int | None = None
+    """How many objects it changes."""
     bound: bool | None = None
-    """True: what a deploy writes can't differ from what was planned, as its contents are bound by
-    the hash of a render; None: no plan yet, or a preview, which is never found to be bound, as it
-    renders once.
-    """
+    """True if a deploy can't write anything else than what was planned: its contents are bound by a
+    render. Else unbound has the reasons. Of a preview never true, as it renders the chart once."""
     image: str | None = None
-    """werf's image by digest, which the plan's pod ran and the deploy's Job runs; None: unknown."""
+    """werf's image by digest, as the plan's pod ran it; the deploy runs the same."""
 
     @property
     def is_running(self) -> bool:
@@ -125,120 +139,156 @@ class PlanRecord(Record):
         return self.outcome == PlanOutcome.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary(PlanRecord):
+class PlanSummary(PlanRecord, frozen=True):
     """A plan that people read, without the objects' content."""
 
     counts: OperationCounts = OperationCounts()
+    """How many operations it has of each type."""
     risky: tuple[str, ...] = ()
-    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all.
-
-    What isn't done by the deploy begins with ``at rollback: `` or ``at uninstall: ``; before that,
-    what runs as the Job's account with ``as the deploying account: ``.
-    """
+    """The first 20 operations for which OnRisk asks, as TYPE NAMESPACE:GROUP:KIND:NAME."""
     risky_operations: int | None = None
+    """How many there are."""
     unbound: tuple[str, ...] = ()
-    """Why it isn't bound, at most MAX_UNBOUND sentences."""
+    """Why it isn't bound, the first 20 reasons."""
     exact: bool | None = None
-    """True: werf's saved plan is what is applied, without another render, and is compared with the
-    one that was planned; None: no plan yet, or a preview, of which no two plans are compared.
-    """
+    """True if the plan that werf saves is compared with this one's and is what is applied, without
+    another render (werf 3). Else inexact has the reason. Of a preview never true, as none is
+    compared with it."""
     inexact: str | None = None
-    """Why it isn't exact, as a sentence."""
+    """Why it isn't exact."""
     hidden: int | None = None
     """Objects, beside Secrets, of which the chart hides contents from the printed diff."""
-    expires_at: str | None = None
-    """When a plan without a decision is made again, or a preview is removed."""
+    expires_at: Time | None = None
+    """When it is made anew, unless it is decided before; of a preview, when it is removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStatus(PlanSummary):
+class PlanStatus(PlanSummary, frozen=True):
     """The plan of the next deploy: it is what is approved, and what the deploy is compared with."""
 
+    FIELD: ClassVar[str] = "plan"
+    """The plan of the next deploy, where spec.approval or the operator's settings ask for one, or a
+    user (copyrator plan bundle)."""
+
     failures: int | None = None
-    """How many plans of this same deploy failed in a row."""
+    """How many plans of this deploy failed in a row."""
     interruptions: int | None = None
-    """How many of them in a row found no access to another cluster; they don't count as failed."""
-    next_retry_at: str | None = None
+    """How many plans of this deploy in a row found no access to the cluster of spec.kubeConfig;
+    they don't count as failures."""
+    next_retry_at: Time | None = None
+    """When a failed plan is made again."""
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     job_hash: str | None = None
-    """Of everything else that the deploy's Job gets."""
+    """Hash of everything else that the deploy's Job gets."""
     attempt: int | None = None
     """Number of the newest attempt when it began."""
     id: str | None = None
+    """What an approval names. Equal for equal operations with equal content, until they were
+    deployed."""
     changed: tuple[str, ...] = ()
-    """Values and variables that changed since the deployed plan, by name, at most MAX_CHANGED."""
+    """Values files, top-level keys of ConfigMaps' values, and variables that changed since the
+    deployed plan, the first 20; never their values."""
     change_unknown: str | None = None
-    """Why that isn't known, as a sentence."""
+    """Why it isn't known what changed since the deployed plan."""
     rejections: int | None = None
-    """How many plans of the Bundle were rejected; part of the ID."""
+    """How many plans of this Bundle were rejected."""
     rejected: RejectedPlan = RejectedPlan()
+    """The plan that was rejected last."""
     approval_cleared: bool | None = None
-    """After a rejection: approved-plan was seen absent or different since, so it counts again."""
+    """After a rejection, the annotation approved-plan was seen absent or different, so that a new
+    approval counts."""
     missing: tuple[MissingPermission, ...] = ()
-    """What the Job's account may not do of what the deploy needs, at most MAX_MISSING entries."""
+    """What the service account of the Job may not do of what the deploy needs, the first 20
+    resources."""
     missing_permissions: int | None = None
-    """How many verbs are missing, listed or not; None: not reviewed."""
+    """How many verbs are missing, listed or not; absent if it isn't known."""
     unreviewed: int | None = None
-    """Kinds, counted in each namespace, whose permissions couldn't be reviewed."""
+    """Kinds, counted in each namespace, whose permissions weren't reviewed, such as those that the
+    same plan defines."""
     enforced: bool | None = None
-    """True: the API server refuses whatever isn't approved; None: no plan yet."""
+    """True if the API server refuses whatever isn't approved. Else unenforced has the reason."""
     unenforced: str | None = None
-    """Why not, as a sentence."""
+    """Why it isn't enforced."""
     rollback_withheld: str | None = None
-    """Why werf doesn't get ``spec.autoRollback``, as a sentence."""
+    """Why its deploy isn't rolled back by werf (spec.autoRollback)."""
     seal: str | None = None
-    """Hash of the Secret with the operations, which the deploy's Job checks."""
+    """Hash of the Secret with the operations."""
     newer: str | None = None
-    """A newer version that would be planned instead."""
+    """A newer version that waits for the decision about this one."""
     pinned: bool | None = None
-    """True: it is of a rollback, so it isn't kept without the pin."""
+    """True for the plan of a rollback."""
     decision: str | None = None
-    """A value of PlanDecision."""
+    """Approved or Rejected."""
     by: str | None = None
-    at: str | None = None
+    """Who decided."""
+    at: Time | None = None
+    """When the decision was seen."""
     approved: ApprovedPlan = ApprovedPlan()
+    """The plan that was approved last, for the retries of its deploy."""
 
     def remove_plan(self) -> PlanStatus:
         """Only what is counted over the Bundle's life, so that no Job's name and no ID returns."""
         return PlanStatus(number=self.number, rejections=self.rejections, rejected=self.rejected)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewPlan(PlanSummary):
+class PreviewPlan(PlanSummary, frozen=True):
     """A plan of a version that a user named. It is only shown: nothing is deployed by it."""
+
+    FIELD: ClassVar[str] = "preview"
+    """The plan of a version that a user named (copyrator plan bundle --version), for a day. It is
+    only shown; nothing is deployed by it."""
 
     requested_version: str | None = None
     """The tag or range that was named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline(Record):
+class Baseline(Record, frozen=True):
     """The first plan of what is deployed: what its chart does every time."""
 
+    FIELD: ClassVar[str] = "baseline"
+    """The plan made right after the deploy, with spec.drift or mode OnRisk of spec.approval. What
+    it has as well, such as hooks, is no drift, and isn't risky in the next plans."""
+
     digest: str | None = None
+    """Manifest digest that was deployed."""
     values_hash: str | None = None
+    """Hash of the values that were used."""
     spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
     job: str | None = None
-    """The Job that made it."""
+    """Name of the Job that made the plan."""
     seal: str | None = None
     """Hash of the Secret with its operations."""
-    made_at: str | None = None
+    made_at: Time | None = None
+    """When it was made."""
     bound: bool | None = None
-    """As of PlanSummary: without it no correction is made where deploys need an approval."""
+    """True if a correction can't write anything else than was deployed."""
     unproven: bool | None = None
-    """True: it was made so late after the deploy that it may have what had drifted before."""
+    """True where it was made later than 15 minutes after the deploy: what had drifted before is in
+    it, and isn't seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsApprovedStatus(Record):
+class PlanRequests(Record, frozen=True):
+    """The requests for plans."""
+
+    last_handled_plan: str | None = None
+    """The value of the annotation operator.werf.dev/plan-at that was handled last."""
+
+
+class AsApprovedStatus(Record, frozen=True):
     """What was found about a deploy; empty where none was planned and approved."""
 
+    FIELD: ClassVar[str] = "asApproved"
+    """Whether the last deploy that was planned and approved stored what was approved."""
+
     reason: str | None = None
-    """A value of StoredReason."""
+    """Reason of the condition AsApproved."""
     version: str | None = None
+    """Tag that was deployed."""
     revision: int | None = None
-    at: str | None = None
+    """The release's revision that was stored."""
+    at: Time | None = None
+    """When the deploy had ended."""
 
     @property
     def is_different(self) -> bool:

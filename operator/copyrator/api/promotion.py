@@ -1,107 +1,55 @@
-"""``spec.promoteFrom``, ``spec.attest``, their annotations, and lists of Bundles in specs."""
+"""``spec.promoteFrom``, and the annotations that hold, withdraw and allow promotions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from copyrator.api import names, syntax
-from copyrator.api.bundle_spec import (
-    DEFAULT_EVIDENCE_AGE,
-    DEFAULT_RENEWAL,
-    DEFAULT_SOAK,
-    MIN_RENEWAL,
-    Attest,
-    AttestationsFrom,
-    AttestKey,
-    LocalObjectRef,
-    PromoteFrom,
-)
-from copyrator.api.fields import Fields
+from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.environments import ENVIRONMENT
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
+from copyrator.api.structs import replace
 from copyrator.api.text import one_line
-from copyrator.api.verify import read_object
+from copyrator.api.texts import NAMESPACE
 from copyrator.settings import limits
 
-
-def read_bundles(fields: Fields, name: str, own: BundleKey, *, most: int) -> tuple[BundleKey, ...]:
-    """The Bundles of a list, each once; a namespace that is left out is that of ``own``.
-
-    Raises:
-        SpecError: it isn't valid, or names ``own``.
-    """
-    found: dict[BundleKey, None] = {}
-    for one in fields.maps(name, most):
-        namespace = one.text("namespace", syntax.namespace) or own.namespace
-        key = BundleKey(namespace, one.required_text("name", syntax.object_name))
-        if key == own:
-            one.fail("name", "is this Bundle itself; remove the item")
-        found[key] = None
-    return tuple(found)
+DEFAULT_SOAK: Final = 24 * 3600.0
+DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
+_NEITHER: Final = "is required, or attestations: name where a version must have stood"
 
 
-MAX_SOURCES: Final = 20
-"""Bundles that ``spec.promoteFrom.bundles`` may name."""
-MAX_ENVIRONMENTS: Final = 10
-"""Environments that ``spec.promoteFrom.attestations`` may name."""
-
-MAX_HOLD_TEXT: Final = 200
-"""Characters of the annotation hold that are shown."""
-_MAX_WILD: Final = 64
-"""Patterns with a wildcard in one annotation promote-to."""
-NO_REASON: Final = "no reason is given"
+MAX_SOAKS: Final = 10
+"""Versions whose soak a status lists."""
 
 
-def read_promote_from(fields: Fields, own: BundleKey) -> PromoteFrom:
-    """``spec.promoteFrom`` of the Bundle ``own``.
+class PromotionRef(BundleRef, kw_only=True):
+    """A Bundle that another one is promoted from."""
 
-    Raises:
-        SpecError: it isn't valid.
-    """
-    soak = fields.duration("soak", DEFAULT_SOAK)
-    if not fields.items("bundles") and not fields.items("attestations"):
-        fields.fail("bundles", "is required, or attestations: name where a version must have stood")
-    return PromoteFrom(
-        read_bundles(fields, "bundles", own, most=MAX_SOURCES), soak, _read_attestations(fields)
-    )
+    namespace: Annotated[str, NAMESPACE] = ""
+    """Its namespace; default that of this Bundle. Another one must allow it by the annotation
+    operator.werf.dev/promote-to on that Bundle."""
 
 
-def _read_attestations(fields: Fields) -> tuple[AttestationsFrom, ...]:
-    found: dict[str, AttestationsFrom] = {}
-    named: dict[LocalObjectRef, str] = {}
-    for one in fields.maps("attestations", MAX_ENVIRONMENTS):
-        environment = one.required_text("environment", _environment)
-        if environment in found:
-            one.fail("environment", f"{environment} is named twice; remove one of the items")
-        cosign = one.sub("cosign")
-        if unknown := sorted(map(str, cosign.raw.keys() - {"keysFrom"})):
-            cosign.fail(unknown[0], "isn't for attestations: they are signed with keys (keysFrom)")
-        keys = read_object(cosign, "keysFrom")
-        if (other := named.setdefault(keys, environment)) != environment:
-            cosign.fail(
-                "keysFrom",
-                f"{keys.kind} {keys.name} has the keys of {other}, too; each environment needs "
-                "keys of its own",
-            )
-        found[environment] = AttestationsFrom(
-            environment,
-            keys,
-            one.duration("soak", 0.0),
-            one.duration("maxAge", DEFAULT_EVIDENCE_AGE),
-            one.text("cluster", _CLUSTER),
-            one.text("release", _release),
-        )
-    return tuple(found.values())
+class EvidenceKeys(Form):
+    """Keys of attestations."""
+
+    keys_from: Annotated[LocalObjectRef, Takes({}, required=NO_OBJECT)]
+    """Public keys in PEM, one or more in each key of the object. A key is of one environment, and
+    not one that is trusted for signatures."""
 
 
-def _environment(value: str) -> str | None:
-    if syntax.namespace(value) is None:
-        return None
-    hint = "use at most 63 lower-case letters, digits and '-'"
-    return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
+def _read_keys(value: Any) -> EvidenceKeys:
+    if isinstance(value, Mapping) and (unknown := sorted(map(str, value.keys() - {"keysFrom"}))):
+        fail(unknown[0], "isn't for attestations: they are signed with keys (keysFrom)")
+    return form_reader(EvidenceKeys)(value)
 
 
 _CLUSTER: Final = syntax.matching(
@@ -118,35 +66,98 @@ def _release(value: str) -> str | None:
     return f"{syntax.shown(value)} isn't a release; write it as namespace/name"
 
 
-def read_attest(fields: Fields) -> Attest:
-    """``spec.attest``.
+class AttestationsFrom(Form):
+    """An environment whose evidence a version needs, from attestations of its digest."""
 
-    Raises:
-        SpecError: it isn't valid.
-    """
-    return Attest(
-        environment=fields.required_text("environment", _environment),
-        key_from=_read_key_from(fields),
-        after=fields.duration("after", 0.0),
-        auth=fields.text("auth", syntax.object_name),
-        renew=fields.duration("renew", DEFAULT_RENEWAL, least=MIN_RENEWAL),
+    environment: Annotated[str, ENVIRONMENT]
+    """Its name, as the attestations have it."""
+    cosign: Annotated[
+        EvidenceKeys,
+        custom(_read_keys, like=EvidenceKeys, required="is required: name the keys (keysFrom)"),
+    ]
+    """Whom to believe."""
+    soak: Annotated[float, duration("soak")] = 0.0
+    """How long it must have stood there, at least; by default what that environment attests is
+    enough."""
+    max_age: Annotated[float, duration("maxAge")] = DEFAULT_EVIDENCE_AGE
+    """The age after which a statement doesn't count any more; default 168h. A withdrawal that a
+    registry hides is hidden for that long at most."""
+    cluster: Annotated[str, text(_CLUSTER, most=64, pattern="[A-Za-z0-9][-A-Za-z0-9]*")] | None = (
+        None
+    )
+    """The only cluster whose statements count: the uid of its namespace kube-system."""
+    release: (
+        Annotated[str, text(_release, most=317, pattern=f"{syntax.LABEL}/{syntax.SUBDOMAIN}")]
+        | None
+    ) = None
+    """The only release whose statements count, as namespace/name."""
+
+    @property
+    def keys_from(self) -> LocalObjectRef:
+        """The object with its keys."""
+        return self.cosign.keys_from
+
+
+class PromotionSpec(Part):
+    """Where a version must have been deployed before it is deployed."""
+
+    FIELD: ClassVar[str] = "promoteFrom"
+    """Where a version must have been deployed for some time before it is deployed here: in Bundles
+    of this cluster, and in environments of others. It is the digest that counts, whatever
+    repository and tag they take it from."""
+
+    bundles: Annotated[
+        tuple[Annotated[BundleKey, bundle_ref(PromotionRef)], ...],
+        items(20, 1, required="is empty: name a Bundle, or remove it"),
+    ] = ()
+    """Bundles in which it must have been deployed, without drift, ill health or a hold. All of them
+    count."""
+    soak: Annotated[float, duration("soak")] = DEFAULT_SOAK
+    """How long it must have been deployed there at a stretch; default 24h."""
+    attestations: Annotated[
+        tuple[AttestationsFrom, ...],
+        items(10, 1, keys=("environment",), required="is empty: name an environment, or remove it"),
+    ] = ()
+    """Environments, usually of other clusters, whose evidence a version needs: signed attestations
+    of its digest in the registry. All of them count."""
+
+    RULES = (
+        Rule(
+            "has(self.bundles) || has(self.attestations)",
+            "promoteFrom must have bundles, attestations or both",
+        ),
     )
 
+    def __bool__(self) -> bool:
+        return bool(self.bundles or self.attestations)
 
-def _read_key_from(fields: Fields) -> AttestKey | None:
-    key = fields.sub("keyFrom")
-    secret = key.text("secretName", syntax.object_name)
-    name = key.text("key", syntax.data_key)
-    password = key.text("passwordKey", syntax.data_key)
-    if key.flag("operator"):
-        if secret or name or password:
-            key.fail("operator", "must be alone: it is the operator's key, or that of a Secret")
-        return None
-    if secret is None or name is None:
-        missing = "key" if secret else "secretName"
-        key.fail(missing, "is required: name the Secret and its key with the private key")
-    return AttestKey(secret, name, password)
+    def fit(self, spec: BundleSpec) -> Self:
+        """The same with whole keys of Bundles."""
+        return self.within(BundleKey(spec.namespace, spec.name))
 
+    def within(self, own: BundleKey) -> Self:
+        """The same of the Bundle ``own``."""
+        if not self:
+            fail("bundles", _NEITHER)
+        known: dict[str, LocalObjectRef] = {}
+        for i, one in enumerate(self.attestations):
+            path, name, keys = f"attestations[{i}]", one.environment, one.keys_from
+            if name in known:
+                fail(f"{path}.environment", f"{name} is named twice; remove one of the items")
+            if other := next((other for other, ref in known.items() if ref == keys), ""):
+                fail(
+                    f"{path}.cosign.keysFrom",
+                    f"{keys} has the keys of {other}, too; each environment needs keys of its own",
+                )
+            known[name] = keys
+        return replace(self, bundles=named(self.bundles, own, "bundles"))
+
+
+MAX_HOLD_TEXT: Final = 200
+"""Characters of the annotation hold that are shown."""
+_MAX_WILD: Final = 64
+"""Patterns with a wildcard in one annotation promote-to."""
+NO_REASON: Final = "no reason is given"
 
 _WITHDRAWAL: Final = re.compile(
     r"(?:(?P<time>\d{4}-\d\d-\d\dT\S{1,30})\s+)?(?:(?P<digest>sha256:[0-9a-f]{64})(?:\s+|$))?"
@@ -189,3 +200,28 @@ def hold_text(annotations: Mapping[str, str]) -> str | None:
 def shown_hold(text: str) -> str:
     """A reason as messages show it: one line, without control characters, bounded."""
     return one_line(text, MAX_HOLD_TEXT) or NO_REASON
+
+
+class SoakStatus(Record, frozen=True):
+    """How long a version has been deployed here: evidence for promotion from it."""
+
+    version: str | None = None
+    """Tag."""
+    digest: str | None = None
+    """Manifest digest."""
+    since: Time | None = None
+    """When its newest stretch began."""
+    until: Time | None = None
+    """When that ended; absent while it lasts."""
+    longest: str | None = None
+    """Its longest stretch that has ended; absent where it doesn't count (any more)."""
+    broken_by: str | None = None
+    """What ended the newest stretch."""
+
+
+class PromotionStatus(Record, frozen=True):
+    """The evidence that other Bundles are promoted by."""
+
+    soak: Annotated[tuple[SoakStatus, ...], items(MAX_SOAKS)] = ()
+    """Where other Bundles may be promoted from this one, or with spec.attest: how long its versions
+    have been deployed here, oldest first."""

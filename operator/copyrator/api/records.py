@@ -1,19 +1,24 @@
-"""A tolerant codec between status maps and dataclasses, and the patch between two such maps.
+"""Statuses: the types of their maps, their tolerant reader and writer, and patches between them.
 
 A status may have been written by an older or newer operator, by the original, or by a user with
-``--subresource=status``. So decoding takes the fields that it knows, keeps unknown ones in
+``--subresource=status``. So reading takes the fields that it knows, keeps unknown ones in
 ``extra`` and drops values of the wrong type; it never raises. ``valuesHash`` is ``values_hash``.
 """
 
 from __future__ import annotations
 
-import types
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Final, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import structs
+
+from copyrator.api.fields import SpecError
+from copyrator.api.schema import TIME, Slot, Takes, slots, split
+from copyrator.api.times import format_time, parse_time
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,68 +38,157 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
-R = TypeVar("R", bound="Record")
-_Decode = Callable[[Any, dict[str, str]], Any]
+M = TypeVar("M", bound="StatusMap")
+Time = Annotated[str, TIME]
+Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
 
-_NOTHING: Final[Mapping[str, Any]] = types.MappingProxyType({})
+R = TypeVar("R", bound="Record")
+C = TypeVar("C", bound="Composed")
+_Texts = dict[str, str]
+_Read = Callable[[Any, _Texts], Any]
+"""Takes a value of JSON and the texts to share; returns None for a value of the wrong type."""
+
+
+class _Unknown(dict[str, Any]):
+    """Fields that this version doesn't know; never changed, and not part of a record's hash."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+
+_NOTHING: Final[Mapping[str, Any]] = _Unknown()
 """Shared by all records without unknown fields: a status has dozens, an empty dict takes 64 B."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A map of a status. Every field of a subclass has a default, which means "absent"."""
+class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A map of a status, without what this version doesn't know.
 
-    extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, hash=False)
+    A field without a default is required: a map without it, or with a wrong value there, is left
+    out. Every other default means "absent".
+    """
+
+    KEEPS_UNKNOWN: ClassVar[bool] = False
+
+    @classmethod
+    def read(cls: type[M], raw: Any, texts: _Texts) -> M | None:
+        """Read a map; None for anything else, and where a required field is absent or wrong."""
+        if not isinstance(raw, dict):
+            return None
+        known = _plan(cls)
+        found: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for name, value in raw.items():
+            if (field := known.get(name)) is None:
+                if cls.KEEPS_UNKNOWN:
+                    extra[name] = value
+            elif type(value) is field.scalar:
+                found[field.attribute] = texts.setdefault(value, value) if field.is_text else value
+            elif field.read is not None and (read := field.read(value, texts)) is not None:
+                found[field.attribute] = read
+        if extra:
+            found["extra"] = _Unknown(extra)
+        try:
+            return cls(**found)
+        except TypeError:
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The map for the status; absent fields are left out."""
+        written: dict[str, Any] = dict(getattr(self, "extra", ()))
+        for name, field in _plan(type(self)).items():
+            value = getattr(self, field.attribute)
+            if value is None or value is field.default:
+                continue
+            if field.write is None or (value := field.write(value)):
+                written[name] = value
+        return written
+
+
+class Record(StatusMap, frozen=True, kw_only=True, gc=False):
+    """A map of a status with what this version doesn't know; every field has a default."""
+
+    KEEPS_UNKNOWN: ClassVar[bool] = True
+
+    FIELD: ClassVar[str] = ""
+    """The name of the map in a Composed status; empty: its fields stand in the status itself."""
+
+    extra: Mapping[str, Any] = _NOTHING
     """Fields that this version doesn't know, unchanged."""
 
     @classmethod
-    def parse(cls: type[R], raw: Any, texts: dict[str, str] | None = None) -> R:
-        """Parse a map; anything else is parsed as an empty one.
+    def parse(cls: type[R], raw: Any, texts: _Texts | None = None) -> R:
+        """Read a map; anything else is read as an empty one.
 
         Args:
             raw: the map, of JSON.
             texts: those that are shared by equal ones in the map; others are added.
         """
+        return cls.read(raw, {} if texts is None else texts) or cls()
+
+
+@cache
+def absent(kind: type[R]) -> R:
+    """The record of an absent map, shared by all."""
+    return kind()
+
+
+class Composed(Record, frozen=True):
+    """A status that has parts: records of features, which it doesn't know.
+
+    A part with a ``FIELD`` is the map of that name, the fields of another one stand in the status.
+    """
+
+    parts: tuple[Record, ...] = ()
+    """Those that aren't empty, ordered by the names of their types."""
+
+    def part(self, kind: type[R]) -> R:
+        """The part of a type."""
+        for one in self.parts:
+            if type(one) is kind:
+                return one
+        found: R = absent(kind)
+        return found
+
+    def with_part(self: C, part: Record) -> C:
+        """The status with a part replaced."""
+        kept = (one for one in self.parts if type(one) is not type(part))
+        return structs.replace(self, parts=_ordered((*kept, part)))
+
+    @classmethod
+    def compose(cls: type[C], kinds: Iterable[type[Record]], raw: Any, texts: _Texts) -> C:
+        """Read a map with parts of these types; see ``parse``."""
         if not isinstance(raw, dict):
             return cls()
-        texts = {} if texts is None else texts
-        known = _plan(cls)
-        found: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
-        for name, value in raw.items():
-            if (slot := known.get(name)) is None:
-                extra[name] = value
-            elif (decoded := slot.decode(value, texts)) is not None:
-                found[slot.attribute] = decoded
-        return cls(**found, extra=extra or _NOTHING)
+        rest, parts = dict(raw), []
+        for kind in kinds:
+            if not kind.FIELD:
+                own = {name: rest.pop(name) for name in _plan(kind) if name in rest}
+                parts.append(kind.parse(own, texts))
+            elif kind.FIELD in rest:
+                parts.append(kind.parse(rest.pop(kind.FIELD), texts))
+        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
 
     def to_dict(self) -> dict[str, Any]:
-        """The map for the status; absent fields are left out."""
-        encoded: dict[str, Any] = dict(self.extra)
-        for name, slot in _plan(type(self)).items():
-            value = getattr(self, slot.attribute)
-            if isinstance(value, Packed):
-                value = value.to_list()
-                if not value:
-                    continue
-            if value is None or value == ():
-                continue
-            if isinstance(value, Record):
-                value = value.to_dict()
-                if not value:
-                    continue
-            elif isinstance(value, tuple):
-                value = [item.to_dict() if isinstance(item, Record) else item for item in value]
-            encoded[name] = value
-        return encoded
+        """The map for the status, with all parts."""
+        written = Record.to_dict(self)
+        for one in self.parts:
+            found = one.to_dict()
+            written |= {one.FIELD: found} if one.FIELD else found
+        return written
+
+
+def _ordered(parts: Iterable[Record]) -> tuple[Record, ...]:
+    found = [one for one in parts if one != absent(type(one))]
+    return tuple(sorted(found, key=lambda one: type(one).__name__))
 
 
 _FASTEST: Final = 1
 """The level of compression: a history of ten takes 12 µs and is as short as with the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed(Generic[R]):
+class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """Records that are rarely read, as compressed JSON: a third of the text."""
 
     compressed: bytes = zlib.compress(b"[]", _FASTEST)
@@ -115,81 +209,86 @@ class Packed(Generic[R]):
         return tuple(record.parse(one) for one in self.to_list())
 
 
-def json_name(attribute: str) -> str:
-    """``values_hash`` as ``valuesHash``."""
-    first, *rest = attribute.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+_ANY: Final = Takes({})
 
 
-def json_fields(record: type[Record]) -> dict[str, Any]:
-    """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
-    return {
-        name: types.GenericAlias(tuple, (*get_args(slot.wanted), ...))
-        if get_origin(slot.wanted) is Packed
-        else slot.wanted
-        for name, slot in _plan(record).items()
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A field: its attribute and type, and its parser, which returns None for a wrong type."""
-
+class _Field(msgspec.Struct, frozen=True):
     attribute: str
-    wanted: Any
-    decode: _Decode
+    default: Any
+    scalar: Any = None
+    """Its type; None: it is a map or a list."""
+    is_text: bool = False
+    read: _Read | None = None
+    write: Callable[[Any], Any] | None = None
+    """None: it is written as it is."""
 
 
-def _plan(record: type[Record]) -> dict[str, _Slot]:
-    """JSON name to field; cached for each class: each reconcile of a Bundle parses a status."""
-    if (known := _plans.get(record)) is None:
-        known = _plans[record] = _make_plan(record)
-    return known
+@cache
+def _plan(record: type[StatusMap]) -> dict[str, _Field]:
+    """The fields by their names in JSON; each reconcile of a Bundle reads a status."""
+    found = slots(record)
+    needed = [one.name for one in found if one.is_required]
+    assert not (needed and record.KEEPS_UNKNOWN), needed
+    return {one.name: _field(one) for one in found}
 
 
-_plans: dict[type[Record], dict[str, _Slot]] = {}
+def _field(slot: Slot) -> _Field:
+    attribute, kind, takes = slot.attribute, slot.kind, slot.takes
+    default = None if takes.is_shown else slot.default
+    origin = get_origin(kind)
+    if takes.read is not None or kind is datetime or "minimum" in takes.schema or takes.kept:
+        write: Callable[[Any], Any] | None = format_time if kind is datetime else None
+        write = list if origin is tuple else write
+        return _Field(attribute, default, read=_reader(kind, takes), write=write)
+    if origin is None and issubclass(kind, StatusMap):
+        return _Field(attribute, default, read=_reader(kind), write=kind.to_dict)
+    if origin is None:
+        # A bool isn't an int here, and JSON has no other subclasses.
+        return _Field(attribute, default, scalar=kind, is_text=kind is str)
+    if origin is Packed:
+        return _Field(attribute, default, read=_reader(kind), write=Packed.to_list)
+    assert origin is tuple, attribute
+    item, _ = split(get_args(kind)[0])
+    is_map = isinstance(item, type) and issubclass(item, StatusMap)
+    write = _list_writer(item.to_dict) if is_map else list
+    return _Field(attribute, default, read=_reader(kind, takes), write=write)
 
 
-def _make_plan(record: type[Record]) -> dict[str, _Slot]:
-    hints = get_type_hints(record)
-    plan: dict[str, _Slot] = {}
-    for slot in fields(record):
-        if slot.name == "extra":
-            continue
-        assert slot.default is not MISSING or slot.default_factory is not MISSING, slot.name
-        wanted = _strip_optional(hints[slot.name])
-        plan[json_name(slot.name)] = _Slot(slot.name, wanted, _decoder(wanted))
-    return plan
+def _list_writer(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda items: [write(one) for one in items]
 
 
-def _strip_optional(hint: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        return next(arg for arg in get_args(hint) if arg is not type(None))
-    return hint
-
-
-def _decoder(wanted: Any) -> _Decode:
-    if get_origin(wanted) is tuple:
-        return _list_decoder(_decoder(get_args(wanted)[0]))
-    if get_origin(wanted) is Packed:
-        decode = _list_decoder(_decoder(get_args(wanted)[0]))
-        return lambda value, texts: _packed(decode(value, texts))
-    if is_dataclass(wanted):
-        record = cast("type[Record]", wanted)
-        return lambda value, texts: record.parse(value, texts) if type(value) is dict else None
-    if get_origin(wanted) is dict:
-        return _map
-    if wanted is str:
+def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for each type
+    origin = get_origin(kind)
+    if takes.read is not None:
+        return _strict_reader(takes.read)
+    if origin is tuple:
+        return _list_reader(_reader(*split(get_args(kind)[0])), takes.schema.get("maxItems"))
+    if origin is Packed:
+        read_list = _list_reader(_reader(get_args(kind)[0]))
+        return lambda value, texts: _packed(read_list(value, texts))
+    if origin is dict:
+        return _read_map
+    if issubclass(kind, StatusMap):
+        read_map: _Read = kind.read
+        return read_map
+    if kind is datetime:
+        return lambda value, _: parse_time(value)
+    if takes.kept:
+        return lambda value, _: value[: takes.kept] if type(value) is str else None
+    if "minimum" in takes.schema:
+        least, most = takes.schema["minimum"], takes.schema.get("maximum", 2**63 - 1)
+        return lambda value, _: value if type(value) is int and least <= value <= most else None
+    if kind is str:
         return lambda value, texts: texts.setdefault(value, value) if type(value) is str else None
-    # A bool isn't an int here, and JSON has no other subclasses.
-    return lambda value, _: value if type(value) is wanted else None
+    return lambda value, _: value if type(value) is kind else None
 
 
 def _packed(records: tuple[Record, ...] | None) -> Packed[Record] | None:
     return None if records is None else Packed.pack(records)
 
 
-def _map(value: Any, texts: dict[str, str]) -> dict[str, Any] | None:
+def _read_map(value: Any, texts: _Texts) -> dict[str, Any] | None:
     """A map as it is, with shared texts."""
     if not isinstance(value, dict):
         return None
@@ -198,11 +297,21 @@ def _map(value: Any, texts: dict[str, str]) -> dict[str, Any] | None:
     }
 
 
-def _list_decoder(decode: _Decode) -> _Decode:
-    def decode_list(value: Any, texts: dict[str, str]) -> Any:
+def _strict_reader(read: Callable[[Any], Any]) -> _Read:
+    def read_strictly(value: Any, _texts: _Texts) -> Any:
+        try:
+            return read(value)
+        except SpecError:
+            return None
+
+    return read_strictly
+
+
+def _list_reader(read: _Read, most: int | None = None) -> _Read:
+    def read_list(value: Any, texts: _Texts) -> Any:
         if not isinstance(value, list):
             return None
-        items = (decode(item, texts) for item in value)
-        return tuple([item for item in items if item is not None])
+        found = [one for item in value[:most] if (one := read(item, texts)) is not None]
+        return tuple(found)
 
-    return decode_list
+    return read_list

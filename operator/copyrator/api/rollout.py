@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Annotated, Any, Final
 
 from copyrator.api import syntax
-from copyrator.api.fields import Fields, map_in, text_in, texts_in
-from copyrator.api.selectors import LabelSelector, parse_selector
-from copyrator.api.times import format_time, parse_duration, parse_time
+from copyrator.api.fields import SpecError
+from copyrator.api.records import StatusMap
+from copyrator.api.schema import (
+    COUNT,
+    STORED,
+    TIME,
+    Form,
+    Rule,
+    custom,
+    duration,
+    fail,
+    items,
+    kept,
+    number,
+    text,
+)
+from copyrator.api.selectors import LabelSelector, selecting
+from copyrator.api.times import format_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
 
 ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""
-
 ROLLOUT_PAUSE: Final = 7 * 24 * 3600
-"""Seconds of one pause of a rollout."""
+"""Seconds of one pause."""
 
-DEFAULT_PAUSE: Final = 600.0
-"""Seconds."""
 LAST_STEP: Final = "100%"
 
 _CONTENT: Final = re.compile("[0-9a-f]{32}", re.ASCII)
@@ -41,18 +52,60 @@ class Restart(StrEnum):
     """Workloads that use the copy and have the annotation ``copyrator.flant.com/restart``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+_STEP: Final = text(
+    syntax.matching(
+        "[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
+        "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
+    ),
+    most=7,
+    pattern="([1-9][0-9]{0,6}|([1-9][0-9]?|100)%)",
+)
+
+
+_ENDS: Final = Rule(f"self[size(self) - 1] == '{LAST_STEP}'", f'steps must end with "{LAST_STEP}"')
+
+
+class Rollout(Form):
     """A valid ``spec.rollout``."""
 
-    steps: tuple[str, ...]
-    """Totals: numbers of targets, or percentages of them; the last is 100%."""
-    pause: float = DEFAULT_PAUSE
-    """Seconds after each step."""
-    first: LabelSelector | None = None
-    """Labels of the namespaces that come first."""
-    health: bool = False
-    restart: Restart = Restart.NEVER
+    steps: Annotated[
+        tuple[Annotated[str, _STEP], ...],
+        items(
+            ROLLOUT_STEPS,
+            1,
+            required=f'is required, for example ["1", "10%", "{LAST_STEP}"]',
+            rules=(_ENDS,),
+            noun="steps",
+            repeats=True,
+        ),
+    ]
+    """How many namespaces have the new content after each step, as a number or a percentage of the
+    rule's targets, rounded up, for example 1, 10%, 50%, 100%. The last step is 100%."""
+    pause: Annotated[float, duration("pause", most=ROLLOUT_PAUSE), STORED] = 600.0
+    """How long to wait after each step, such as 10m, up to 168h; with health at least 2 minutes."""
+    first: (
+        Annotated[
+            LabelSelector,
+            selecting("must select some namespaces; set matchLabels, or remove it"),
+        ]
+        | None
+    ) = None
+    """Labels of the namespaces whose copies are changed first, such as those of a canary. The
+    others follow in the order of their names."""
+    health: Annotated[bool, STORED] = False
+    """If true, Deployments, StatefulSets and DaemonSets whose pods use the copy are looked at
+    before and after each step. The rollout stops if one was healthy before the step and isn't after
+    the pause."""
+    restart: Annotated[Restart, STORED] = Restart.NEVER
+    """Consumers restarts the Deployments, StatefulSets and DaemonSets whose pods use the copy and
+    that have the annotation copyrator.flant.com/restart "true", once for each content, as kubectl
+    rollout restart does."""
+
+    def __post_init__(self) -> None:
+        if any(map(_is_less, self.steps[1:], self.steps)):
+            fail("steps", "must increase")
+        if self.steps[-1] != LAST_STEP:
+            fail("steps", f'must end with "{LAST_STEP}"')
 
     @property
     def reads_consumers(self) -> bool:
@@ -73,107 +126,83 @@ class Rollout:
         return ", ".join(str(total) for total in dict.fromkeys(self.totals(targets)))
 
 
-def read_rollout(spec: Fields) -> Rollout | None:
-    """Parse ``spec.rollout``; None where it is absent.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    if not spec.has("rollout"):
-        return None
-    fields = spec.sub("rollout")
-    first = None
-    if fields.has("first"):
-        first = parse_selector(fields.get("first"), fields.at("first"))
-        if first.empty:
-            fields.fail("first", "must select some namespaces; set matchLabels, or remove it")
-    return Rollout(
-        steps=_read_steps(fields),
-        pause=parse_duration(fields.text("pause", _pause) or "") or DEFAULT_PAUSE,
-        first=first,
-        health=fields.flag("health"),
-        restart=fields.choice("restart", Restart, Restart.NEVER),
-    )
-
-
-def _read_steps(fields: Fields) -> tuple[str, ...]:
-    if not fields.has("steps"):
-        fields.fail("steps", f'is required, for example ["1", "10%", "{LAST_STEP}"]')
-    raw = fields.items("steps")
-    if len(raw) > ROLLOUT_STEPS:
-        fields.fail("steps", f"must not have more than {ROLLOUT_STEPS} steps")
-    steps = fields.texts("steps", _STEP)
-    if len(steps) != len(raw) or any(map(_is_less, steps[1:], steps)):
-        fields.fail("steps", "must increase")
-    if not steps or steps[-1] != LAST_STEP:
-        fields.fail("steps", f'must end with "{LAST_STEP}"')
-    return steps
-
-
-_STEP: Final = syntax.matching(
-    r"[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
-    "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
-)
-
-
 def _is_less(step: str, before: str) -> bool:
     """Whether a step is less than the one before; numbers and percentages aren't compared."""
     same = step.endswith("%") == before.endswith("%")
     return same and int(step.rstrip("%")) <= int(before.rstrip("%"))
 
 
-def _pause(value: str) -> str | None:
-    seconds = parse_duration(value)
-    if seconds is not None and 1 <= seconds <= ROLLOUT_PAUSE:
-        return None
-    return f"{syntax.shown(value)} isn't a duration between 1s and 168h, for example 10m or 1h"
-
-
 # Status ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Consumer:
+_PLACE: Final = replace(kept(_TEXT), is_required=True, is_shown=True)
+
+
+class Consumer(StatusMap, frozen=True, order=True):
     """A workload whose pod template names a copy."""
 
-    namespace: str
-    kind: str
-    name: str
+    namespace: Annotated[str, _PLACE] = ""
+    """Namespace of the consumer."""
+    kind: Annotated[str, _PLACE] = ""
+    """Kind of the consumer."""
+    name: Annotated[str, _PLACE] = ""
+    """Name of the consumer."""
 
     def to_string(self) -> str:
         """``team-a/Deployment/web``."""
         return f"{self.namespace}/{self.kind}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Consumer, frozen=True):
     """Why a rollout is stopped."""
 
-    consumer: Consumer
-    message: str = ""
-    """Why it isn't healthy: its controller's text."""
+    message: Annotated[str, kept(_MESSAGE)] = ""
+    """What it lacks to be healthy."""
 
-    def to_dict(self) -> dict[str, str]:
-        """As in the status."""
-        return asdict(self.consumer) | {"message": self.message[:_MESSAGE]}
+    @classmethod
+    def by(cls, consumer: Consumer, message: str) -> Stopped:
+        """By this consumer, which isn't healthy: its controller's text."""
+        return cls(consumer.namespace, consumer.kind, consumer.name, message[:_MESSAGE])
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutState:
+def _read_content(raw: Any) -> str:
+    if not isinstance(raw, str) or not _CONTENT.fullmatch(raw):
+        raise SpecError("", "isn't ours")
+    return raw
+
+
+_HASH: Final = custom(_read_content, {"type": "string"})
+
+
+def _read_consumer(raw: Any) -> str:
+    if not isinstance(raw, str) or len(raw) > _TEXT:
+        raise SpecError("", "isn't ours")
+    return raw
+
+
+class RolloutState(StatusMap, frozen=True):
     """``status.rollout``: with the copies' seals, enough to continue after a restart."""
 
-    content: str
-    """A keyed hash of the content that is written, or was written last."""
-    step: int = 0
-    """The present step, from 1; 0: the content is written everywhere."""
-    previous: str = ""
-    """The content that most copies had before."""
-    started_at: datetime | None = None
-    next_at: datetime | None = None
-    """When the next step is due; None while the present one is written."""
+    content: Annotated[str, _HASH]
+    """Keyed hash of the content."""
+    step: Annotated[int, number(0, ROLLOUT_STEPS, bits=64)] = 0
+    """The present step, from 1; absent when the content is everywhere."""
+    steps: Annotated[int, COUNT] = 0
+    """Steps of spec.rollout."""
+    previous: Annotated[str, _HASH] = ""
+    """Keyed hash of the content that most copies had before."""
+    started_at: Annotated[datetime, TIME] | None = None
+    """When the first step began."""
+    next_at: Annotated[datetime, TIME] | None = None
+    """When the pause after the present step ends; absent while the step is being written."""
     stopped: Stopped | None = None
-    unhealthy_before: tuple[str, ...] = ()
-    """Consumers in the namespaces of this step that weren't healthy before it."""
+    """The consumer that isn't healthy since its copy was changed."""
+    unhealthy_before: Annotated[
+        tuple[Annotated[str, custom(_read_consumer, {"type": "string"})], ...],
+        items(UNHEALTHY_BEFORE),
+    ] = ()
+    """Consumers in the namespaces of the present step that weren't healthy before it, as
+    namespace/kind/name; at most 100."""
 
     @property
     def running(self) -> bool:
@@ -191,46 +220,8 @@ class RolloutState:
         """What the annotation that resumes it at this step has to be."""
         return f"{self.id}-{self.step}"
 
-    def to_dict(self, steps: int) -> dict[str, Any]:
-        """As in the status."""
-        found: dict[str, Any] = {"content": self.content}
-        if not self.running:
-            return found
-        found |= {"step": self.step, "steps": steps, "previous": self.previous}
-        for name, moment in (("startedAt", self.started_at), ("nextAt", self.next_at)):
-            if moment is not None:
-                found[name] = format_time(moment)
-        if self.stopped is not None:
-            found["stopped"] = self.stopped.to_dict()
-        if self.unhealthy_before:
-            found["unhealthyBefore"] = list(self.unhealthy_before)
-        return found
-
-
-def read_rollout_state(status: Mapping[str, Any]) -> RolloutState | None:
-    """The state of a stored status; None where there is none, or it isn't ours."""
-    found = map_in(status, "rollout")
-    content, step = found.get("content"), found.get("step", 0)
-    if not _is_content(content) or type(step) is not int or not 0 <= step <= ROLLOUT_STEPS:
-        return None
-    previous, stopped = found.get("previous"), found.get("stopped")
-    unhealthy = texts_in(found, "unhealthyBefore", UNHEALTHY_BEFORE)
-    return RolloutState(
-        content=content,
-        step=step,
-        previous=previous if _is_content(previous) else "",
-        started_at=parse_time(found.get("startedAt")),
-        next_at=parse_time(found.get("nextAt")),
-        stopped=_read_stopped(stopped) if isinstance(stopped, Mapping) else None,
-        unhealthy_before=tuple(one for one in unhealthy if len(one) <= _TEXT),
-    )
-
-
-def _is_content(value: Any) -> TypeGuard[str]:
-    return isinstance(value, str) and bool(_CONTENT.fullmatch(value))
-
-
-def _read_stopped(found: Mapping[str, Any]) -> Stopped:
-    names = ("namespace", "kind", "name", "message")
-    *consumer, message = (text_in(found, name)[:_TEXT] for name in names)
-    return Stopped(Consumer(*consumer), message)
+    @classmethod
+    def read(cls, raw: Any, texts: dict[str, str]) -> RolloutState | None:
+        """Read it; with a step that isn't ours it isn't known, rather than finished."""
+        found = super().read(raw, texts)
+        return found if found is None or raw.get("step", 0) == found.step else None

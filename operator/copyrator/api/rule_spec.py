@@ -1,4 +1,4 @@
-"""A parsed CopyratorRule: the old form and ``spec`` in one shape.
+"""A CopyratorRule's spec; the old form is read into the same shape (rule.py).
 
 Other modules don't distinguish the forms, except by ``legacy``: such a rule adopts
 the unmarked copies that the original copy operator left (docs/adoption.md).
@@ -7,21 +7,32 @@ the unmarked copies that the original copy operator left (docs/adoption.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
-from copyrator.api.globs import NO_GLOBS, Globs
+import msgspec
+
+from copyrator.api import names, syntax, texts
+from copyrator.api.fields import check_text
+from copyrator.api.globs import NO_GLOBS, Globs, globs
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import Rollout
-from copyrator.api.selectors import ANY_LABELS, LabelSelector
+from copyrator.api.rule_template import Template, TemplateForm, read_template
+from copyrator.api.schema import (
+    OPEN,
+    STORED,
+    Form,
+    Rule,
+    custom,
+    entries,
+    fail,
+    form_reader,
+    items,
+    number,
+    text,
+)
+from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, selecting
 from copyrator.api.text import truncate
-
-DEFAULT_LIMIT: Final = 100_000
-MAX_LIMIT: Final = 10_000_000
-
-DEFAULT_MAX_DELETE: Final = 50
-"""Percent."""
 
 NAMED_PATTERNS: Final = 5
 """Patterns of a list that a message names."""
@@ -73,19 +84,68 @@ class Mode(StrEnum):
     PLAN = "Plan"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What is copied. Exactly one of ``name`` and ``selector`` is set."""
+S = TypeVar("S", bound="Source")
 
-    kind: str
-    api_version: str | None
-    """None: to be resolved by discovery."""
-    namespaces: tuple[str, ...]
-    """Never empty; when two have a source of one name, the first listed wins."""
-    name: str | None = None
-    selector: LabelSelector | None = None
-    kubeconfig: KubeconfigRef | None = None
-    """Where it is in another cluster."""
+
+class Made(Form):
+    """The kind of what is copied or created."""
+
+    kind: Annotated[str, texts.KIND]
+    """Kind of the objects: ConfigMap, Secret, or any other namespaced kind that the operator is
+    allowed to copy."""
+    api_version: Annotated[str, texts.API_VERSION] | None = None
+    """apiVersion of the kind, such as v1 or networking.k8s.io/v1. Required only if several API
+    groups serve the kind and none of them is built in."""
+
+    @property
+    def known_version(self) -> str | None:
+        """The apiVersion; None: to be resolved by discovery."""
+        return self.api_version or WELL_KNOWN_KINDS.get(self.kind)
+
+
+_SOURCE_SELECTOR: Final = selecting(
+    "must name at least one label; an empty one would select everything of this kind; to do so, "
+    f"set {{key: …, operator: {Operator.DOES_NOT_EXIST}}}",
+    rules=(
+        Rule(
+            "(has(self.matchLabels) && size(self.matchLabels) > 0) "
+            "|| (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+            "name at least one label under matchLabels or matchExpressions; an empty selector "
+            "would select everything of this kind",
+        ),
+    ),
+)
+
+
+class Source(Made):
+    """Objects that are read. Exactly one of ``name`` and ``selector`` is set."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.name) != has(self.selector)",
+            "set exactly one of name (one object) and selector (every object with certain labels)",
+        ),
+    )
+
+    namespace: Annotated[str, texts.NAMESPACE] = ""
+    """Namespace of the objects. Default: the rule's own namespace."""
+    kubeconfig: KubeconfigRef | None = msgspec.field(default=None, name="kubeConfig")
+    """Where the objects are in another cluster: a Secret in the rule's namespace with a kubeconfig
+    of one cluster, one user (a token, or a client certificate with its key) and one context, at
+    most 64 KiB. The copies are made in the operator's cluster. Only in the operator's namespace."""
+    name: Annotated[str, texts.OBJECT_NAME] | None = None
+    """Name of the object. It may be created after the rule."""
+    selector: Annotated[LabelSelector, _SOURCE_SELECTOR] | None = None
+    """Labels of the objects. All requirements must match, from 1 to 64 of them."""
+
+    def __post_init__(self) -> None:
+        if (self.name is None) == (self.selector is None):
+            fail("name", "set exactly one of name and selector")
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where the objects are; when two have a source of one name, the first listed wins."""
+        return (self.namespace,)
 
     @property
     def cluster(self) -> str:
@@ -98,50 +158,101 @@ class Source:
             return False
         return self.name == name if self.name else (self.selector or ANY_LABELS).matches(labels)
 
+    def at(self: S, home: str) -> S:
+        """The source of a rule in this namespace, with the apiVersion of a built-in kind."""
+        namespace = self.namespace if self.namespaces[0] else home
+        return msgspec.structs.replace(self, namespace=namespace, api_version=self.known_version)
+
+
+class CopiedSource(Source):
+    """What is copied."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *Source.RULES,
+        Rule(
+            "!(has(self.__namespace__) && has(self.namespaces))",
+            "set either namespace or namespaces, not both",
+        ),
+    )
+
+    listed: Annotated[
+        tuple[Annotated[str, texts.NAMESPACE], ...],
+        items(1000, 1, required="must name a namespace; remove it to use the rule's own namespace"),
+    ] = msgspec.field(default=(), name="namespaces")
+    """Namespaces of the objects. If several of them contain a source of the same name, the first
+    listed is copied; the others are conflicts."""
+
+    def __post_init__(self) -> None:
+        if self.namespace and self.listed:
+            fail("namespaces", "set either namespace or namespaces, not both")
+        super().__post_init__()
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where the sources are."""
+        return self.listed or (self.namespace,)
+
 
 def place_of(kubeconfig: KubeconfigRef) -> str:
     """`` in the cluster of kubeconfig …`` with the Secret's name."""
     return f" in the cluster of kubeconfig {kubeconfig.secret}"
 
 
-@dataclass(frozen=True, slots=True)
-class ComposedSource:
+_ALIAS: Final = text(
+    syntax.matching(
+        "[A-Za-z][A-Za-z0-9_]{0,62}",
+        "can't be a name in a template; use at most 63 letters, digits and '_', beginning with a "
+        "letter",
+    ),
+    most=63,
+    pattern="[A-Za-z][A-Za-z0-9_]*",
+)
+
+
+class ComposedSource(Source, kw_only=True):
     """One entry of ``spec.sources``: what a template reads as ``sources.NAME``."""
 
-    alias: str
-    """``as``: the name in the template."""
-    source: Source
-    """With exactly one namespace."""
+    alias: Annotated[str, _ALIAS] = msgspec.field(name="as")
+    """Name in the template, as in sources.NAME."""
     optional: bool = False
-    """Without it, the rule waits until there is at least one object."""
-
-    @property
-    def namespace(self) -> str:
-        """The namespace that it is read from."""
-        return self.source.namespaces[0]
+    """What happens without such an object: true, the template reads none (or an empty list); false
+    (default), the copies stay as they are, and the rule has the reason SourceNotFound."""
 
     @property
     def single(self) -> bool:
         """Whether it is one object by name, rather than a list."""
-        return self.source.name is not None
+        return self.name is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """An object rendered for each target namespace; ``body`` is as written, not rendered."""
+# Targets and changes ----------------------------------------------------------------------------
 
-    kind: str
-    api_version: str
-    body: Mapping[str, Any] = field(hash=False)
+_NAMESPACE_GLOB: Final = syntax.matching(
+    r"[-a-z0-9*?]*",
+    "isn't a valid pattern for namespaces; use lower-case letters, digits, '-', and the wildcards "
+    "'*' and '?'",
+    63,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Form):
     """Which namespaces get a copy. Phase and consent are checked elsewhere."""
 
-    namespaces: Globs = NO_GLOBS
-    exclude: Globs = NO_GLOBS
-    selector: LabelSelector = ANY_LABELS
+    namespaces: Annotated[Globs, globs("[a-z0-9*?-]+", _NAMESPACE_GLOB, length=63, least=1)] = (
+        NO_GLOBS
+    )
+    """Names or patterns of namespaces; * matches any characters and ? exactly one, and a pattern
+    must match the whole name. ["*"] is every namespace. If left out, selector alone decides."""
+    exclude: Annotated[Globs, globs("[a-z0-9*?-]+", _NAMESPACE_GLOB, length=63)] = NO_GLOBS
+    """Names or patterns of namespaces that get no copy."""
+    selector: Annotated[
+        LabelSelector,
+        selecting(
+            "must name at least one label under matchLabels or matchExpressions; remove it to "
+            'select by namespaces alone (["*"] for all)'
+        ),
+    ] = ANY_LABELS
+    """Labels of the namespaces that get a copy. All requirements must match, from 1 to 64 of
+    them."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -178,67 +289,292 @@ def _listed(patterns: tuple[str, ...]) -> str:
     return f"{text} and {more} more" if more > 0 else text
 
 
-@dataclass(frozen=True, slots=True)
-class KeyTransform:
-    """Which keys of a ConfigMap's or Secret's data are copied, and under which names.
-
-    ``include`` and ``exclude`` are globs on the source's keys; no ``include`` means every key.
-    """
-
-    include: Globs = NO_GLOBS
-    exclude: Globs = NO_GLOBS
-    rename: Mapping[str, str] = field(default_factory=dict, hash=False)
+def _key_glob(value: str) -> str | None:
+    return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{syntax.shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
+        "'.', and the wildcards '*' and '?'"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataTransform:
-    """Labels or annotations to add to a copy, and globs of those not to copy."""
+def _metadata_glob(value: str) -> str | None:
+    return syntax.label_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{syntax.shown(value)} isn't a valid pattern for label or annotation "
+        "keys; write the whole key, with '*' and '?' as wildcards"
+    )
 
-    add: Mapping[str, str] = field(default_factory=dict, hash=False)
-    remove: Globs = NO_GLOBS
+
+class KeyTransform(Form):
+    """Which keys of a ConfigMap's or Secret's data are copied, and under which names."""
+
+    include: Annotated[
+        Globs,
+        globs(
+            "[-._a-zA-Z0-9*?]+",
+            _key_glob,
+            length=253,
+            empty="must name a key; remove it to copy every key",
+        ),
+    ] = NO_GLOBS
+    """Keys to copy; * and ? are wildcards. All patterns with one may have 65,536 characters.
+    Default: every key."""
+    exclude: Annotated[Globs, globs("[-._a-zA-Z0-9*?]+", _key_glob, length=253)] = NO_GLOBS
+    """Keys to leave out; * and ? are wildcards. All patterns with one may have 65,536
+    characters."""
+    rename: Annotated[
+        Mapping[Annotated[str, texts.DATA_KEY], Annotated[str, texts.DATA_KEY]],
+        entries(1000),
+    ] = {}
+    """Map of a source's key to the key in the copy. Two keys must not be renamed to the same
+    key."""
+
+    def __post_init__(self) -> None:
+        taken: dict[str, str] = {}
+        for old, new in self.rename.items():
+            if other := taken.get(new):
+                fail(f"rename[{old}]", f"collides with {other}: both would be named {new}")
+            taken[new] = old
+        for old in self.rename:
+            if self.exclude.matches(old) or (self.include and not self.include.matches(old)):
+                fail(
+                    f"rename[{old}]",
+                    "renames a key that include and exclude filter out; rename takes the source's "
+                    "keys",
+                )
 
 
-@dataclass(frozen=True, slots=True)
-class Transform:
+def _read_keys(raw: Any) -> KeyTransform:
+    """What is empty may be a mistake, and must not mean every key."""
+    found = form_reader(KeyTransform)(raw)
+    if not any(raw.get(name) is not None for name in ("include", "exclude", "rename")):
+        fail("include", "is required, or exclude or rename; to copy every key, remove keys")
+    return found
+
+
+class MetadataTransform(Form):
+    """Annotations to add to a copy, and globs of those not to copy."""
+
+    add: Annotated[
+        Mapping[
+            Annotated[str, texts.LABEL_KEY],
+            Annotated[str, text(most=65_536, least=0)],
+        ],
+        entries(64),
+    ] = {}
+    """Added to every copy."""
+    remove: Annotated[Globs, globs("[-._a-zA-Z0-9/*?]+", _metadata_glob, 64, length=317)] = NO_GLOBS
+    """Keys that a copy doesn't take over; * and ? are wildcards."""
+
+    def __post_init__(self) -> None:
+        for key in self.add:
+            ours = key in (names.LABEL_MANAGED_BY, names.LABEL_GUARD)
+            if ours or key.startswith(names.RULE_PREFIX):
+                fail(f"add[{key}]", "is set by the operator; remove it")
+            if self.remove.matches(key):
+                fail(f"add[{key}]", "is both added and removed; remove one of the two")
+
+
+class LabelTransform(MetadataTransform):
+    """The same of labels."""
+
+    add: Annotated[
+        Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]], entries(64)
+    ] = {}
+    """Added to every copy."""
+
+
+_DATA_KINDS: Final = ("ConfigMap", "Secret")
+_TYPE: Final = "[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?"
+_is_type: Final = syntax.matching(_TYPE, "isn't a valid type of a Secret, such as Opaque", 253)
+_SERVERS_TYPES: Final = frozenset(
+    {
+        "kubernetes.io/service-account-token",
+        "bootstrap.kubernetes.io/token",
+        "helm.sh/release.v1",
+    }
+)
+"""Types that grant rights, or count as something else's record."""
+
+
+def _secret_type(value: str) -> str | None:
+    if value in _SERVERS_TYPES:
+        return f"must not be {value}: controllers act on Secrets of this type; use Opaque"
+    return _is_type(value)
+
+
+class Transform(Form):
     """The differences between a copy and its source."""
 
-    name: str | None = None
-    """Jinja2 text for the copy's name; None: the source's name."""
-    type: str | None = None
-    """Of a copied Secret; None: the source's type."""
-    keys: KeyTransform = KeyTransform()
-    labels: MetadataTransform = MetadataTransform()
+    name: Annotated[str, text(most=1024)] | None = None
+    """Name of the copy; may contain Jinja2 expressions, for example {{ source.name }}-{{
+    namespace.name }}. Default: the source's name."""
+    type: Annotated[str, text(_secret_type, most=253, pattern=_TYPE)] | None = None
+    """Type of the copied Secrets, such as Opaque if keys aren't copied that the source's type
+    requires. Default: the source's type."""
+    keys: Annotated[KeyTransform, custom(_read_keys, like=KeyTransform)] = KeyTransform()
+    """Which keys of a ConfigMap's or Secret's data are copied, and under which names."""
+    labels: LabelTransform = LabelTransform()
+    """Changes to the labels that a copy takes over from its source."""
     annotations: MetadataTransform = MetadataTransform()
+    """Changes to the annotations that a copy takes over from its source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSpec:
+NO_KEYS: Final = KeyTransform()
+NO_TRANSFORM: Final = Transform()
+
+
+# The spec ---------------------------------------------------------------------------------------
+
+_PERCENTAGE: Final = syntax.matching(
+    "(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"'
+)
+
+
+def _read_percentage(raw: Any) -> int:
+    return int(check_text(raw, "", _PERCENTAGE).removesuffix("%"))
+
+
+NO_NAMESPACES: Final = (
+    'must say which namespaces get a copy: set namespaces (["*"] for all), or selector with at '
+    "least one label under matchLabels or matchExpressions"
+)
+
+
+class RuleSpec(Form):
     """A valid rule. Exactly one of ``source`` and ``template`` is set."""
 
-    legacy: bool = False
-    source: Source | None = None
-    template: Template | None = None
-    sources: tuple[ComposedSource, ...] = ()
-    """What the template reads; only with a template."""
+    RULES = (
+        Rule(
+            "has(self.source) != has(self.template)",
+            "set exactly one of source (copy what exists) and template (create an object for each "
+            "namespace)",
+        ),
+        Rule(
+            "!has(self.sources) || has(self.template)",
+            "sources are read by a template: set template, or copy with source",
+        ),
+        Rule(
+            "!(has(self.template) && has(self.transform))",
+            "remove transform: put the changes into template",
+        ),
+        Rule(
+            "!has(self.source) || !has(self.transform) || !has(self.transform.keys) "
+            "|| self.source.kind in ['ConfigMap', 'Secret']",
+            "remove transform.keys: only ConfigMaps and Secrets have data keys",
+        ),
+        Rule(
+            "!has(self.source) || !has(self.transform) || !has(self.transform.type) "
+            "|| self.source.kind == 'Secret'",
+            "remove transform.type: only Secrets have a type",
+        ),
+    )
+    legacy: ClassVar[bool] = False
+
+    source: CopiedSource | None = None
+    """The objects to copy, by kind and namespace, and by either name or selector. Exactly one of
+    source and template is required."""
+    sources: Annotated[
+        tuple[ComposedSource, ...],
+        items(
+            32,
+            1,
+            keys=("as",),
+            required="must name a source; remove it for a template without sources",
+            noun="entries",
+        ),
+    ] = ()
+    """Objects that the template reads as sources.NAME, where NAME is the entry's as: one object for
+    an entry with a name, a list sorted by namespace and name for one with a selector. Together they
+    may be 500 objects with 16 MiB. Only in the operator's namespace, and only with template."""
+    template: Annotated[Template, custom(read_template, OPEN.schema, like=TemplateForm)] | None = (
+        None
+    )
+    """A complete object that is created in each target namespace. Every string in it may contain
+    Jinja2 expressions with namespace.name, namespace.labels and namespace.annotations, and
+    sources.NAME of spec.sources; an unknown name is an error on that target. Data of a source that
+    is a Secret can only be written to the data of a Secret, or, certificates alone, by the filter
+    pem_bundle to a ConfigMap. A string may have 65,536 characters, all together 262,144; a rendered
+    string 1,048,576, all together 1,572,864."""
     targets: Targets = Targets()
-    transform: Transform = Transform()
-    on_conflict: ConflictPolicy = ConflictPolicy.SKIP
-    on_immutable: ImmutablePolicy = ImmutablePolicy.FAIL
-    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
-    limit: int = DEFAULT_LIMIT
-    max_delete: int = DEFAULT_MAX_DELETE
-    """Percentage of its copies that an edit may delete without a confirmation; 100: all."""
+    """The namespaces that get a copy: those that namespaces, exclude and selector all select.
+    Required, with namespaces or selector or both; for every Active namespace, set namespaces to
+    ["*"]. A source's own namespace never gets a copy under the source's name, and a namespace with
+    the label copyrator.flant.com/ignore "true" gets none at all."""
+    transform: Transform = NO_TRANSFORM
+    """How a copy differs from its source. Not allowed with template. Owner references, finalizers,
+    kubectl's and kopf's annotations, and the marks by which a controller claims, prunes or fills an
+    object (Helm, Argo CD, …) are never copied."""
+    on_conflict: Annotated[ConflictPolicy, STORED] = ConflictPolicy.SKIP
+    """How to treat an object of the copy's name that isn't a copy. Skip doesn't change it: with the
+    content that a trusted rule requires it counts as ready, else it is a Conflict. Adopt takes over
+    copies of other copying tools. Overwrite takes over any object."""
+    on_immutable: Annotated[ImmutablePolicy, STORED] = ImmutablePolicy.FAIL
+    """What to do when the API server refuses to change an immutable field. Fail reports it in the
+    status. Recreate deletes and recreates the copy."""
+    deletion_policy: Annotated[DeletionPolicy, STORED] = DeletionPolicy.DELETE
+    """What happens to copies when the source, the target or the rule is deleted. Delete removes
+    them. Orphan keeps them."""
+    limit: Annotated[int, number(1, 10_000_000, bits=64), STORED] = 100_000
+    """Maximum number of copies of this rule; a rule that requires more creates none."""
+    max_delete: Annotated[
+        int,
+        custom(
+            _read_percentage,
+            {
+                "type": "string",
+                "default": "50%",
+                "maxLength": 4,
+                "pattern": "^(100|[1-9]?[0-9])%$",
+            },
+        ),
+    ] = 50
+    """Percentage of the rule's copies that an edit of the rule may delete without a confirmation.
+    An edit that would delete more, and more than 20, deletes none until the annotation
+    copyrator.flant.com/confirm-delete has the rule's generation. 100% needs no confirmation."""
     rollout: Rollout | None = None
-    """How a change of the content is written; None: to all copies at once."""
-    mode: Mode = Mode.APPLY
-    suspend: bool = False
+    """Writes changed content in steps. New namespaces, and copies that were deleted, get the new
+    content at once. Without it all copies are changed at once."""
+    mode: Annotated[Mode, STORED] = Mode.APPLY
+    """Apply writes copies. Plan writes nothing and shows in the status what Apply would do."""
+    suspend: Annotated[bool, STORED] = False
+    """If true, copies are not created, changed or deleted."""
+
+    def __post_init__(self) -> None:
+        if (self.source is None) == (self.template is None):
+            fail("source", "set exactly one of spec.source and spec.template")
+        if self.sources and self.template is None:
+            fail("sources", "needs spec.template, which reads them; to copy, set spec.source")
+        seen = set[str]()
+        for i, one in enumerate(self.sources):
+            if one.alias in seen:
+                said = f"{one.alias} is the name of an earlier entry; choose another one"
+                fail(f"sources[{i}].as", said)
+            seen.add(one.alias)
+        transform = self.transform
+        if self.template is not None and transform is not NO_TRANSFORM:
+            fail("transform", "must be removed: put the changes into spec.template")
+        if transform.keys != NO_KEYS and self.kind not in _DATA_KINDS:
+            fail("transform.keys", f"must be removed: a {self.kind} has no data keys")
+        if transform.type is not None and self.kind != "Secret":
+            fail("transform.type", f"must be removed: a {self.kind} has no type")
+        # The API server drops a misspelled field, unless the client asks for strict validation.
+        # What is absent or empty may therefore be a mistake, and must not mean every namespace.
+        if not self.targets.namespaces and self.targets.selector.empty:
+            fail("targets", NO_NAMESPACES)
+
+    def at(self, home: str) -> RuleSpec:
+        """The spec of a rule in this namespace."""
+        return msgspec.structs.replace(
+            self,
+            source=self.source and self.source.at(home),
+            sources=tuple(one.at(home) for one in self.sources),
+        )
 
     @property
     def all_sources(self) -> tuple[Source, ...]:
         """What is copied, or read by the template."""
         if self.source is not None:
             return (self.source,)
-        return tuple(entry.source for entry in self.sources)
+        return self.sources
 
     @property
     def kubeconfigs(self) -> tuple[KubeconfigRef, ...]:
@@ -259,3 +595,12 @@ class RuleSpec:
         made = self.source or self.template
         assert made is not None
         return made.api_version
+
+
+class OldRule(RuleSpec):
+    """A rule in the old form: for all namespaces, with the defaults of everything else."""
+
+    legacy: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Its own Form (rule.py) has checked it."""

@@ -1,14 +1,19 @@
-"""The status of a CopyratorRule: one pure function from counts to the map that is written."""
+"""The status of a CopyratorRule: its type, and one pure function that makes it from counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from copyrator.api.certificates import Certificate, expiring, read_certificates
+import msgspec
+from msgspec.structs import replace
+
+from copyrator.api.certificates import MAX_CERTIFICATES, Certificate, expiring, soonest
 from copyrator.api.conditions import (
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
@@ -17,40 +22,46 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
-from copyrator.api.fields import map_in, maps_in, number_in, texts_in
-from copyrator.api.reasons.rules import FailureReason, FieldsReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.reasons.rules import FailureReason, FieldsReason, RuleReason
 
 if TYPE_CHECKING:
     from copyrator.api.rollout import RolloutState
 
-OVERRIDDEN_HOSTS: Final = 20
-"""Hosts in status.overridden."""
+from copyrator.api.records import StatusMap
+from copyrator.api.rollout import RolloutState
+from copyrator.api.schema import COUNT, DERIVED, TIME, TOTAL, Takes, custom, items, slots
 
-DROPPED_FIELDS: Final = 20
-"""Fields in status.droppedFields."""
-
-PASSED_OVER_SOURCES: Final = 20
-"""Sources in status.passedOver."""
-
-MAX_SOURCE_CLUSTERS: Final = 32
-"""Other clusters that a status holds: as many as spec.sources has entries."""
-
-MAX_FAILURES: Final = 20
-"""Samples of failing copies that a status holds."""
 MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Failure:
+def _named(words: type[StrEnum], more: str = "") -> Takes:
+    *first, last = words
+    return Takes({"description": f"Reason in CamelCase: {', '.join(first)} or {last}.{more}"})
+
+
+class RuleCondition(Condition, kw_only=True):
+    """A condition of a rule."""
+
+    type: str
+    """Ready (every copy is up to date), Reconciling (in progress) or Stalled (not retried until an
+    object changes)."""
+    reason: Annotated[str, _named(RuleReason)]
+    observed_generation: Annotated[int, COUNT] | None = None
+    """Generation of the rule that the condition describes."""
+
+
+class Failure(StatusMap, frozen=True, order=True):
     """A sample of a copy that failed."""
 
     namespace: str
+    """Namespace of the copy."""
     name: str
-    reason: FailureReason
+    """Name of the copy."""
+    reason: Annotated[str, _named(FailureReason)]
     message: str = ""
-    differs: tuple[str, ...] = ()
+    """Human-readable message, what is wrong and how to fix it."""
+    differs: Annotated[tuple[str, ...], DERIVED] = ()
     """The fields in which an object that isn't a copy differs from the copy."""
 
     @property
@@ -59,14 +70,10 @@ class Failure:
         differs = f" (it differs in {', '.join(self.differs)})" if self.differs else ""
         return f"{self.message}{differs}"
 
-    def to_dict(self) -> dict[str, str]:
+    @property
+    def sample(self) -> Failure:
         """As in the status."""
-        return {
-            "namespace": self.namespace,
-            "name": self.name,
-            "reason": self.reason.value,
-            "message": self.text[:MAX_FAILURE_MESSAGE],
-        }
+        return Failure(self.namespace, self.name, str(self.reason), self.text[:MAX_FAILURE_MESSAGE])
 
 
 def shared_message(namespace: str, message: str) -> str:
@@ -74,85 +81,63 @@ def shared_message(namespace: str, message: str) -> str:
     return message.replace(f"namespace {namespace} ", "the namespace ")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCounts:
+class CopyCounts(StatusMap, frozen=True):
     """How many copies a rule wants, and their states."""
 
-    desired: int = 0
-    ready: int = 0
-    failed: int = 0
-    conflicts: int = 0
-    pending: int = 0
-    satisfied: int = 0
-    """Of the ready ones: objects of other clients with the wanted content."""
-
-    def to_dict(self) -> dict[str, int]:
-        """As in the status; ``satisfied`` only where there are any."""
-        found: dict[str, int] = asdict(self)
-        if not self.satisfied:
-            del found["satisfied"]
-        return found
-
-
-def read_copy_counts(status: Mapping[str, Any]) -> CopyCounts:
-    """The counts of a stored status; what isn't a number counts as 0."""
-    kept = map_in(status, "copies")
-    return CopyCounts(*(max(number_in(kept, one.name) or 0, 0) for one in fields(CopyCounts)))
+    desired: Annotated[int, TOTAL] = 0
+    """Copies that the rule requires."""
+    ready: Annotated[int, TOTAL] = 0
+    """Copies that are up to date."""
+    failed: Annotated[int, TOTAL] = 0
+    """Copies that could not be written; they are retried."""
+    conflicts: Annotated[int, TOTAL] = 0
+    """Targets that are owned by another rule or client."""
+    pending: Annotated[int, TOTAL] = 0
+    """Copies that are not written yet."""
+    satisfied: Annotated[int, COUNT] = 0
+    """Of the ready ones, objects of other clients with the content that the rule requires; they
+    aren't changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCounts:
+NO_COPIES: Final = CopyCounts()
+
+
+class PlanCounts(StatusMap, frozen=True):
     """What a rule in Plan mode would do."""
 
-    create: int = 0
-    update: int = 0
-    delete: int = 0
+    create: Annotated[int, TOTAL] = 0
+    """Copies that would be created."""
+    update: Annotated[int, TOTAL] = 0
+    """Copies that would be changed."""
+    delete: Annotated[int, TOTAL] = 0
+    """Copies that would be deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnconfirmedEdit:
+class UnconfirmedEdit(StatusMap, frozen=True):
     """The deletions of the rule's present generation aren't decided, or not confirmed."""
 
-    confirmed_generation: int
-    """The last generation whose deletions were allowed."""
-    copies: int = 0
-    """Copies that would be deleted; 0: not decided yet."""
-    had: int = 0
-    """Copies that the rule had before the edit."""
-
-    def to_dict(self) -> dict[str, int]:
-        """As in the status."""
-        found = {"confirmedGeneration": self.confirmed_generation}
-        return found | ({"copies": self.copies, "of": self.had} if self.copies else {})
+    confirmed_generation: Annotated[int, TOTAL] = 0
+    """Last generation of the rule whose deletions were allowed."""
+    copies: Annotated[int, COUNT] = 0
+    """Copies that the edit would delete."""
+    had: Annotated[int, COUNT] = msgspec.field(default=0, name="of")
+    """Copies that the rule had before, outside Terminating namespaces."""
 
 
-def read_unconfirmed(status: Mapping[str, Any]) -> UnconfirmedEdit | None:
-    """The unconfirmed edit of a stored status, or None."""
-    found = status.get("unconfirmed")
-    if not isinstance(found, Mapping):
-        return None
-    numbers = (number_in(found, name) or 0 for name in ("confirmedGeneration", "copies", "of"))
-    return UnconfirmedEdit(*(max(one, 0) for one in numbers))
-
-
-def confirmed_generation(status: Mapping[str, Any]) -> int:
-    """The last generation whose deletions were allowed, by a stored status; 0: none."""
-    if edit := read_unconfirmed(status):
-        return edit.confirmed_generation
-    return number_in(status, "observedGeneration") or 0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCluster:
+class SourceCluster(StatusMap, frozen=True):
     """Another cluster that a rule's sources are in."""
 
-    secret: str
+    secret: str = msgspec.field(name="secretName")
+    """The Secret with the kubeconfig."""
     key: str
+    """The Secret's key."""
     uid: str = ""
-    """Of its Namespace kube-system; empty where that may not be read."""
+    """The uid of the Namespace kube-system there, which tells clusters apart. Absent where it may
+    not be read: then the CA does."""
     ca: str = ""
-    """A hash of the CA in its kubeconfig."""
-    unreachable_since: datetime | None = None
+    """A hash of the CA in the kubeconfig."""
+    unreachable_since: Annotated[datetime, TIME] | None = None
+    """Since when its sources can't be read; absent while they can."""
 
     @property
     def identity(self) -> str:
@@ -165,24 +150,104 @@ class SourceCluster:
             return self.uid == other.uid
         return self.ca == other.ca
 
-    def to_dict(self) -> dict[str, str]:
-        """As in the status."""
-        found = {"secretName": self.secret, "key": self.key, "uid": self.uid, "ca": self.ca}
-        if self.unreachable_since is not None:
-            found["unreachableSince"] = format_time(self.unreachable_since)
-        return {name: value for name, value in found.items() if value}
+
+class Overridden(StatusMap, frozen=True, order=True):
+    """A registry that several sources have credentials for."""
+
+    host: str
+    """The registry."""
+    source: str
+    """The source whose credentials aren't used."""
+    by: str
+    """The source whose credentials are used."""
 
 
-def read_source_clusters(status: Mapping[str, Any]) -> tuple[SourceCluster, ...]:
-    """The other clusters of a stored status; malformed ones are left out."""
-    found: list[SourceCluster] = []
-    for item in maps_in(status, "sourceClusters")[:MAX_SOURCE_CLUSTERS]:
-        texts = [item.get(part, "") for part in ("secretName", "key", "uid", "ca")]
-        if all(isinstance(text, str) for text in texts):
-            secret, key, uid, ca = texts
-            since = parse_time(item.get("unreachableSince"))
-            found.append(SourceCluster(secret, key, uid, ca, since))
-    return tuple(found)
+class PassedOver(StatusMap, frozen=True, order=True):
+    """A source of which nothing is used."""
+
+    source: str
+    """The source."""
+    reason: str
+    """Why, such as a key that it lacks."""
+
+
+def _read_conditions(raw: Any) -> tuple[dict[str, Any], ...]:
+    """Ours, in their order."""
+    found = conditions_by_type(raw)
+    ours = (found[kind] for kind in ConditionType if kind in found)
+    return tuple(dict(one) for one in ours if _is_ours(one))
+
+
+_CONDITIONS: Final = items(0, keys=("type",)).schema
+del _CONDITIONS["maxItems"]
+
+
+class RuleStatus(StatusMap, frozen=True):
+    """What the operator has found of a rule."""
+
+    conditions: Annotated[
+        tuple[dict[str, Any], ...], custom(_read_conditions, _CONDITIONS, like=RuleCondition)
+    ] = ()
+    """Ready, Reconciling and Stalled, as defined by kstatus."""
+    observed_generation: Annotated[int, COUNT] | None = None
+    """Generation of the rule that this status describes."""
+    sources: Annotated[int, TOTAL] = 0
+    """Objects that are copied, or that the template reads."""
+    targets: Annotated[int, TOTAL] = 0
+    """Namespaces that get copies."""
+    copies: CopyCounts = NO_COPIES
+    """Copies by state."""
+    plan: PlanCounts | None = None
+    """In mode Plan, what Apply would do."""
+    unconfirmed: UnconfirmedEdit | None = None
+    """Present while the deletions of an edit of the rule are not decided or not confirmed."""
+    overridden: Annotated[tuple[Overridden, ...], items(20)] = ()
+    """Registries that several sources have credentials for (filter merge_dockerconfig): the first
+    source is used; at most 20."""
+    dropped_fields: Annotated[tuple[str, ...], items(20)] = ()
+    """Fields of the copies that the API server doesn't know and drops; at most 20."""
+    passed_over: Annotated[tuple[PassedOver, ...], items(20)] = ()
+    """Sources that filters pass over, and certificates and keys in them; at most 20."""
+    rollout: RolloutState | None = None
+    """Of a rule with spec.rollout, the content that was written last, and the present step while it
+    is being written."""
+    composed_of: str = ""
+    """Of a rule with spec.sources: the sources that its copies are made from, those of a selector
+    with their number, as in hub, private (3)."""
+    source_clusters: Annotated[tuple[SourceCluster, ...], items(32)] = ()
+    """Other clusters that the sources are in, by kubeconfig."""
+    certificates: Annotated[tuple[Certificate, ...], items(MAX_CERTIFICATES)] = ()
+    """The certificates in PEM in the copies of Secrets and ConfigMaps that end soonest, and the
+    credentials of other clusters, at most 5."""
+    failures: Annotated[tuple[Failure, ...], items(20)] = ()
+    """At most 20 samples of copies that failed."""
+    suspension: Suspension | None = None
+    """Ready as it was when the rule was suspended by spec.suspend: it keeps its status, and its
+    message has this reason and message. Absent otherwise."""
+    last_handled_request: str | None = None
+    """The value of the annotation copyrator.flant.com/requestedAt that was handled last: what had
+    failed was retried, and this status has the outcome."""
+    last_sync_time: Annotated[datetime, TIME] | None = None
+    """When all copies were first up to date in the state that this status shows."""
+
+    @property
+    def confirmed_generation(self) -> int:
+        """The last generation whose deletions were allowed; 0: none."""
+        if self.unconfirmed is not None:
+            return self.unconfirmed.confirmed_generation
+        return self.observed_generation or 0
+
+    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
+        """The condition; empty where there is none."""
+        return next((one for one in self.conditions if one["type"] == kind), {})
+
+
+NO_STATUS: Final = RuleStatus()
+"""Of a rule that was never reconciled."""
+
+MAX_FAILURES: Final = 20
+"""Samples of failing copies that a status holds."""
+DROPPED_FIELDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +256,7 @@ class RuleFacts:
 
     sources: int = 0
     targets: int = 0
-    copies: CopyCounts = field(default_factory=CopyCounts)
+    copies: CopyCounts = NO_COPIES
     failures: Sequence[Failure] = ()
     plan: PlanCounts | None = None
     unconfirmed: UnconfirmedEdit | None = None
@@ -222,62 +287,68 @@ class RuleFacts:
 
 
 def build_rule_status(
-    previous: Any, verdict: ReadyCondition, facts: RuleFacts, *, generation: int, now: datetime
-) -> dict[str, Any]:
+    before: RuleStatus,
+    verdict: ReadyCondition,
+    facts: RuleFacts,
+    *,
+    generation: int,
+    now: datetime,
+) -> RuleStatus:
     """Build the whole status. Equal input gives an equal status.
 
-    ``lastSyncTime`` changes only when the rule becomes synced, or is synced with another status
+    ``last_sync_time`` changes only when the rule becomes synced, or is synced with another status
     than before: a heartbeat would cost a write without information.
     """
-    before = previous if isinstance(previous, Mapping) else {}
-    certificates = read_certificates(before) if facts.certificates is None else facts.certificates
-    ends = expiring(certificates, now, facts.warning)
-    dropped = read_dropped(before) if facts.dropped is None else sorted(facts.dropped)
-    status: dict[str, Any] = {
-        "conditions": build_conditions(
-            before.get("conditions"),
-            verdict,
-            generation=generation,
-            now=now,
-            further={
-                ConditionType.CERTIFICATE_EXPIRING: ends,
-                ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
-            },
+    certificates = before.certificates if facts.certificates is None else facts.certificates
+    dropped = before.dropped_fields if facts.dropped is None else sorted(facts.dropped)
+    clusters = before.source_clusters if facts.clusters is None else facts.clusters
+    status = RuleStatus(
+        conditions=tuple(
+            build_conditions(
+                before.conditions,
+                verdict,
+                generation=generation,
+                now=now,
+                further={
+                    ConditionType.CERTIFICATE_EXPIRING: expiring(certificates, now, facts.warning),
+                    ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
+                },
+            )
         ),
-        "observedGeneration": generation,
-        "sources": facts.sources,
-        "targets": facts.targets,
-        "copies": facts.copies.to_dict(),
-        "failures": [failure.to_dict() for failure in sorted(facts.failures)[:MAX_FAILURES]],
-    }
-    if facts.plan is not None:
-        status["plan"] = asdict(facts.plan)
-    if facts.unconfirmed is not None:
-        status["unconfirmed"] = facts.unconfirmed.to_dict()
-    if facts.suspension is not None:
-        status["suspension"] = facts.suspension.to_dict()
-    status |= _composed(before, facts)
-    if dropped or before.get("droppedFields"):
-        status["droppedFields"] = dropped[:DROPPED_FIELDS]
-    if facts.composed_of:
-        status["composedOf"] = facts.composed_of
-    if certificates or before.get("certificates"):
-        status["certificates"] = [one.to_dict() for one in certificates]
-    status |= _continued(before, facts)
-    request = facts.request or before.get("lastHandledRequest")
-    if isinstance(request, str):
-        status["lastHandledRequest"] = request
-    last = before.get("lastSyncTime")
-    if facts.synced and (not isinstance(last, str) or not _same(before, status)):
-        last = format_time(now)
-    if isinstance(last, str):
-        status["lastSyncTime"] = last
+        observed_generation=generation,
+        sources=facts.sources,
+        targets=facts.targets,
+        copies=facts.copies,
+        plan=facts.plan,
+        unconfirmed=facts.unconfirmed,
+        overridden=tuple(Overridden(*one) for one in sorted(facts.overridden)[:20]),
+        dropped_fields=tuple(dropped[:DROPPED_FIELDS]),
+        passed_over=tuple(PassedOver(*one) for one in sorted(facts.passed_over)[:20]),
+        rollout=_rollout(before, facts),
+        composed_of=facts.composed_of,
+        source_clusters=tuple(map(_whole, clusters)),
+        certificates=tuple(certificates),
+        failures=tuple(one.sample for one in sorted(facts.failures)[:MAX_FAILURES]),
+        suspension=facts.suspension,
+        last_handled_request=facts.request or before.last_handled_request,
+        last_sync_time=before.last_sync_time,
+    )
+    if facts.synced and (before.last_sync_time is None or status != before):
+        return replace(status, last_sync_time=now.replace(microsecond=0))
     return status
 
 
-def read_dropped(status: Mapping[str, Any]) -> list[str]:
-    """The fields that a status lists as dropped by the API server."""
-    return texts_in(status, "droppedFields", DROPPED_FIELDS)
+def _whole(cluster: SourceCluster) -> SourceCluster:
+    since = cluster.unreachable_since
+    return replace(cluster, unreachable_since=since.replace(microsecond=0)) if since else cluster
+
+
+def _rollout(before: RuleStatus, facts: RuleFacts) -> RolloutState | None:
+    if facts.rollout is None or not facts.steps:
+        return None if facts.steps == 0 else before.rollout
+    if not facts.rollout.running:
+        return RolloutState(facts.rollout.content)
+    return replace(facts.rollout, steps=facts.steps)
 
 
 def _fields_dropped(fields: Sequence[str]) -> FurtherCondition | None:
@@ -293,58 +364,25 @@ def _fields_dropped(fields: Sequence[str]) -> FurtherCondition | None:
     )
 
 
-def _composed(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
-    """What of a template's sources isn't used; empty lists where that was so only before."""
-    unused: dict[str, list[dict[str, str]]] = {
-        "overridden": [
-            {"host": host, "source": source, "by": by}
-            for host, source, by in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
-        ],
-        "passedOver": [
-            {"source": source, "reason": reason}
-            for source, reason in sorted(facts.passed_over)[:PASSED_OVER_SOURCES]
-        ],
-    }
-    return {name: found for name, found in unused.items() if found or before.get(name)}
-
-
-def _continued(before: Mapping[str, Any], facts: RuleFacts) -> dict[str, Any]:
-    """Other clusters, and the rollout: as before where they aren't known."""
-    found: dict[str, Any] = {}
-    clusters = read_source_clusters(before) if facts.clusters is None else facts.clusters
-    if clusters or before.get("sourceClusters"):
-        found["sourceClusters"] = [one.to_dict() for one in clusters]
-    if facts.rollout is not None and facts.steps:
-        found["rollout"] = facts.rollout.to_dict(facts.steps)
-    elif facts.steps != 0 and "rollout" in before:
-        found["rollout"] = before["rollout"]
-    return found
-
-
-_PARTS: Final = """
-    observedGeneration sources targets copies failures plan unconfirmed overridden passedOver
-    droppedFields composedOf certificates sourceClusters rollout suspension lastHandledRequest
-    lastSyncTime
-    """.split()  # noqa: SIM905 - shorter than a line for each
-"""What build_rule_status writes beside the conditions."""
-
 _MAX_PART: Final = 65_536
 """Characters of one part that are kept: twice what 20 samples of failures can have."""
 
 
-def read_rule_status(status: Any) -> dict[str, Any]:
-    """The relevant parts of a stored status: ours, where we may have written them.
+def read_rule_status(raw: Any) -> RuleStatus:
+    """A stored status: its parts where we may have written them.
 
     Anybody who may write a rule's status can make it as large as an object may be.
     """
-    if not isinstance(status, Mapping):
-        return {}
-    kept = {name: status[name] for name in _PARTS if name in status and _is_ours(status[name])}
-    if "conditions" in status:
-        found = conditions_by_type(status["conditions"])
-        ours = (found[kind] for kind in ConditionType if kind in found)
-        kept["conditions"] = [dict(one) for one in ours if _is_ours(one)]
-    return kept
+    if not isinstance(raw, Mapping):
+        return NO_STATUS
+    ours = {
+        one.name: value
+        for one in slots(RuleStatus)
+        if (value := raw.get(one.name)) is not None
+        and (one.name == "conditions" or _is_ours(value))
+    }
+    found = RuleStatus.read(ours, {}) or NO_STATUS
+    return replace(found, certificates=soonest(found.certificates)) if found.certificates else found
 
 
 def _is_ours(value: Any) -> bool:
@@ -353,16 +391,13 @@ def _is_ours(value: Any) -> bool:
     while pending and left > 0:
         one = pending.pop()
         left -= 1
-        if isinstance(one, str):
+        kind = type(one)  # of JSON there are no other types
+        if kind is str:
             left -= len(one)
-        elif isinstance(one, Mapping):
+        elif kind is dict:
             left -= len(one)
             pending += () if left < 0 else (*one, *one.values())
-        elif isinstance(one, list):
+        elif kind is list:
             left -= len(one)
             pending += () if left < 0 else one
     return left > 0
-
-
-def _same(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    return all(before.get(name) == value for name, value in status.items())

@@ -7,18 +7,25 @@ here (``matches``), for cached objects; the meaning is the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from copyrator.api import syntax
-from copyrator.api.fields import Fields, SpecError, check_text
+from copyrator.api import texts
+from copyrator.api.fields import SpecError
+from copyrator.api.schema import (
+    Form,
+    Rule,
+    Takes,
+    custom,
+    entries,
+    fail,
+    form_reader,
+    items,
+)
 
 MAX_REQUIREMENTS: Final = 64
 """Labels and expressions of one selector: matched for each namespace and each source."""
-
-MAX_REQUIREMENT_VALUES: Final = 64
-"""Values of one expression of a selector."""
 
 
 class Operator(StrEnum):
@@ -30,27 +37,49 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Requirement:
-    """One condition on one label; ``values`` are sorted and unique."""
+class Requirement(Form):
+    """One condition on one label."""
 
-    key: str
-    operator: Operator
-    values: tuple[str, ...] = ()
-    _known: frozenset[str | None] = field(
-        default=frozenset(), init=False, repr=False, compare=False
+    RULES = (
+        Rule(
+            "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 "
+            ": !has(self.values) || size(self.values) == 0",
+            "In and NotIn require values; Exists and DoesNotExist allow none",
+        ),
     )
 
+    key: Annotated[str, texts.LABEL_KEY]
+    """The label's key."""
+    operator: Annotated[Operator, Takes({}, required=f"is required: one of {', '.join(Operator)}")]
+    """How the label is compared."""
+    values: Annotated[frozenset[Annotated[str, texts.LABEL_VALUE]], items(64, noun="values")] = (
+        frozenset()
+    )
+    """Values for In and NotIn."""
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_known", frozenset(self.values))
+        takes_values = self.operator in (Operator.IN, Operator.NOT_IN)
+        if takes_values and not self.values:
+            fail("values", f"must name at least one value for {self.operator}")
+        if not takes_values and self.values:
+            fail("values", f"must be removed: {self.operator} takes no values")
+
+    def order(self) -> tuple[str, ...]:
+        """By what requirements are sorted."""
+        return (self.key, self.operator, *sorted(self.values))
+
+    @property
+    def value(self) -> str | None:
+        """The one value that the label must have; None where there isn't one."""
+        return next(iter(self.values)) if self.operator == "In" and len(self.values) == 1 else None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """As in Kubernetes: ``NotIn`` also holds for an object without the label."""
         value = labels.get(self.key)
         if self.operator is Operator.IN:
-            return value in self._known
+            return value in self.values
         if self.operator is Operator.NOT_IN:
-            return value not in self._known
+            return value not in self.values
         return (value is not None) == (self.operator is Operator.EXISTS)
 
     def to_string(self) -> str:
@@ -59,10 +88,10 @@ class Requirement:
             return self.key
         if self.operator is Operator.DOES_NOT_EXIST:
             return f"!{self.key}"
-        if self.operator is Operator.IN and len(self.values) == 1:
-            return f"{self.key}={self.values[0]}"
+        if self.value is not None:
+            return f"{self.key}={self.value}"
         word = "in" if self.operator is Operator.IN else "notin"
-        return f"{self.key} {word} ({','.join(self.values)})"
+        return f"{self.key} {word} ({','.join(sorted(self.values))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +103,12 @@ class LabelSelector:
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> LabelSelector:
         """A selector for objects with all these labels."""
-        return cls.of(Requirement(key, Operator.IN, (value,)) for key, value in labels.items())
+        return cls.of(_equal(labels))
 
     @classmethod
     def of(cls, requirements: Iterable[Requirement]) -> LabelSelector:
         """A selector in canonical order."""
-        return cls(tuple(sorted(set(requirements))))
+        return cls(tuple(sorted(set(requirements), key=Requirement.order)))
 
     @property
     def empty(self) -> bool:
@@ -89,11 +118,7 @@ class LabelSelector:
     @property
     def labels(self) -> dict[str, str]:
         """The labels whose value is the same on every matching object."""
-        return {
-            want.key: want.values[0]
-            for want in self.requirements
-            if want.operator is Operator.IN and len(want.values) == 1
-        }
+        return {want.key: want.value for want in self.requirements if want.value is not None}
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether the labels match; None counts as no labels."""
@@ -105,46 +130,48 @@ class LabelSelector:
         return ",".join(requirement.to_string() for requirement in self.requirements)
 
 
-def parse_selector(raw: Any, path: str) -> LabelSelector:
-    """Parse ``{matchLabels, matchExpressions}``.
+def _equal(labels: Mapping[str, str]) -> list[Requirement]:
+    return [Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items()]
+
+
+class SelectorForm(Form):
+    """A selector as it is written."""
+
+    match_labels: Annotated[
+        Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]],
+        entries(MAX_REQUIREMENTS),
+    ] = {}
+    """Labels and values that an object must have."""
+    match_expressions: Annotated[tuple[Requirement, ...], items(MAX_REQUIREMENTS)] = ()
+    """Requirements on labels, as in Kubernetes."""
+
+
+def read_selector(raw: Any) -> LabelSelector:
+    """Read ``{matchLabels, matchExpressions}``.
 
     Raises:
-        SpecError: naming the field at fault.
+        SpecError: with the path below it.
     """
-    fields = Fields(raw, path)
-    known = {"matchLabels", "matchExpressions"}
-    if stray := sorted(set(map(str, fields.raw)) - known):
-        raise SpecError(
-            f"{path}.{stray[0]}",
-            "isn't a field of a selector; put labels under matchLabels",
-        )
-    count = len(fields.sub("matchLabels").raw) + len(fields.items("matchExpressions"))
+    if isinstance(raw, Mapping):
+        for stray in sorted(set(map(str, raw)) - {"matchLabels", "matchExpressions"}):
+            fail(stray, "isn't a field of a selector; put labels under matchLabels")
+    found = form_reader(SelectorForm)(raw)
+    count = len(found.match_labels) + len(found.match_expressions)
     if count > MAX_REQUIREMENTS:
-        raise SpecError(path, f"has {count} requirements; at most {MAX_REQUIREMENTS} are allowed")
-    labels = fields.text_map("matchLabels", syntax.label_key, syntax.label_value)
-    wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels.items()]
-    wanted += map(_parse_expression, fields.maps("matchExpressions", MAX_REQUIREMENTS))
-    return LabelSelector.of(wanted)
+        raise SpecError("", f"has {count} requirements; at most {MAX_REQUIREMENTS} are allowed")
+    return LabelSelector.of([*_equal(found.match_labels), *found.match_expressions])
 
 
-def _parse_expression(fields: Fields) -> Requirement:
-    key = fields.required_text("key", syntax.label_key)
-    if not fields.has("operator"):
-        fields.fail("operator", "is required: one of In, NotIn, Exists, DoesNotExist")
-    operator = fields.choice("operator", Operator, Operator.IN)
-    path = fields.at("values")
-    if len(fields.items("values")) > MAX_REQUIREMENT_VALUES:
-        fields.fail("values", f"must name at most {MAX_REQUIREMENT_VALUES} values")
-    values = {
-        check_text(item, f"{path}[{i}]", syntax.label_value) if item != "" else ""
-        for i, item in enumerate(fields.items("values"))
-    }
-    takes_values = operator in (Operator.IN, Operator.NOT_IN)
-    if takes_values and not values:
-        fields.fail("values", f"must name at least one value for {operator}")
-    if not takes_values and values:
-        fields.fail("values", f"must be removed: {operator} takes no values")
-    return Requirement(key, operator, tuple(sorted(values)))
+def selecting(empty: str, rules: tuple[Rule, ...] = ()) -> Takes:
+    """A selector of at least one label; ``empty`` is said of another."""
+
+    def read(raw: Any) -> LabelSelector:
+        found = read_selector(raw)
+        if found.empty:
+            raise SpecError("", empty)
+        return found
+
+    return custom(read, like=SelectorForm, rules=rules)
 
 
 ANY_LABELS: Final = LabelSelector()

@@ -44,10 +44,17 @@ def at_most(most: int) -> Check:
     return lambda value: None if len(value) <= most else fault
 
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN: Final = rf"{LABEL}(\.{LABEL})*"
+QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+DATA_KEY: Final = "[-._a-zA-Z0-9]+"
+KIND: Final = "[A-Z][A-Za-z0-9]*"
+API_VERSION: Final = "([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+"
+
+_LABEL = re.compile(LABEL)
+_SUBDOMAIN = re.compile(SUBDOMAIN)
+_QUALIFIED = re.compile(QUALIFIED)
+_DATA_KEY = re.compile(DATA_KEY)
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
@@ -105,12 +112,12 @@ def data_key(value: str) -> str | None:
 
 
 kind: Final = matching(
-    r"[A-Z][A-Za-z0-9]*",
+    KIND,
     "isn't a valid kind; write it as in a manifest, for example Secret",
     63,
 )
 api_version: Final = matching(
-    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+",
+    API_VERSION,
     "isn't a valid apiVersion; write it as v1 or group/v1",
     253,
 )

@@ -7,23 +7,24 @@ autumn open twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Final
+from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from copyrator.api import syntax
-from copyrator.api.fields import Fields
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.fields import check_text
+from copyrator.api.schema import Form, Rule, Takes, custom, fail, form_reader, items, reader, text
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MAX_WINDOWS: Final = 20
 DAY_MINUTES: Final = 24 * 60
 _DAY: Final = syntax.among(DAYS, f"isn't a day; use {', '.join(DAYS)}")
-_TIME: Final = syntax.matching(
-    r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00", "isn't a time; write it as 09:00, up to 24:00"
-)
+_CLOCK: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME: Final = syntax.matching(f"{_CLOCK}|24:00", "isn't a time; write it as 09:00, up to 24:00")
 _HORIZON: Final = 15
 """Days that are searched: a window that summer time skips opens a week later."""
 _STEP: Final = timedelta(hours=6)
@@ -31,44 +32,21 @@ _STEP: Final = timedelta(hours=6)
 _SECOND: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Some hours of some days, as wall time in a time zone."""
-
-    days: frozenset[int] = frozenset(range(7))
-    """Days on which it opens; 0 is Monday."""
-    start: int = 0
-    """Minutes since midnight; the window includes it."""
-    end: int = DAY_MINUTES
-    """Minutes since midnight; not included. Below ``start``: on the next day."""
-    zone: str = "UTC"
-    """IANA name."""
+def _read_days(value: Any) -> frozenset[int]:
+    return frozenset(map(DAYS.index, _DAYS(value))) or _EVERY_DAY
 
 
-def read_windows(spec: Fields) -> tuple[Window, ...]:
-    """``spec.windows``, which has a window at least.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    items = spec.maps("windows", MAX_WINDOWS)
-    if not items:
-        spec.fail("windows", "must have a window; remove it to deploy at any time")
-    return tuple(map(_window, items))
+_EVERY_DAY: Final = frozenset(range(7))
+_DAYS: Final = reader(tuple[Annotated[str, text(_DAY, most=3)], ...], items(7))
 
 
-def _window(window: Fields) -> Window:
-    days = frozenset(DAYS.index(day) for day in window.texts("days", _DAY)) or Window().days
-    start = _minutes(window.text("from", _TIME) or "00:00")
-    end = _minutes(window.text("to", _TIME) or "24:00")
-    if start == DAY_MINUTES:
-        window.fail("from", "must be before 24:00; 00:00 is the beginning of a day")
-    if start == end:
-        window.fail("to", "must differ from from; for the whole day leave both out")
-    zone = window.text("timeZone", _zone) or "UTC"
-    if not any(map(window.get, ("days", "from", "to"))):
-        window.fail("days", "is required, or from or to: without them it would always be open")
-    return Window(days, start, end, zone)
+def _read_time(value: Any) -> int:
+    hours, minutes = check_text(value, "", _TIME).split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def _time(pattern: str) -> Takes:
+    return custom(_read_time, {"type": "string", "maxLength": 5, "pattern": f"^{pattern}$"})
 
 
 def _zone(value: str) -> str | None:
@@ -77,9 +55,69 @@ def _zone(value: str) -> str | None:
     return f"{syntax.shown(value)} isn't a known time zone; use an IANA name such as Europe/Berlin"
 
 
-def _minutes(text: str) -> int:
-    hours, minutes = text.split(":")
-    return int(hours) * 60 + int(minutes)
+class Window(Form):
+    """Some hours of some days, as wall time in a time zone."""
+
+    days: Annotated[
+        frozenset[int],
+        custom(
+            _read_days,
+            {
+                "type": "array",
+                "maxItems": len(DAYS),
+                "x-kubernetes-list-type": "set",
+                "items": {"type": "string", "enum": list(DAYS)},
+            },
+        ),
+    ] = _EVERY_DAY
+    """Days on which the window opens; every day where it is absent."""
+    start: Annotated[int, _time(_CLOCK)] = msgspec.field(default=0, name="from")
+    """Time at which it opens, such as 09:00; default 00:00."""
+    end: Annotated[int, _time(f"({_CLOCK}|24:00)")] = msgspec.field(default=DAY_MINUTES, name="to")
+    """Time at which it closes, up to 24:00 (the default). Before from: on the next day."""
+    zone: Annotated[str, text(_zone, most=64, pattern="[A-Za-z0-9_+/-]+")] = msgspec.field(
+        default="UTC", name="timeZone"
+    )
+    """IANA name such as Europe/Berlin; default UTC. Hours that summer time skips never open, and
+    repeated ones open twice."""
+
+    RULES = (
+        Rule(
+            "(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00')",
+            "to must differ from from; for the whole day leave both out",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if self.start == DAY_MINUTES:
+            fail("from", "must be before 24:00; 00:00 is the beginning of a day")
+        if self.start == self.end:
+            fail("to", "must differ from from; for the whole day leave both out")
+
+
+def _read_window(value: Any) -> Window:
+    found = form_reader(Window)(value)
+    if not any(map(value.get, ("days", "from", "to"))):
+        fail("days", "is required, or from or to: without them it would always be open")
+    return found
+
+
+class WindowsSpec(Part):
+    """When deploys begin."""
+
+    windows: Annotated[
+        tuple[Annotated[Window, custom(_read_window, like=Window)], ...],
+        items(20),
+    ] = ()
+    """Hours in which deploys may begin; at any time where it is absent. An empty list, or a window
+    without days, from and to, isn't valid. A deploy that runs when a window closes continues."""
+
+    def fit(self, spec: BundleSpec) -> Self:
+        """Refuse an empty list, which the API server takes."""
+        del spec
+        if not self.windows:
+            fail("windows", "must have a window; remove it to deploy at any time")
+        return self
 
 
 @cache

@@ -18,13 +18,19 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.bundle import bound_status, parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleDeletionPolicy, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, ConsentState, parse_status
+from copyrator.api.attest import AttestSpec
+from copyrator.api.bundle import BundleDefaults, bound_status, parse_bundle
+from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.consent import ConsentState, ConsentStatus
+from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
+from copyrator.api.promotion import PromotionSpec
+from copyrator.api.status_parts import parse_status, running_plans
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
 from copyrator.bundles.plan.record import requested_plan
@@ -63,12 +69,16 @@ class BundleEntry:
     @property
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
-        return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+        return (
+            ()
+            if isinstance(self.spec, InvalidSpec)
+            else self.spec.part(DependenciesSpec).depends_on
+        )
 
     @property
     def promoted_from(self) -> tuple[BundleKey, ...]:
         """The Bundles that it is promoted from."""
-        return () if isinstance(self.spec, InvalidSpec) else self.spec.promote_from.bundles
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.part(PromotionSpec).bundles
 
     @property
     def is_paused(self) -> bool:
@@ -78,7 +88,10 @@ class BundleEntry:
     @property
     def health(self) -> str:
         """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
-        if isinstance(self.spec, InvalidSpec) or self.spec.health is HealthMode.OFF:
+        if (
+            isinstance(self.spec, InvalidSpec)
+            or self.spec.part(HealthSpec).health is HealthMode.OFF
+        ):
             return ""
         found = self.status.condition(ConditionType.HEALTHY).get("status")
         return next((one for one in ConditionStatus if found == one), "")
@@ -106,7 +119,9 @@ class BundleEntry:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if self.spec.kube_config is None else self.status.server
+        server = (
+            "" if self.spec.find(ClusterSpec) is None else self.status.part(ClusterStatus).server
+        )
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
@@ -198,7 +213,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
-        attests=isinstance(spec, BundleSpec) and spec.attest is not None,
+        attests=isinstance(spec, BundleSpec) and spec.find(AttestSpec) is not None,
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
@@ -268,7 +283,7 @@ class BundleCache:
             if held.uid != entry.uid and self.observer is not None:
                 self.observer(held, False)
         self._entries[entry.key] = entry
-        if entry.status.plan_jobs:
+        if running_plans(entry.status):
             self._planning[entry.key] = None
         for source in entry.promoted_from:
             self._promoted.setdefault(source, {})[entry.key] = None
@@ -366,7 +381,7 @@ def _rank(entry: BundleEntry, release: ReleaseKey, *, is_contested: bool) -> int
     namespace = release.namespace
     if release.server or entry.key.namespace == namespace:
         return 0
-    consent = entry.status.known_consent
+    consent = entry.status.part(ConsentStatus).known
     if consent is None or consent.namespace != namespace:
         return 0 if entry.installed_release == release else 2
     if consent.state == ConsentState.ASSUMED:

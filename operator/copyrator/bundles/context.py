@@ -10,18 +10,22 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, PodDefaults
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec, PodDefaults
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
+from copyrator.api.login import cloud_of
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.deploy.identity import Hash
 from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
@@ -217,10 +221,10 @@ class Context:
 
 def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-    if spec.cloud is None:
+    if (cloud := cloud_of(spec)) is None:
         return None
     is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
-    return CloudIdentity(spec.cloud, spec.namespace, "" if is_ours else spec.service_account)
+    return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)
 
 
 def defaults_of(settings: Settings) -> BundleDefaults:

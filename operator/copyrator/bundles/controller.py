@@ -15,13 +15,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome, Trust
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.plan_status import as_approved_condition
+from copyrator.api.plan_status import AsApprovedStatus, as_approved_condition
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
+from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.attempt import AttemptRunner
@@ -98,7 +99,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
         unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
-        untrusted += status.verification.verdict == Trust.NOT_TRUSTED
+        untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if memory is not None and polled:
@@ -129,7 +130,9 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
 
 
 def _publish_as_approved(context: Context) -> None:
-    found = (as_approved_condition(entry.status.as_approved) for entry in context.bundles)
+    found = (
+        as_approved_condition(entry.status.part(AsApprovedStatus)) for entry in context.bundles
+    )
     counted = Counter(one.status for one in found if one is not None)
     for one in ConditionStatus:
         context.metrics.bundles_as_approved.labels(one).set(counted[one])

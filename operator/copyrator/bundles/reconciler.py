@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.plan_status import PlanStatus
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.status_parts import running_plans
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
@@ -88,9 +97,15 @@ class StepTaker:
             written = await self.writer.write_part(before, status)
         else:
             written = await self.writer.write(before, status, step.ready, decided=step.decided)
-        if written is not before and written.status.plan != before.status.plan:
+        if written is not before and written.status.part(PlanStatus) != before.status.part(
+            PlanStatus
+        ):
             self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
-        if written is not before and written.status.attest != before.status.attest:
+        if (
+            written is not before
+            and written.status.part(AttestationsStatus).attest
+            != before.status.part(AttestationsStatus).attest
+        ):
             self.due.append(AT_ONCE)  # its statements are pushed before the other steps
         return written
 
@@ -213,17 +228,22 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.attest is not None:
+        if spec.find(AttestSpec) is not None:
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.context.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
-        waits_for_others = spec.depends_on or spec.promote_from.bundles
+        waits_for_others = (
+            spec.part(DependenciesSpec).depends_on or spec.part(PromotionSpec).bundles
+        )
         if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
-        if spec.kube_config is not None or entry.status.server is not None:
+        if (
+            spec.find(ClusterSpec) is not None
+            or entry.status.part(ClusterStatus).server is not None
+        ):
             entry, spec, unusable = await self._read_cluster(steps, entry, spec)
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
@@ -258,14 +278,15 @@ class BundleReconciler:
         except MissingReferenceError as error:
             return entry, spec, error  # a warning of the credential's end is kept
         entry = await steps.take(self._warn_of_end(entry, spec, target.ends))
-        status = replace(entry.status, server=target.spec.server or None)
+        status = entry.status.with_part(ClusterStatus(server=target.spec.server or None))
         return await steps.take(Step(entry, status)), target.spec, None
 
     def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:
         """Tell before the credential of ``spec.kubeConfig`` ends."""
         kind, now = ConditionType.CERTIFICATE_EXPIRING, self.context.clock()
+        cluster = spec.find(ClusterSpec)
         warning = self.context.settings.certificate_warning
-        found = ready_conditions.credential_ends(spec.kube_config, ends, now, warning)
+        found = ready_conditions.credential_ends(cluster, ends, now, warning)
         moments = () if ends is None else (ends - timedelta(seconds=warning), ends)
         due = tuple(one for one in moments if one > now)
         before = ready_conditions.kept_credential_ends(entry.status)
@@ -304,7 +325,7 @@ class BundleReconciler:
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
         else:
             due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
-            is_drift_due = entry.status.drift.check.is_running or due is not None
+            is_drift_due = entry.status.part(DriftStatus).check.is_running or due is not None
             inputs = replace(inputs, is_drift_due=is_drift_due)
         if self.context.memories[entry.key].account.settled is not None:
             await steps.take(await self.accounts.check(entry, spec))
@@ -333,8 +354,8 @@ class BundleReconciler:
             signers=asked.key,
             attesters=attesters.key,
             cluster=spec.cluster,
-            skipped=spec.skip_digests,
-            pin=entry.status.pin,
+            skipped=spec.part(RollbackSpec).skip_digests,
+            pin=entry.status.part(PinStatus),
         )
         return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
 
@@ -346,7 +367,7 @@ class BundleReconciler:
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             asks_preview = requested_preview(entry.annotations, entry.status) is not None
-            is_other_pending = asks_preview or bool(entry.status.plan_jobs)
+            is_other_pending = asks_preview or bool(running_plans(entry.status))
             if memory.asked_since is not None and not is_other_pending:
                 memory.inputs = replace(inputs, entry=entry, due=due)
             return
@@ -490,6 +511,6 @@ def _not_compared(
     status: BundleStatus, spec: BundleSpec, reason: Reason, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return status
     return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))

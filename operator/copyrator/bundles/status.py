@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome, SoakStatus, Trust, Verification
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     ConditionStatus,
@@ -29,13 +29,23 @@ from copyrator.api.conditions import (
     unmanaged_conditions,
     with_further,
 )
+from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanDecision, PlanOutcome, as_approved_condition
-from copyrator.api.promotion import hold_text
+from copyrator.api.plan_status import (
+    AsApprovedStatus,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    as_approved_condition,
+)
+from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
 from copyrator.api.records import merge_patch
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
+from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
@@ -66,16 +76,20 @@ def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> B
         is_deleted=entry.deleting,
         seen=context.seen(),
     )
-    soak = update_records(entry.status.soak, status, around, context.clock())
-    status = status if soak == status.soak else replace(status, soak=soak)
+    soak = update_records(entry.status.part(PromotionStatus).soak, status, around, context.clock())
+    status = (
+        status
+        if soak == status.part(PromotionStatus).soak
+        else status.with_part(PromotionStatus(soak=soak))
+    )
     return update_attested(context, entry, status) if entry.attests else status
 
 
 def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
     """Emit an Event for each version whose evidence doesn't count any more."""
-    if not soak or soak == entry.status.soak:
+    if not soak or soak == entry.status.part(PromotionStatus).soak:
         return
-    counted = {one.digest for one in entry.status.soak if _counts(one)}
+    counted = {one.digest for one in entry.status.part(PromotionStatus).soak if _counts(one)}
     for one in soak:
         if one.digest in counted and not _counts(one):
             text = (
@@ -122,7 +136,7 @@ def record_update(
 
 def _is_planning(status: BundleStatus) -> bool:
     """Whether the condition UpdatePending tells of a plan that was begun."""
-    is_begun = status.plan.outcome == PlanOutcome.RUNNING
+    is_begun = status.part(PlanStatus).outcome == PlanOutcome.RUNNING
     return is_begun and ready_conditions.update_pending(status).reason == BundleReason.PLANNING
 
 
@@ -130,7 +144,7 @@ def _record_decision(
     context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
 ) -> None:
     """Emit an Event where a plan was decided, unless Ready tells it."""
-    before, plan = entry.status.plan, status.plan
+    before, plan = entry.status.part(PlanStatus), status.part(PlanStatus)
     if not plan.decision or (plan.id, plan.decision) == (before.id, before.decision):
         return
     by = f" by {plan.by}" if plan.by else ""
@@ -148,7 +162,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
         return
     over = ", ".join(f"{one.text} ({one.reason})" for one in attempted.passed_over)
-    is_pinned = attempted.digest == status.pin.digest
+    is_pinned = attempted.digest == status.part(PinStatus).digest
     what = "rollback to" if is_pinned else "forced deploy of"
     text = f"The {what} {attempted.version} passes over gates: {over}"
     context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
@@ -157,7 +171,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
 
 def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
-    before, pin = entry.status.pin, written.status.pin
+    before, pin = entry.status.part(PinStatus), written.status.part(PinStatus)
     if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
         _emit(context, entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
     if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
@@ -174,7 +188,7 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
     """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
-    before, now = entry.status.verification, status.verification
+    before, now = entry.status.part(Verification), status.part(Verification)
     if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
         return
     if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
@@ -213,7 +227,7 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
 
 def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where something else was deployed than what was approved."""
-    old, new = before.status.as_approved, written.status.as_approved
+    old, new = before.status.part(AsApprovedStatus), written.status.part(AsApprovedStatus)
     if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
         _emit(context, written, found.reason, found.message)
 
@@ -338,8 +352,11 @@ class StatusWriter:
         kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
         status = replace(status, gates=kept, deploy=status.deploy.shortened())
         if not gated:
-            is_told = status.pin.digest is not None or status.pin.refused is not None
-            status, gated = replace(status, verification=Verification()), bool(kept) or is_told
+            is_told = (
+                status.part(PinStatus).digest is not None
+                or status.part(PinStatus).refused is not None
+            )
+            status, gated = status.with_part(Verification()), bool(kept) or is_told
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
@@ -376,7 +393,7 @@ class StatusWriter:
         """
         if status == entry.status:
             return entry
-        before, drift = entry.status.drift, status.drift
+        before, drift = entry.status.part(DriftStatus), status.part(DriftStatus)
         begins = drift.check.number != before.check.number
         if isinstance(entry.spec, BundleSpec) and drift != before and not begins:
             conditions = with_further(
@@ -411,10 +428,10 @@ class StatusWriter:
             found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
-            found[ConditionType.AS_APPROVED] = as_approved_condition(status.as_approved)
+            found[ConditionType.AS_APPROVED] = as_approved_condition(status.part(AsApprovedStatus))
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.kube_config is not None:
+            if spec.find(ClusterSpec) is not None:
                 ends = ready_conditions.kept_credential_ends(status)
                 found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found
@@ -435,7 +452,7 @@ class StatusWriter:
         patch = merge_patch(stored_status(entry), status.to_dict())
         body = _guard_metadata(entry, {}) | {"status": patch}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
-        record_breaks(self._context, entry, status.soak)
+        record_breaks(self._context, entry, status.part(PromotionStatus).soak)
         if entry.attests:
             record_attested(self._context, entry, written)
         return written

@@ -18,17 +18,18 @@ from copyrator.api.bundle_status import (
     GateState,
     Outcome,
     Rollback,
-    Trust,
 )
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
-from copyrator.api.drift import DriftVerdict
-from copyrator.api.fields import map_in, text_in
-from copyrator.api.plan_status import PlanDecision, PlanStatus
+from copyrator.api.drift import DriftStatus, DriftVerdict
+from copyrator.api.fields import text_in
+from copyrator.api.plan_status import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.reasons import BY_RESOLUTION, Severity
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.reasons.rules import CertificateReason, RuleReason
+from copyrator.api.rule_status import RuleStatus
 from copyrator.api.text import count, truncate
+from copyrator.api.verify import Trust, Verification
 from copyrator.notify.config import SubjectKind
 
 FAULTS: Final = frozenset(one for one in About if one.ends is BY_RESOLUTION)
@@ -172,7 +173,7 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
 
 
 def _plan(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
-    plan, where = status.plan, f"-n {subject.namespace} {subject.name}"
+    plan, where = status.part(PlanStatus), f"-n {subject.namespace} {subject.name}"
     if plan.id is None:
         return
     version = plan.version or "a version"
@@ -235,23 +236,23 @@ def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transiti
     conditions = {str(one.get("type")): one for one in status.conditions}
     drift, healthy = (conditions.get(kind, {}) for kind in (_DRIFTED, _HEALTHY))
     if drift.get("status") == ConditionStatus.TRUE:
-        number = status.drift.count or len(status.drift.objects)
+        number = status.part(DriftStatus).count or len(status.part(DriftStatus).objects)
         what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
-        since = status.drift.since or _since(drift)
+        since = status.part(DriftStatus).since or _since(drift)
         key = f"{since} {drift.get('reason')}"
         yield Transition(subject, About.DRIFTED, what, since, key, _message(drift), why)
     if healthy.get("status") == ConditionStatus.FALSE:
         since = _since(healthy)
         what = "isn't healthy"
         yield Transition(subject, About.UNHEALTHY, what, since, since, _message(healthy), why)
-    if status.as_approved.is_different:
-        found = status.as_approved
+    if status.part(AsApprovedStatus).is_different:
+        found = status.part(AsApprovedStatus)
         what = f"doesn't run what was approved of {found.version}"
         at, key = found.at or "", f"{found.at} {found.revision}"
         message = _message(conditions.get(ConditionType.AS_APPROVED, {}))
         yield Transition(subject, About.DEPLOYED_DIFFERENTLY, what, at, key, message, why)
-    if status.verification.verdict == Trust.NOT_TRUSTED:
-        verified = status.verification
+    if status.part(Verification).verdict == Trust.NOT_TRUSTED:
+        verified = status.part(Verification)
         since = _since(conditions.get(ConditionType.VERIFIED, {}))
         what = f"runs {status.deployed.version or 'a version'}, which isn't trusted"
         key = f"{verified.digest} {verified.reason}"
@@ -306,7 +307,10 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
         yield from (About.DEPLOY_FAILED, About.QUARANTINED)
     if status.condition(_DRIFTED).get("status") == ConditionStatus.UNKNOWN:
         yield About.DRIFTED
-    if status.drift.check.is_running and status.drift.verdict != DriftVerdict.NOT_DRIFTED:
+    if (
+        status.part(DriftStatus).check.is_running
+        and status.part(DriftStatus).verdict != DriftVerdict.NOT_DRIFTED
+    ):
         yield About.DRIFTED
     if status.condition(_HEALTHY).get("status") == ConditionStatus.UNKNOWN:
         yield About.UNHEALTHY
@@ -314,7 +318,7 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
         yield About.NOT_ATTESTED
     if not status.conditions:  # as after a backup was restored
         yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING, About.DEPLOYED_DIFFERENTLY)
-    if status.verification.verdict == Trust.UNKNOWN:
+    if status.part(Verification).verdict == Trust.UNKNOWN:
         yield About.UNTRUSTED
     if status.failed_polls.count:
         yield About.SOURCE_UNREACHABLE
@@ -327,9 +331,9 @@ def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
 _SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND, RuleReason.SOURCE_UNREACHABLE})
 
 
-def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectState:
+def rule_state(subject: ObjectIdentity, status: RuleStatus) -> ObjectState:
     """What holds for a rule."""
-    conditions = conditions_by_type(status.get("conditions"))
+    conditions = conditions_by_type(status.conditions)
     ready = conditions.get(ConditionType.READY, {})
     holding, unknown = list(_of_rule(subject, status, conditions)), set[About]()
     if ready.get("status") != ConditionStatus.TRUE:
@@ -344,7 +348,7 @@ def rule_state(subject: ObjectIdentity, status: Mapping[str, Any]) -> ObjectStat
 
 
 def _of_rule(
-    subject: ObjectIdentity, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
+    subject: ObjectIdentity, status: RuleStatus, conditions: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Transition]:
     where = f"-n {subject.namespace} {subject.name}"
     shows, why = f"copyrator describe rule {where}", ""
@@ -361,7 +365,7 @@ def _of_rule(
     reason, since, why = ready.get("reason"), _since(ready), _message(ready)
     if ready.get("status") != ConditionStatus.FALSE:
         return
-    step = map_in(status, "rollout").get("step", "")
+    step = status.rollout.step if status.rollout else ""
     if reason == RuleReason.ROLLOUT_STOPPED:
         what = f"stopped its rollout at step {step}"
         resume = f"copyrator rollout resume rule {subject.namespace}/{subject.name}"

@@ -96,9 +96,6 @@ REFERRERS_BYTES: Final = 4 * 1024 * 1024
 """Bytes of one page of referrers, or of the index of the fallback tag, as of a manifest: some
 10,000 referrers."""
 
-SIGNATURE_ENTRIES: Final = 10
-"""Entries of one requirement."""
-
 SIGNATURE_KEYS: Final = 20
 """Public keys of all entries of one requirement: each signature is tried with each, for up to a
 millisecond."""

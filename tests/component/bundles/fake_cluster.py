@@ -22,7 +22,7 @@ from tests.component.kube.fake_api import (
     verb_of,
 )
 
-from copyrator.api.drift import DEFAULT_DRIFT_INTERVAL
+from copyrator.api.drift import DriftSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.guard.enforcement import ADMISSION, BINDINGS, POLICIES
 from copyrator.bundles.version.rhythm import check_rhythm
@@ -42,7 +42,7 @@ GUARD = "copyrator.copyrator.guard.operator.werf.dev"
 """The name of the policy that holds Jobs to what was approved."""
 GUARD_POLICY = f"{POLICIES}/{GUARD}"
 GUARD_BINDING = f"{BINDINGS}/{GUARD}"
-CHECK_INTERVALS = (DEFAULT_DRIFT_INTERVAL, 900.0)
+CHECK_INTERVALS = (DriftSpec().interval, 900.0)
 """Seconds between two checks for drift, of tests."""
 NO_CHECK = timedelta(minutes=5)
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

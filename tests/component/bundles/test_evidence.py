@@ -27,8 +27,9 @@ from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import answering
 from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 
-from copyrator.api.bundle_spec import AttestationsFrom, LocalObjectRef, PromoteFrom, ValuesKind
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
@@ -368,9 +369,9 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     memories = Memories(lambda: now)
     context = cast("Any", SimpleNamespace(memories=memories, monotonic=lambda: now))
     resolver = VersionResolver(context, cast("Any", None))
-    keys = LocalObjectRef(ValuesKind.CONFIG_MAP, "staging-keys")
-    promote_from = PromoteFrom(attestations=(AttestationsFrom("staging", keys),))
-    spec = cast("Any", SimpleNamespace(promote_from=promote_from))
+    keys = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
+    promote_from = PromotionSpec(attestations=(AttestationsFrom("staging", EvidenceKeys(keys)),))
+    spec = cast("Any", SimpleNamespace(part=lambda _kind: promote_from))
     entry = cast("Any", SimpleNamespace(key=BundleKey("team", "production")))
 
     def asks(occasion: Occasion = Occasion.NEW_DIGEST) -> bool:

@@ -18,8 +18,8 @@ from tests.component.bundles.waiting import eventually
 from tests.long import LONG, long_form
 from tests.steps import measured_steps
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.deploy.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,6 +18,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 
 Lacking = Callable[..., Awaitable[list[str]]]

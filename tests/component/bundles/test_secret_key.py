@@ -20,8 +20,8 @@ from tests.component.bundles.fake_werf import Werf, container
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.deploy.identity import hash_of

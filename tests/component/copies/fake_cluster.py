@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from tests.component.kube.fake_api import FakeApi, error, json_response, line
 
-from copyrator.api.selectors import LabelSelector, parse_selector
+from copyrator.api.selectors import LabelSelector
 
 SERVER_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
@@ -269,7 +269,7 @@ class Filter:
 def selector(text: str) -> LabelSelector:
     """Only what the tests use: ``key=value`` and ``key``."""
     labels = dict(part.split("=") for part in text.split(",") if "=" in part)
-    return parse_selector({"matchLabels": labels}, "selector")
+    return LabelSelector.from_labels(labels)
 
 
 def path_of(plural: str, namespace: str, name: str) -> str:

@@ -22,7 +22,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.lasting_child import LastingChild
 
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.copies.rules.rules import Rule, RuleCache

@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.approval_policy.conftest import DECISION_ANNOTATIONS, policies_of
 from tests.e2e.installation import rendered
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.approval import ApprovalMode
 from copyrator.settings.config import Settings
 from copyrator.settings.options import joined
 from demo.chart import CHART, render

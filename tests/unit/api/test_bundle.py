@@ -8,23 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import (
-    Approval,
-    ApprovalMode,
-    BundleDefaults,
     BundleDeletionPolicy,
     BundleSpec,
     JobSpec,
     Retry,
     SecretKey,
-    ValuesKind,
     ValuesSource,
 )
-from copyrator.api.drift import Drift, DriftMode
+from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
+from copyrator.api.object_refs import ValuesKind
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
@@ -101,7 +99,7 @@ def test_every_field_is_read() -> None:
         )
     )
     assert (spec.version, spec.auth, spec.project_namespace) == (">=1.2 <2", "creds", "shop")
-    assert spec.values_from == (
+    assert spec.values_sources == (
         ValuesSource(ValuesKind.CONFIG_MAP, "base"),
         ValuesSource(ValuesKind.SECRET, "s"),
         ValuesSource(ValuesKind.CONFIG_MAP, "c", optional=True),
@@ -369,27 +367,29 @@ def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_it
     spec = parse_bundle(body, BundleDefaults(require_approval=floors))
     assert isinstance(spec, BundleSpec)
     is_required = {namespace, release} & {"prod", "test-1"} != set()
-    assert spec.approval == Approval(mode=mode, expires=86400.0, is_required=is_required)
+    assert spec.part(ApprovalSpec) == ApprovalSpec(
+        mode=mode, expires=86400.0, is_required=is_required
+    )
 
 
 def test_health_is_off_unless_it_is_asked_for() -> None:
     for asked, mode in (({}, HealthMode.OFF), ({"health": "Watch"}, HealthMode.WATCH)):
         spec = parse_bundle(bundle(**asked), DEFAULTS)
         assert isinstance(spec, BundleSpec)
-        assert spec.health is mode
+        assert spec.part(HealthSpec).health is mode
 
 
 def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> None:
     spec = parse_bundle(bundle(), DEFAULTS)
     assert isinstance(spec, BundleSpec)
-    assert spec.drift == Drift()
-    assert not spec.drift.is_enabled
+    assert spec.part(DriftSpec) == DriftSpec()
+    assert not spec.part(DriftSpec).is_enabled
     ignore = [{"kind": "Deployment", "name": "web-*"}, {"kind": "Secret"}]
     drift = {"mode": "Correct", "interval": "15m", "ignore": ignore}
     spec = parse_bundle(bundle(drift=drift), DEFAULTS)
     assert isinstance(spec, BundleSpec)
-    assert (spec.drift.mode, spec.drift.interval) == (DriftMode.CORRECT, 900.0)
-    (first, second) = spec.drift.ignore
+    assert (spec.part(DriftSpec).mode, spec.part(DriftSpec).interval) == (DriftMode.CORRECT, 900.0)
+    (first, second) = spec.part(DriftSpec).ignore
     assert (first.kind, first.names.matches("web-1"), first.names.matches("api")) == (
         "Deployment",
         True,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
 
 
@@ -188,10 +188,7 @@ NO_MODE = "is required: one of Never, OnRisk, Always"
         ),
         (
             {"attest": {"environment": "staging"}},
-            (
-                "spec.attest.keyFrom.secretName: is required: name the Secret and its key with the "
-                "private key"
-            ),
+            ("spec.attest.keyFrom: is required: name the Secret and its key with the private key"),
         ),
         (
             {"attest": {"environment": "staging", "keyFrom": {"secretName": "a"}}},
@@ -277,13 +274,17 @@ NO_MODE = "is required: one of Never, OnRisk, Always"
         ),
         *(
             (
-                {"verify": {"anyOf": [{"cosign": {"keysFrom": REF, name: "x"}}]}},
+                {"verify": {"anyOf": [{"cosign": {"keysFrom": REF, name: value}}]}},
                 (
                     f"spec.verify.anyOf[0].cosign.{name}: must be removed: keysFrom is set; use an "
                     "entry of its own"
                 ),
             )
-            for name in ("issuer", "subjectPattern", "trustedRootFrom")
+            for name, value in (
+                ("issuer", "https://i"),
+                ("subjectPattern", "x"),
+                ("trustedRootFrom", REF),
+            )
         ),
         (
             {"verify": {"anyOf": [{"cosign": {"issuer": "https://i"}}]}},
@@ -320,7 +321,7 @@ NO_MODE = "is required: one of Never, OnRisk, Always"
         ),
         (
             {"verify": {"anyOf": [{"notation": {"subjects": ["x"] * 21, "caFrom": REF}}]}},
-            "spec.verify.anyOf[0].notation.subjects: must have at most 20 items",
+            "spec.verify.anyOf[0].notation.subjects: has 21 items; at most 20 are allowed",
         ),
         (
             {"version": "1.2 -"},

@@ -12,9 +12,6 @@ from tests.long import LONG
 from tests.steps import assert_quick
 
 from copyrator.api.bundle import (
-    BUNDLE_ENV_BYTES,
-    BUNDLE_ENV_VALUE,
-    BUNDLE_JOB_FIELD,
     BUNDLE_METADATA,
     BUNDLE_STATUS_BYTES,
     BUNDLE_STATUS_DEPTH,
@@ -22,10 +19,16 @@ from copyrator.api.bundle import (
     BUNDLE_STATUS_ITEMS,
     BUNDLE_STATUS_TEXT,
     BUNDLE_STATUS_TEXTS,
+    BundleDefaults,
     bound_status,
     parse_bundle,
 )
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import (
+    BUNDLE_ENV_BYTES,
+    BUNDLE_ENV_VALUE,
+    BUNDLE_JOB_FIELD,
+    BundleSpec,
+)
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.bundles.bundle import BundleEntry, read_entry

@@ -6,15 +6,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.status_fields import json_fields
 
-from copyrator.api.bundle_status import (
-    BundleStatus,
-    Deployed,
-    HistoryEntry,
-    VersionRef,
-    parse_status,
-)
-from copyrator.api.records import Packed, json_fields
+from copyrator.api.bundle_status import BundleStatus, Deployed, HistoryEntry, VersionRef
+from copyrator.api.records import Packed
+from copyrator.api.status_parts import parse_status
 
 FULL: dict[str, Any] = {
     "ready": 1,
@@ -40,11 +36,11 @@ FULL: dict[str, Any] = {
 
 
 def test_a_full_status_survives_the_round_trip() -> None:
-    assert BundleStatus.parse(FULL).to_dict() == FULL
+    assert parse_status({"status": FULL}).to_dict() == FULL
 
 
 def test_the_typed_view_reads_the_fields() -> None:
-    status = BundleStatus.parse(FULL)
+    status = parse_status({"status": FULL})
     assert status.target == VersionRef(digest="sha256:aa", version="1.1.0")
     assert status.deployed.revision == 2
     assert status.deployed.verified is False
@@ -54,12 +50,14 @@ def test_the_typed_view_reads_the_fields() -> None:
 
 
 def test_the_originals_status_is_read() -> None:
-    status = BundleStatus.parse(
+    status = parse_status(
         {
-            "ready": 1,
-            "forceUpdate": 1,
-            "target": {"digest": "d", "version": "v"},
-            "deploy": {"digest": "d", "version": "v"},
+            "status": {
+                "ready": 1,
+                "forceUpdate": 1,
+                "target": {"digest": "d", "version": "v"},
+                "deploy": {"digest": "d", "version": "v"},
+            }
         }
     )
     assert status.forced
@@ -68,23 +66,25 @@ def test_the_originals_status_is_read() -> None:
 
 
 def test_force_update_is_read_but_never_written() -> None:
-    assert "forceUpdate" not in BundleStatus.parse({"forceUpdate": 1}).to_dict()
+    assert "forceUpdate" not in parse_status({"status": {"forceUpdate": 1}}).to_dict()
 
 
 def test_fields_of_other_versions_survive_at_every_level() -> None:
     raw = {"later": {"a": [1]}, "deployed": {"version": "1", "later": True}}
-    assert BundleStatus.parse(raw).to_dict() == raw
+    assert parse_status({"status": raw}).to_dict() == raw
 
 
 def test_values_of_the_wrong_type_are_ignored() -> None:
-    status = BundleStatus.parse(
+    status = parse_status(
         {
-            "ready": "1",
-            "observedGeneration": True,
-            "target": "junk",
-            "history": [1, {"version": "1", "revision": "two"}],
-            "conditions": {"type": "Ready"},
-            "nextPollAt": None,
+            "status": {
+                "ready": "1",
+                "observedGeneration": True,
+                "target": "junk",
+                "history": [1, {"version": "1", "revision": "two"}],
+                "conditions": {"type": "Ready"},
+                "nextPollAt": None,
+            }
         }
     )
     assert status == BundleStatus(history=Packed.pack([HistoryEntry(version="1")]))
@@ -114,5 +114,5 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_json_is_read_and_what_is_written_is_read_alike(raw: Any) -> None:
-    written = BundleStatus.parse(raw).to_dict()
-    assert BundleStatus.parse(written).to_dict() == written
+    written = parse_status({"status": raw}).to_dict()
+    assert parse_status({"status": written}).to_dict() == written

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import CloudRegistry, Provider, find_provider, read_registry
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.login import cloud_of
 
 ACCOUNT = "123456789012"
 ECR = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
@@ -160,10 +161,10 @@ def bundle(**spec: object) -> BundleSpec | InvalidSpec:
 def test_a_bundle_has_the_registry_of_its_provider() -> None:
     spec = bundle()
     assert isinstance(spec, BundleSpec)
-    assert spec.cloud == CloudRegistry(Provider.AZURE, "shop.azurecr.io", domain="io")
+    assert cloud_of(spec) == CloudRegistry(Provider.AZURE, "shop.azurecr.io", domain="io")
     without = bundle(provider=None)
     assert isinstance(without, BundleSpec)
-    assert without.cloud is None
+    assert cloud_of(without) is None
 
 
 @pytest.mark.parametrize(

@@ -8,47 +8,29 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.status_fields import json_fields
 from tests.targets import EVERYWHERE
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import (
-    DEFAULT_VERSION,
-    ApprovalMode,
-    BundleDefaults,
-    BundleDeletionPolicy,
-    BundleSpec,
-    ValuesKind,
-)
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import DEFAULT_VERSION, BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.certificates import Certificate
-from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition, Suspension
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
+from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.reasons.rules import FailureReason
-from copyrator.api.records import Record, json_fields
-from copyrator.api.rollout import Consumer, Restart, RolloutState, Stopped
+from copyrator.api.records import Record
+from copyrator.api.rollout import Restart
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
     ConflictPolicy,
     ImmutablePolicy,
     Mode,
     RuleSpec,
 )
 from copyrator.api.rule_spec import DeletionPolicy as RuleDeletionPolicy
-from copyrator.api.rule_status import (
-    CopyCounts,
-    Failure,
-    PlanCounts,
-    RuleFacts,
-    SourceCluster,
-    UnconfirmedEdit,
-    build_rule_status,
-)
 from copyrator.api.selectors import Operator
-from copyrator.api.times import parse_time
 
 CRDS = Path(__file__).parents[3] / "crds"
 Schema = dict[str, Any]
@@ -244,50 +226,6 @@ def test_the_bundle_status_and_the_crd_know_the_same_fields() -> None:
     assert set(record_fields(BundleStatus, "status")) == in_crd - conditions
 
 
-def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
-    now = parse_time("2026-01-01T00:00:00Z")
-    assert now is not None
-    facts = RuleFacts(
-        copies=CopyCounts(satisfied=1),
-        failures=[Failure("a", "b", FailureReason.CONFLICT)],
-        plan=PlanCounts(),
-        unconfirmed=UnconfirmedEdit(1, 2, 3),
-        overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
-        dropped=["spec.ingres"],
-        passed_over=[("private (infra/x)", "has no credentials")],
-        certificates=[Certificate(now, "infra/tls", "tls.crt", "example.com", now)],
-        composed_of="hub, private (3)",
-        clusters=[SourceCluster("hub", "value", "uid", "ca", now)],
-        rollout=RolloutState(
-            "a" * 32,
-            step=1,
-            previous="b" * 32,
-            started_at=now,
-            next_at=now,
-            stopped=Stopped(Consumer("a", "Deployment", "b")),
-            unhealthy_before=("a/Deployment/c",),
-        ),
-        steps=2,
-        suspension=Suspension(ready="True", reason="Synced", message="m", generation=1),
-        synced=True,
-        request="now",
-    )
-    built = build_rule_status(
-        None, ReadyCondition(Health.READY, "Synced"), facts, generation=1, now=now
-    )
-
-    def names(value: Any, path: str) -> Iterator[str]:
-        for key, item in value.items():
-            yield f"{path}.{key}"
-            if isinstance(item, dict):
-                yield from names(item, f"{path}.{key}")
-            if isinstance(item, list):
-                yield from names(item[0], f"{path}.{key}[]") if isinstance(item[0], dict) else ()
-
-    in_crd = {path for path, _ in walk(RULE) if path.startswith("status.")}
-    assert set(names(built, "status")) == in_crd
-
-
 ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "spec.onConflict", ConflictPolicy),
     (RULE, "spec.onImmutable", ImmutablePolicy),
@@ -327,11 +265,6 @@ def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
     full = with_defaults(BUNDLE, bundle)
     assert parse_bundle(full, DEFAULTS) == parse_bundle(bundle, DEFAULTS)
     assert full["spec"]["version"] == DEFAULT_VERSION
-
-
-def test_the_limits_are_the_same() -> None:
-    limit = field(RULE, "spec.limit")
-    assert (limit["default"], limit["maximum"]) == (DEFAULT_LIMIT, MAX_LIMIT)
 
 
 @pytest.mark.parametrize("schema", [RULE, BUNDLE], ids=["rule", "bundle"])

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError
 from copyrator.api.kubeconfig import (
     KUBECONFIG_BYTES,
     InvalidKubeconfigError,
@@ -740,7 +740,7 @@ def test_secrets_without_a_kubeconfig(body: Document, message: str) -> None:
 
 def test_the_reference_in_a_spec() -> None:
     def read(found: Any) -> KubeconfigRef | None:
-        return read_kubeconfig_ref(Fields({"kubeConfig": found}, "spec"))
+        return read_kubeconfig_ref({"kubeConfig": found}, "spec")
 
     assert read(None) is None
     assert read({"secretName": "hub"}) == KubeconfigRef("hub")

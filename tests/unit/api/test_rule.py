@@ -270,7 +270,7 @@ INVALID: list[tuple[Any, str, str]] = [
     (rule(spec={"template": {"kind": "Role"}}), "spec.template.apiVersion", "is required"),
     (template(kind="{{ x }}"), "spec.template.kind", "isn't a valid kind"),
     (template(metadata={}), "spec.template.metadata.name", "is required"),
-    (template(metadata=None), "spec.template.metadata.name", "is required"),
+    (template(metadata=None), "spec.template.metadata", "is required"),
     (template(status={"a": 1}), "spec.template.status", "must be removed"),
     (named(namespace="x"), "spec.template.metadata.namespace", "must be removed"),
     (named(generateName="x"), "spec.template.metadata.generateName", "must be removed"),
@@ -288,7 +288,7 @@ INVALID: list[tuple[Any, str, str]] = [
     ),
     (template(data=[[]] * 20_001), "spec", "more than 20000 values"),
     # targets
-    (good(targets={"namespaces": ["a"] * 1001}), "spec.targets.namespaces", "more than 1000 items"),
+    (good(targets={"namespaces": ["a"] * 1001}), "spec.targets.namespaces", "1001 patterns"),
     (good(targets={"namespaces": []}), "spec.targets", "must say which namespaces get a copy"),
     (
         good(targets={"namespaces": ["a.b"]}),
@@ -343,7 +343,7 @@ INVALID: list[tuple[Any, str, str]] = [
         "filter out",
     ),
     (
-        good(source={"kind": "Role", "name": "x"}, transform={"keys": {}}),
+        good(source={"kind": "Role", "name": "x"}, transform={"keys": {"include": ["a"]}}),
         "spec.transform.keys",
         "a Role has no data keys",
     ),

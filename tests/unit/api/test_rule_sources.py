@@ -25,13 +25,13 @@ def test_entries_are_read_in_order_with_the_rules_namespace_as_default():
     assert isinstance(spec, RuleSpec)
     hub, other = spec.sources
     assert (hub.alias, hub.namespace, hub.single, hub.optional) == ("hub", "home", True, False)
-    assert (hub.source.kind, hub.source.api_version, hub.source.name) == ("Secret", "v1", "creds")
+    assert (hub.kind, hub.api_version, hub.name) == ("Secret", "v1", "creds")
     assert (other.alias, other.namespace, other.single) == ("many_2", "infra", False)
     assert other.optional
-    assert other.source.api_version == "e.io/v1"
-    assert other.source.selector is not None
-    assert other.source.selector.matches({"a": "b"})
-    assert spec.all_sources == (hub.source, other.source)
+    assert other.api_version == "e.io/v1"
+    assert other.selector is not None
+    assert other.selector.matches({"a": "b"})
+    assert spec.all_sources == (hub, other)
     assert (spec.kind, spec.source) == ("ConfigMap", None)
 
 
@@ -65,7 +65,7 @@ def test_the_kind_of_the_copies_is_the_templates():
             "at least one label",
         ),
         (["x"], "spec.sources[0]", "must be a map"),
-        ([{**ONE, "as": f"a{n}"} for n in range(33)], "spec.sources", "more than 32 entries"),
+        ([{**ONE, "as": f"a{n}"} for n in range(33)], "spec.sources", "has 33 entries; at most 32"),
     ],
 )
 def test_faults_name_the_field(sources, path, said):

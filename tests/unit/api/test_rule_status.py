@@ -13,15 +13,15 @@ from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     MAX_FAILURES,
+    NO_STATUS,
     CopyCounts,
     Failure,
     PlanCounts,
     RuleFacts,
     UnconfirmedEdit,
+    _is_ours,
     build_rule_status,
-    confirmed_generation,
     read_rule_status,
-    read_unconfirmed,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,7 +31,8 @@ FACTS = RuleFacts(sources=1, targets=3, copies=CopyCounts(desired=3, ready=3), s
 
 
 def build(previous: Any, facts: RuleFacts = FACTS, now: datetime = NOW) -> dict[str, Any]:
-    return build_rule_status(previous, READY, facts, generation=2, now=now)
+    before = read_rule_status(previous)
+    return build_rule_status(before, READY, facts, generation=2, now=now).to_dict()
 
 
 def test_the_status_says_what_was_found() -> None:
@@ -45,7 +46,7 @@ def test_the_status_says_what_was_found() -> None:
         "conflicts": 0,
         "pending": 0,
     }
-    assert status["failures"] == []
+    assert "failures" not in status
     assert status["lastSyncTime"] == "2026-01-01T00:00:00Z"
     assert status["conditions"][0]["reason"] == "Synced"
     assert "plan" not in status
@@ -121,8 +122,9 @@ PART = 65_536
     ids=lambda value: repr(value)[:20],
 )
 def test_a_part_that_is_larger_than_ours_is_left_out(value: Any, kept: bool) -> None:
-    assert ("failures" in read_rule_status({"failures": value})) is kept
-    assert read_rule_status({"sources": 1, "failures": value})["sources"] == 1
+    assert _is_ours(value) is kept
+    assert read_rule_status({"sources": 1, "failures": value}).sources == 1
+    assert read_rule_status({"composedOf": "x" * PART}).composed_of == ""
 
 
 def test_of_a_status_our_parts_and_conditions_are_read() -> None:
@@ -132,8 +134,8 @@ def test_of_a_status_our_parts_and_conditions_are_read() -> None:
     found = read_rule_status(
         status | {"more": 1, "conditions": [*status["conditions"][:2], large, other]}
     )
-    assert found == status | {"conditions": status["conditions"][:2]}
-    assert read_rule_status(None) == {}
+    assert found.to_dict() == status | {"conditions": status["conditions"][:2]}
+    assert read_rule_status(None) == NO_STATUS
 
 
 def test_junk_in_the_previous_status_does_no_harm() -> None:
@@ -159,18 +161,18 @@ def test_the_crd_names_every_reason() -> None:
 def test_an_unconfirmed_edit_is_shown_and_read_again(edit: Any, shown: Any) -> None:
     status = build(None, RuleFacts(unconfirmed=edit))
     assert status.get("unconfirmed") == shown
-    assert read_unconfirmed(read_rule_status(status)) == edit
-    assert confirmed_generation(status) == (2 if edit is None else 1)
+    assert read_rule_status(status).unconfirmed == edit
+    assert read_rule_status(status).confirmed_generation == (2 if edit is None else 1)
 
 
 @pytest.mark.parametrize(
     "found", [1, "x", [], {"confirmedGeneration": "1", "copies": -1, "of": None}, {}]
 )
 def test_a_forged_unconfirmed_edit_confirms_nothing(found: Any) -> None:
-    edit = read_unconfirmed({"unconfirmed": found})
-    assert edit in (None, UnconfirmedEdit(0, 0, 0))
-    assert confirmed_generation({"unconfirmed": found, "observedGeneration": "7"}) == 0
+    status = read_rule_status({"unconfirmed": found, "observedGeneration": "7"})
+    assert status.unconfirmed in (None, UnconfirmedEdit(0, 0, 0))
+    assert status.confirmed_generation == 0
 
 
 def test_without_a_status_nothing_was_confirmed() -> None:
-    assert confirmed_generation({}) == 0
+    assert NO_STATUS.confirmed_generation == 0

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.rollback import RollbackSpec
 
 A, B = (f"sha256:{letter * 64}" for letter in "ab")
 NAME = "operator.werf.dev/skip-digests"
@@ -36,7 +37,7 @@ def parsed(value: Any) -> BundleSpec | InvalidSpec:
 def test_digests_are_read_in_any_layout(value: str | None, expected: tuple[str, ...]) -> None:
     found = parsed(value)
     assert isinstance(found, BundleSpec)
-    assert found.skip_digests == expected
+    assert found.part(RollbackSpec).skip_digests == expected
 
 
 @pytest.mark.parametrize(
@@ -65,4 +66,4 @@ def test_what_can_not_be_read_stops_the_bundle(value: Any, said: str) -> None:
 def test_twenty_digests_are_read() -> None:
     found = parsed(", ".join(f"sha256:{number:064x}" for number in range(20)))
     assert isinstance(found, BundleSpec)
-    assert len(found.skip_digests) == 20
+    assert len(found.part(RollbackSpec).skip_digests) == 20

@@ -10,7 +10,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import SourceCluster, read_source_clusters
+from copyrator.api.rule_status import SourceCluster, read_rule_status
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -65,12 +65,12 @@ def test_clusters_are_told_apart_by_the_uid_else_by_the_ca(
 
 def test_what_the_status_has_is_read_again() -> None:
     one = SourceCluster("hub", "value", "uid", "sha256:1", AT)
-    assert read_source_clusters({"sourceClusters": [one.to_dict()]}) == (one,)
+    assert read_rule_status({"sourceClusters": [one.to_dict()]}).source_clusters == (one,)
 
 
 @pytest.mark.parametrize("junk", [None, "x", [None], [{"secretName": 5}], {"a": 1}])
 def test_a_forged_status_breaks_nothing(junk: object) -> None:
-    assert read_source_clusters({"sourceClusters": junk}) == ()
+    assert read_rule_status({"sourceClusters": junk}).source_clusters == ()
 
 
 def test_a_credential_is_called_so_in_the_warning() -> None:

@@ -6,23 +6,18 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import (
-    BundleDefaults,
-    BundleSpec,
-    CosignIdentitySpec,
-    CosignKeysSpec,
-    LocalObjectRef,
-    NotationSpec,
-    ValuesKind,
-    Verify,
-)
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.verify import refs_of
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.verify import Cosign, Notation, SignaturesSpec, VerifyEntry, refs_of
 
 KEYS = {"kind": "Secret", "name": "keys"}
 ROOT = {"kind": "ConfigMap", "name": "root"}
 IDENTITY = {"issuer": "https://i", "subjectPattern": ".+@x", "trustedRootFrom": ROOT}
+
+
+NOTATION = {"caFrom": ROOT, "subjects": ["*"]}
 
 
 def parsed(verify: Any) -> BundleSpec | InvalidSpec:
@@ -41,26 +36,26 @@ def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
         {"notation": {"signingAuthorityFrom": KEYS, "subjects": ["C=US, ST=WA, O=x"]}},
     ]
     keys, root = (
-        LocalObjectRef(ValuesKind.SECRET, "keys"),
-        LocalObjectRef(ValuesKind.CONFIG_MAP, "root"),
+        LocalObjectRef("keys", ValuesKind.SECRET),
+        LocalObjectRef("root", ValuesKind.CONFIG_MAP),
     )
     found = parsed({"anyOf": entries})
     assert isinstance(found, BundleSpec)
-    assert found.verify == Verify(
-        (
-            CosignKeysSpec(keys),
-            CosignIdentitySpec("https://i", ".+@x", root),
-            NotationSpec(root, ("*",), keys),
-            NotationSpec(None, ("C=US, ST=WA, O=x",), None, keys),
-        )
+    by_authority = Notation(subjects=("C=US, ST=WA, O=x",), signing_authority_from=keys)
+    signers = (
+        VerifyEntry(cosign=Cosign(keys)),
+        VerifyEntry(cosign=Cosign(None, "https://i", ".+@x", root)),
+        VerifyEntry(notation=Notation(ca_from=root, subjects=("*",), tsa_from=keys)),
+        VerifyEntry(notation=by_authority),
     )
-    assert refs_of(found.verify.any_of) == (keys, root)
+    assert found.part(SignaturesSpec) == SignaturesSpec(signers)
+    assert refs_of(signers) == (keys, root)
 
 
 def test_without_it_no_signature_is_asked_for() -> None:
     found = parsed(None)
     assert isinstance(found, BundleSpec)
-    assert found.verify is None
+    assert found.find(SignaturesSpec) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,7 @@ def test_without_it_no_signature_is_asked_for() -> None:
         ({"anyOf": []}, "spec.verify.anyOf: is required"),
         ({"anyOf": [{}] * 11}, "has 11 entries; at most 10"),
         ({"anyOf": [{}]}, "anyOf[0].cosign: or notation is required"),
-        ({"anyOf": [{"cosign": {}, "notation": {}}]}, "only one of them"),
+        ({"anyOf": [{"cosign": IDENTITY, "notation": NOTATION}]}, "only one of them"),
         ({"anyOf": [{"cosign": {}}]}, "cosign.keysFrom: is required, or issuer"),
         ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Pod", "name": "x"}}}]}, "must be one of"),
         ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Secret"}}}]}, "keysFrom.name: is required"),
@@ -80,7 +75,10 @@ def test_without_it_no_signature_is_asked_for() -> None:
         ({"anyOf": [{"cosign": IDENTITY | {"trustedRootFrom": None}}]}, "trustedRootFrom: is req"),
         ({"anyOf": [{"notation": {"caFrom": ROOT}}]}, "notation.subjects: is required"),
         ({"anyOf": [{"notation": {"subjects": ["*"]}}]}, "caFrom: is required, or signingAuth"),
-        ({"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x"] * 21}}]}, "at most 20 items"),
+        (
+            {"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x"] * 21}}]},
+            "has 21 items; at most 20",
+        ),
         ({"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x" * 513]}}]}, "at most 512 char"),
     ],
 )

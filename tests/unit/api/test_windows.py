@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.windows import MAX_WINDOWS, Window, shown
+from copyrator.api.windows import Window, WindowsSpec, shown
 
 DEFAULTS = BundleDefaults()
 
@@ -52,8 +52,8 @@ def test_a_window_has_days_hours_and_a_zone(
 ) -> None:
     found = parsed([window])
     assert isinstance(found, BundleSpec)
-    assert found.windows == (wanted,)
-    assert shown(found.windows) == text
+    assert found.part(WindowsSpec).windows == (wanted,)
+    assert shown(found.part(WindowsSpec).windows) == text
 
 
 def test_windows_are_shown_one_after_the_other() -> None:
@@ -63,7 +63,7 @@ def test_windows_are_shown_one_after_the_other() -> None:
 def test_without_windows_deploys_begin_at_any_time() -> None:
     found = parsed(None)
     assert isinstance(found, BundleSpec)
-    assert found.windows == ()
+    assert found.part(WindowsSpec).windows == ()
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_a_window_that_is_not_valid_is_refused_with_its_place(
 
 
 def test_the_number_of_windows_is_limited() -> None:
-    assert isinstance(parsed([{"days": ["Mon"]}] * MAX_WINDOWS), BundleSpec)
-    found = parsed([{}] * (MAX_WINDOWS + 1))
+    assert isinstance(parsed([{"days": ["Mon"]}] * 20), BundleSpec)
+    found = parsed([{}] * 21)
     assert found == InvalidSpec("spec.windows", "has 21 items; at most 20 are allowed")

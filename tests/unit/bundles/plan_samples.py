@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec, Retry
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
@@ -40,21 +41,21 @@ PLANNED = PlanStatus(
 )
 
 
-def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, **more: Any) -> BundleSpec:
+def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, *parts: Part, **more: Any) -> BundleSpec:
     return BundleSpec(
         namespace="prod",
         name="shop",
         registry="r",
         repo="a",
         project_namespace="prod",
-        approval=Approval(mode, 3600.0),
+        parts=(ApprovalSpec(mode, 3600.0), *parts),
         retry=RETRY,
         **{"version": "1.*", **more},
     )
 
 
 def with_plan(**changes: Any) -> BundleStatus:
-    return BundleStatus(plan=replace(PLANNED, **changes))
+    return BundleStatus().with_part(replace(PLANNED, **changes))
 
 
 def operation(kind: OperationType, group: str, name: str) -> Operation:

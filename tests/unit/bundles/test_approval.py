@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
-from copyrator.api.bundle_spec import ApprovalMode, Retry
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import GATE, passes, summary
@@ -186,13 +187,13 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
     found: dict[str, Any], faults: str, mode: ApprovalMode, decision: str | None
 ) -> None:
     status = with_plan(**found, decision=decision, risky_operations=0, message=None)
-    required = spec(mode)
-    required = replace(required, approval=replace(required.approval, must_be_bound=True))
+    asked = replace(spec(mode).part(ApprovalSpec), must_be_bound=True)
+    required = spec(mode).with_part(asked)
     verdict = GATE.judge(
         required, Candidate("1.1", "sha256:b"), Facts(status, Occasion.NEW_DIGEST, TARGET), NOW
     )
 
-    assert passes(status.plan, required.approval) is (verdict == PASSED)
+    assert passes(status.part(PlanStatus), asked) is (verdict == PASSED)
     if faults:
         assert verdict == Refused(
             BundleReason.PLAN_UNBOUND,
@@ -209,8 +210,10 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
 @pytest.mark.promise
 @pytest.mark.parametrize("outcome", ["Running", "Failed"])
 def test_only_a_plan_that_was_made_passes(outcome: str) -> None:
-    plan = with_plan(outcome=outcome, bound=True, enforced=True, risky_operations=0).plan
-    assert not passes(plan, spec(ApprovalMode.ON_RISK).approval)
+    plan = with_plan(outcome=outcome, bound=True, enforced=True, risky_operations=0).part(
+        PlanStatus
+    )
+    assert not passes(plan, spec(ApprovalMode.ON_RISK).part(ApprovalSpec))
 
 
 def test_without_retries_one_change_is_too_many() -> None:

@@ -7,7 +7,6 @@ checks each attempt that begins.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -16,10 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
@@ -106,15 +109,19 @@ class Simulation:
             pick([self.forget_decisions, self.restart])()
         elif self.status.attempted.outcome == Outcome.RUNNING:
             self.deploy_ends(pick(ENDINGS))
-        elif self.status.plan.outcome == PlanOutcome.RUNNING:
+        elif self.status.part(PlanStatus).outcome == PlanOutcome.RUNNING:
             if chance < 0.4:
                 self.plan_fails(BundleReason.PLAN_FAILED)
             else:
                 found = set(self.random.sample(POOL, pick([1, 1, 2])))
                 self.plan_ends(found, pick([False, False, True]))
-        elif self.status.plan.id and not self.status.plan.decision and chance < 0.8:
+        elif (
+            self.status.part(PlanStatus).id
+            and not self.status.part(PlanStatus).decision
+            and chance < 0.8
+        ):
             verb = pick(["approved-plan"] * 4 + ["rejected-plan"])
-            self.decide(self.status.plan.id, verb)
+            self.decide(self.status.part(PlanStatus).id, verb)
         else:
             self.wait(pick([60, 3600, 3600, 25 * 3600]))
 
@@ -166,22 +173,22 @@ class Simulation:
     def restart(self) -> None:
         """Only the status survives, as the API server has it."""
         forced = self.status.force_update
-        self.status = BundleStatus.parse(self.status.to_dict() | {"forceUpdate": forced})
+        self.status = parse_status({"status": self.status.to_dict() | {"forceUpdate": forced}})
         self.visit()
 
     def plan_ends(self, operations: set[Operation], is_missing: bool) -> None:
-        status, job = self.status, self.status.plan.job or ""
+        status, job = self.status, self.status.part(PlanStatus).job or ""
         plan = Plan(self.revision, tuple(sorted(operations, key=str)))
         made = PlanResult(
             plan,
             "prod" if is_missing else None,
             "seal",
-            approved=self.stored.get(status.plan.approved.job or ""),
-            baseline=self.stored.get(status.baseline.job or ""),
+            approved=self.stored.get(status.part(PlanStatus).approved.job or ""),
+            baseline=self.stored.get(status.part(Baseline).job or ""),
         )
         self.stored[job] = plan
         self.status = plan_record.record_result(status, made, self.read(), self.now)
-        found = self.status.plan
+        found = self.status.part(PlanStatus)
         assert found.id is not None
         whole = frozenset(effects(plan, made.missing_namespace))
         assert self.plans.setdefault(found.id, (made_of(found), whole)) == (made_of(found), whole)
@@ -232,13 +239,13 @@ class Simulation:
             self.begin(case, status)
             return False
         if case.target is not None and (case.must_plan or entry.plan_request is not None):
-            job = f"plan-{(entry.status.plan.number or 0) + 1}"
+            job = f"plan-{(entry.status.part(PlanStatus).number or 0) + 1}"
             is_requested = entry.request is not None
             status = plan_record.record_plan(
                 status, PlanPurpose.DEPLOY, case.target, job, self.now, is_requested=is_requested
             )
             if entry.plan_request is not None:
-                status = replace(status, last_handled_plan=entry.plan_request)
+                status = status.with_part(PlanRequests(last_handled_plan=entry.plan_request))
             self.status = status
             return False
         if not spec.suspend and case.held is None and entry.request is not None:
@@ -249,13 +256,13 @@ class Simulation:
         return news
 
     def observed(self, entry: BundleEntry) -> BundleStatus:
-        before = self.status.plan.decision
+        before = self.status.part(PlanStatus).decision
         status = plan_decision.record_decision(self.status, entry.annotations, self.now)
-        if status.plan.decision != before:
-            assert status.plan.id is not None
-            if status.plan.decision == "Approved":
-                assert status.plan.id in self.named
-                self.holding = {status.plan.id}
+        if status.part(PlanStatus).decision != before:
+            assert status.part(PlanStatus).id is not None
+            if status.part(PlanStatus).decision == "Approved":
+                assert status.part(PlanStatus).id in self.named
+                self.holding = {status.part(PlanStatus).id}
                 self.failed_since.clear()
             else:
                 self.holding.clear()
@@ -264,11 +271,11 @@ class Simulation:
     def begin(self, case: Case, status: BundleStatus) -> None:
         assert case.decision.need is not None
         status = state.begin(status, case.wanted, self.now)
-        if case.spec.approval.is_enabled:
+        if case.spec.part(ApprovalSpec).is_enabled:
             self.check(case)
             status = plan_decision.use_plan(status)
         else:
-            status = replace(status, plan=status.plan.remove_plan())
+            status = status.with_part(status.part(PlanStatus).remove_plan())
             self.holding.clear()
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))
@@ -276,7 +283,7 @@ class Simulation:
 
     def check(self, case: Case) -> None:
         """What begins now was approved, or needs no approval."""
-        plan, mode = case.status.plan, case.spec.approval.mode
+        plan, mode = case.status.part(PlanStatus), case.spec.part(ApprovalSpec).mode
         assert case.target is not None
         assert made_of(plan) == made_of(case.target)
         assert plan.revision is not None
@@ -299,7 +306,7 @@ class Simulation:
         return of == content and whole
 
     def baseline(self, case: Case) -> tuple[Operation, ...]:
-        kept = self.stored.get(case.status.baseline.job or "")
+        kept = self.stored.get(case.status.part(Baseline).job or "")
         return kept.operations if kept else ()
 
     def entry(self) -> BundleEntry:

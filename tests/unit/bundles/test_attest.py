@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -15,25 +15,23 @@ from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
 
-from copyrator.api.bundle_spec import (
-    Attest,
-    AttestationsFrom,
-    AttestKey,
-    BundleSpec,
-    LocalObjectRef,
-    ValuesKind,
-)
-from copyrator.api.bundle_status import (
+from copyrator.api.attest import (
     MAX_ATTESTED,
+    AttestationsStatus,
+    AttestKey,
+    AttestSpec,
     AttestState,
     AttestStatus,
-    Outcome,
-    parse_status,
 )
-from copyrator.api.health import HealthMode
-from copyrator.api.promotion import read_withdrawal
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.health import HealthMode, HealthSpec
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionStatus, read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
@@ -62,7 +60,7 @@ SPEC = BundleSpec(
     registry="registry.example.com",
     repo="shop",
     project_namespace="staging",
-    attest=Attest("staging", AttestKey("attest-key", "key.pem"), after=600.0, renew=3600.0),
+    parts=(AttestSpec("staging", AttestKey("attest-key", "key.pem"), after=600.0, renew=3600.0),),
 )
 
 
@@ -82,10 +80,12 @@ class Source(Bundle):
 
     def spec(self, **changes: Any) -> Self:
         """With other fields of ``spec.attest``, or of the spec."""
-        attest, spec = self.input.spec.attest, self.input.spec
+        attest, spec = self.input.spec.find(AttestSpec), self.input.spec
         assert attest is not None
-        of_spec = {name: changes.pop(name) for name in ("health", "repo") if name in changes}
-        spec = replace(spec, attest=replace(attest, **changes), **of_spec)
+        if (health := changes.pop("health", None)) is not None:
+            spec = spec.with_part(HealthSpec(health))
+        spec = replace(spec, repo=changes.pop("repo", spec.repo))
+        spec = spec.with_part(replace(attest, **changes))
         self.input = replace(self.input, spec=spec)
         return self
 
@@ -119,10 +119,15 @@ class Source(Bundle):
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        return [(one.version or "", one.state or "") for one in self.status.attest]
+        return [
+            (one.version or "", one.state or "")
+            for one in self.status.part(AttestationsStatus).attest
+        ]
 
     def record(self, version: str) -> AttestStatus:
-        return next(one for one in self.status.attest if one.version == version)
+        return next(
+            one for one in self.status.part(AttestationsStatus).attest if one.version == version
+        )
 
     def condition_of(self, fault: AttestFault | None = None) -> tuple[str, str, str]:
         pending = find_pending(self.status, self.input)
@@ -332,7 +337,7 @@ def test_a_user_withdraws_by_the_annotation_once() -> None:
     record = source.record("1.1.0")
     assert (record.state, record.reason) == ("Withdrawing", "the load test was wrong")
     asked = "2026-05-04T12:00:00Z the load test was wrong"
-    assert source.status.last_handled_withdrawal == asked
+    assert source.status.part(AttestationsStatus).last_handled_withdrawal == asked
     source.push().later(600).write()
     assert source.said == [("1.1.0", "Withdrawn")], "it hasn't stood anew"
     said = (
@@ -340,7 +345,12 @@ def test_a_user_withdraws_by_the_annotation_once() -> None:
         "the load test was wrong; it is attested again once it has stood anew"
     )
     assert source.condition_of() == ("False", "AttestationWithdrawn", said.format(gone=""))
-    lost = replace(source.status, attest=(replace(source.record("1.1.0"), state="Gone"),))
+    lost = source.status.with_part(
+        replace(
+            source.status.part(AttestationsStatus),
+            attest=(replace(source.record("1.1.0"), state="Gone"),),
+        )
+    )
     gone = replace(source, status=lost)
     assert gone.condition_of()[2] == said.format(gone=" (the registry has it no more)")
     source.deploy("1.1.0").later(10).write().push()
@@ -367,7 +377,9 @@ def test_a_withdrawal_is_of_the_present_stretch_also_if_an_earlier_one_was_attes
 def test_where_the_registry_keeps_old_statements_a_release_that_flaps_fills_no_list() -> None:
     source = attested().hold("no").push()
     record = replace(source.record("1.1.0"), left=MANY - 1)
-    source.status = replace(source.status, attest=(record,))
+    source.status = source.status.with_part(
+        replace(source.status.part(AttestationsStatus), attest=(record,))
+    )
     source.hold(None).later(24 * 60).write()
     assert source.said == [("1.1.0", "Withdrawn")]
     assert source.later(2 * 24 * 60 + 1).write().said == [("1.1.0", "Attesting")]
@@ -434,7 +446,11 @@ def test_a_push_records_what_is_left_there_and_whether_the_digest_is_gone() -> N
     pending = source.record("1.1.0")
 
     def pushed(manifest: str | None, left: int) -> AttestStatus:
-        (found,) = record_push(source.status, PushResult(pending, manifest, left)).attest
+        (found,) = (
+            record_push(source.status, PushResult(pending, manifest, left))
+            .part(AttestationsStatus)
+            .attest
+        )
         return found
 
     assert pushed("sha256:new", 3) == replace(
@@ -490,17 +506,24 @@ def test_what_cannot_be_pushed_keeps_nothing_else_from_being_pushed() -> None:
 def test_where_the_registry_keeps_old_statements_it_is_renewed_rarely_and_warned() -> None:
     source = attested()
     record = replace(source.record("1.1.0"), left=MANY - 1)
-    source.status = replace(source.status, attest=(record,))
+    source.status = source.status.with_part(
+        replace(source.status.part(AttestationsStatus), attest=(record,))
+    )
     assert source.condition_of()[2].startswith(
         "1.1.0 (sha256:312e312e3000) is attested as staging; "
         f"the registry has {MANY} statements about it, as it doesn't delete old ones"
     )
-    due = due_at(source.status.attest, source.status, source.input)
+    due = due_at(source.status.part(AttestationsStatus).attest, source.status, source.input)
     assert due == at(record.issued_at) + timedelta(seconds=RARELY)
     fewer = replace(record, left=MANY - 2)
     assert (
         "statements"
-        not in replace(source, status=replace(source.status, attest=(fewer,))).condition_of()[2]
+        not in replace(
+            source,
+            status=source.status.with_part(
+                replace(source.status.part(AttestationsStatus), attest=(fewer,))
+            ),
+        ).condition_of()[2]
     )
     due = due_at((fewer,), source.status, source.input)
     assert due == at(record.issued_at) + timedelta(hours=1)
@@ -607,15 +630,18 @@ def test_another_environment_or_repository_is_another_statement() -> None:
     source = attested()
     source.spec(environment="qa").write().push()
     source.spec(repo="mirror").write()
-    assert [(one.environment, one.reference, one.state) for one in source.status.attest] == [
+    assert [
+        (one.environment, one.reference, one.state)
+        for one in source.status.part(AttestationsStatus).attest
+    ] == [
         ("staging", "registry.example.com/shop", "Attested"),
         ("qa", "registry.example.com/shop", "Attested"),
         ("qa", "registry.example.com/mirror", "Attesting"),
     ]
-    dates = [at(one.issued_at) for one in source.status.attest]
+    dates = [at(one.issued_at) for one in source.status.part(AttestationsStatus).attest]
     assert dates == sorted(set(dates)), "they may be read side by side"
     source.hold("no")
-    assert {one.state for one in source.status.attest} == {"Withdrawing"}
+    assert {one.state for one in source.status.part(AttestationsStatus).attest} == {"Withdrawing"}
     source.push()
     assert source.condition_of()[:2] == ("False", "PushRefused")
     assert source.condition_of()[2].endswith(
@@ -658,9 +684,9 @@ def test_the_deletion_of_the_bundle_withdraws_nothing() -> None:
 def test_who_may_use_which_name(
     environments: Any, namespace: str, has_key: bool, allowed: bool
 ) -> None:
-    assert SPEC.attest is not None
-    attest = SPEC.attest if has_key else replace(SPEC.attest, key_from=None)
-    spec = replace(SPEC, namespace=namespace, attest=attest)
+    spec = replace(SPEC, namespace=namespace)
+    if not has_key:
+        spec = spec.with_part(AttestSpec("staging", AttestKey(operator=True)))
     assert may_attest(spec, environments) is allowed
 
 
@@ -703,14 +729,16 @@ FORGED = st.builds(
 def test_a_forged_status_raises_nothing(records: list[AttestStatus]) -> None:
     source = Source()
     source.deploy("1.1.0").later(20)
-    source.status = replace(source.status, attest=tuple(records))
+    source.status = source.status.with_part(
+        replace(source.status.part(AttestationsStatus), attest=tuple(records))
+    )
     for happens in (source.write, lambda: source.hold("x"), lambda: source.hold(None)):
         happens()
         source.condition_of(AttestFault(BundleReason.FORBIDDEN, "x"))
         if (pending := source.pending) is not None:
             statement_of(pending, source.status, SPEC, CLUSTER)
             source.status = record_push(source.status, PushResult(pending, "x", 1))
-        assert len(source.status.attest) <= max(MAX_ATTESTED, len(records))
+        assert len(source.status.part(AttestationsStatus).attest) <= max(MAX_ATTESTED, len(records))
 
 
 # --- the source and its readers -------------------------------------------------------------------
@@ -719,7 +747,7 @@ VERSIONS = ("1.0.0", "1.1.0", "1.2.0")
 MIRROR = "mirror.example.com/shop"
 MAX_AGE = 2 * 3600.0
 WANTED = AttestationsFrom(
-    "staging", LocalObjectRef(ValuesKind.CONFIG_MAP, "keys"), soak=600.0, max_age=MAX_AGE
+    "staging", EvidenceKeys(LocalObjectRef("keys")), soak=600.0, max_age=MAX_AGE
 )
 
 
@@ -794,9 +822,9 @@ def test_nothing_is_promoted_that_no_trusted_key_attested_within_max_age(
     source, ever = Source(), dict[tuple[str | None, str | None], AttestStatus]()
     last: dict[str | None, datetime] = {}
     for event, pick in events:
-        before = {one.digest: one for one in source.status.attest}
+        before = {one.digest: one for one in source.status.part(AttestationsStatus).attest}
         EVENTS[event](source, pick)
-        for one in source.status.attest:
+        for one in source.status.part(AttestationsStatus).attest:
             known = ever.setdefault((one.digest, one.issued_at), one)
             assert statement_of(known, source.status, SPEC, CLUSTER) == statement_of(
                 one, source.status, SPEC, CLUSTER
@@ -828,8 +856,8 @@ def test_where_the_registry_has_all_that_was_pushed_the_newest_statement_decides
             EVENTS[event](source, pick)
     while source.pending is not None:
         source.push()
-    soaks = {one.digest: one for one in source.status.soak}
-    for one in source.status.attest:
+    soaks = {one.digest: one for one in source.status.part(PromotionStatus).soak}
+    for one in source.status.part(AttestationsStatus).attest:
         is_promoted = reads(source, REPO, one.version or "")
         age = source.now - at(one.issued_at)
         if not one.is_positive:

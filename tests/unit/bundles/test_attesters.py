@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.unit.signatures.making import entry, key, private_pem, public_pem
 
-from copyrator.api.bundle_spec import AttestationsFrom, LocalObjectRef, ValuesKind
 from copyrator.api.fields import SpecError
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import AttestationsFrom, EvidenceKeys
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.trust.policy import combine_requirements, find_signer, read_attesters
@@ -21,12 +22,12 @@ from copyrator.signatures.keys import identify
 from copyrator.signatures.model import NotationTrust, SignatureRequirement
 
 NAMES = ("staging", "canary")
-REFS = {name: LocalObjectRef(ValuesKind.CONFIG_MAP, f"{name}-keys") for name in NAMES}
+REFS = {name: LocalObjectRef(f"{name}-keys", ValuesKind.CONFIG_MAP) for name in NAMES}
 MINE = public_pem(key("P-256"))
 
 
 def read(asked: Asked = NOTHING_ASKED, **files: Mapping[str, bytes] | None) -> Attesters:
-    named = [AttestationsFrom(name, REFS[name]) for name in files]
+    named = [AttestationsFrom(name, EvidenceKeys(REFS[name])) for name in files]
     return read_attesters("team", named, {REFS[name]: one for name, one in files.items()}, asked)
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.histories import soak, status
 from tests.long import LONG
 
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults
 from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
 
 BYTES = 7_000

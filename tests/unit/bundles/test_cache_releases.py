@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 

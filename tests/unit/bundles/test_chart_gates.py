@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.gates.gate import (
@@ -24,7 +25,7 @@ from copyrator.bundles.gates.gate import (
 )
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
-APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
+APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
 DIGEST = "sha256:" + "1" * 64
 
 

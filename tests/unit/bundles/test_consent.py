@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ConsentStatus
+from copyrator.api.consent import ConsentStatus
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.inputs.consent import ConsentFacts, assumption, is_accepted, judge, refusal
 from copyrator.bundles.plan.rights import ServiceAccount

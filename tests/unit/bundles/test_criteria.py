@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
+from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.version.candidates import Criteria, Selection, criteria_of, deployed_tag
 

@@ -9,17 +9,18 @@ observes, plans and deploys at any of these moments, or, where it is stopped, on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from tests.long import LONG
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, TARGET, made, spec
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import approval as plan_decision
@@ -78,7 +79,7 @@ class World:
 
     @property
     def plan(self) -> PlanStatus:
-        return self.status.plan
+        return self.status.part(PlanStatus)
 
     def write(self, user: str, changes: Changes) -> World | None:
         """After a write of annotations; None where it is denied, or changes nothing."""
@@ -128,13 +129,15 @@ class World:
     def operator(self) -> Iterator[tuple[str, World | None]]:
         """Each is one write of the status, with the resourceVersion of what it was decided on."""
         target, status, annotations = TARGETS[self.content], self.status, dict(self.annotations)
-        if status.plan.outcome == PlanOutcome.RUNNING and plan_record.is_for(status.plan, target):
-            kept = dict(self.stored).get(status.plan.approved.job)
+        if status.part(PlanStatus).outcome == PlanOutcome.RUNNING and plan_record.is_for(
+            status.part(PlanStatus), target
+        ):
+            kept = dict(self.stored).get(status.part(PlanStatus).approved.job)
             for operations in ((CREATE, DELETE), (CREATE,)):
                 found = made(*operations, approved=kept, baseline=Plan(3, (DELETE,)))
                 after = plan_record.record_result(status, found, spec(self.mode), NOW)
-                plan = replace(after.plan, bound=True, enforced=True)
-                after = replace(after, plan=plan)
+                plan = replace(after.part(PlanStatus), bound=True, enforced=True)
+                after = after.with_part(plan)
                 # A rejection while it was made isn't of this one, where it came out as another.
                 others = {annotations.get(ANN_REJECTED_PLAN)} - {plan.id, plan.approved.id}
                 after = plan_decision.record_decision(after, annotations, NOW)
@@ -156,7 +159,7 @@ class World:
             failed = replace(status, attempted=replace(attempted, outcome=Outcome.FAILED))
             yield "the deploy fails", replace(self, status=failed)
         if not plan_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
-            number = (status.plan.number or 0) + 1
+            number = (status.part(PlanStatus).number or 0) + 1
             begun = plan_record.record_plan(
                 status, PlanPurpose.DEPLOY, target, f"plan-{number}", NOW
             )
@@ -164,17 +167,17 @@ class World:
             return
         yield "observes", replace(self, status=status)
         refreshed = plan_record.record_plan(
-            status, PlanPurpose.DEPLOY, target, f"plan-{status.plan.number}-again", NOW
+            status, PlanPurpose.DEPLOY, target, f"plan-{status.part(PlanStatus).number}-again", NOW
         )
-        if (status.plan.number or 0) < 3:
+        if (status.part(PlanStatus).number or 0) < 3:
             yield "plans again, as an editor asks", replace(self, status=refreshed)
         if attempted.outcome != Outcome.RUNNING and approval.passes(
-            status.plan, spec(self.mode).approval
+            status.part(PlanStatus), spec(self.mode).part(ApprovalSpec)
         ):
             yield "deploys", replace(self, status=self.deployed(status))
 
     def deployed(self, status: BundleStatus) -> BundleStatus:
-        plan = status.plan
+        plan = status.part(PlanStatus)
         assert plan.id not in self.rejected, "a rejected plan is deployed"
         if plan.decision == "Approved":
             assert plan.approved.id not in self.rejected, "by an approval of a rejected plan"

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import MAX_DEPENDENCIES, BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
@@ -43,7 +44,10 @@ def parsed(depends_on: Any) -> BundleSpec | InvalidSpec:
 def test_a_dependency_is_in_the_same_namespace_unless_it_says_another() -> None:
     found = parsed([{"name": "db"}, {"namespace": "infra", "name": "dns"}, {"name": "db"}])
     assert isinstance(found, BundleSpec)
-    assert found.depends_on == (BundleKey("apps", "db"), BundleKey("infra", "dns"))
+    assert found.part(DependenciesSpec).depends_on == (
+        BundleKey("apps", "db"),
+        BundleKey("infra", "dns"),
+    )
     assert GATE.concerns(found)
     none = parsed(None)
     assert isinstance(none, BundleSpec)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.status_fields import changed
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
-from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome, Verification
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import (
     MAX_DRIFTED,
-    Drift,
     DriftCheck,
     DriftMode,
+    DriftSpec,
     DriftStatus,
     DriftVerdict,
     Ignored,
 )
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
+from copyrator.api.verify import Verification
 from copyrator.bundles.deploy import state
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -64,14 +67,13 @@ FOUND = DriftStatus(
 
 
 def spec(mode: DriftMode = DriftMode.CORRECT, *ignore: Ignored, **more: Any) -> BundleSpec:
-    drift = Drift(mode, 3600.0, ignore)
-    return spec_of(more.pop("approval", ApprovalMode.NEVER), drift=drift, **more)
+    drift = DriftSpec(mode, 3600.0, ignore)
+    return spec_of(more.pop("approval", ApprovalMode.NEVER), drift, **more)
 
 
 def status(**changes: Any) -> BundleStatus:
-    return BundleStatus(
-        **{"deployed": THERE, "attempted": TRIED, "baseline": BASE, "drift": FOUND} | changes
-    )
+    known = {"deployed": THERE, "attempted": TRIED, "baseline": BASE, "drift": FOUND}
+    return changed(BundleStatus(), **known | changes)
 
 
 def operation(text: str) -> Operation:
@@ -111,7 +113,7 @@ def test_drift_is_what_the_baseline_hasnt(
     found: list[str], baseline: list[str], drift: list[str], unseen: list[str]
 ) -> None:
     wanted = DriftFindings(ops(*drift), ops(*unseen))
-    assert compare_with_baseline(ops(*found), ops(*baseline), Drift()) == wanted
+    assert compare_with_baseline(ops(*found), ops(*baseline), DriftSpec()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_drift_is_what_the_baseline_hasnt(
     ],
 )
 def test_a_kind_is_exact_and_a_name_a_pattern(kind: str, name: str, is_ignored: bool) -> None:
-    drift = Drift(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
+    drift = DriftSpec(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
     assert compare_with_baseline(ops(EDITED), (), drift) == DriftFindings(
         () if is_ignored else ops(EDITED)
     )
@@ -148,7 +150,7 @@ def test_a_larger_baseline_never_shows_more(
     found: list[Operation], baseline: list[Operation], more: list[Operation]
 ) -> None:
     def all_of(base: list[Operation]) -> set[Operation]:
-        beyond = compare_with_baseline(found, base, Drift())
+        beyond = compare_with_baseline(found, base, DriftSpec())
         return {*beyond.drifted, *beyond.unseen}
 
     assert all_of([*baseline, *more]) <= all_of(baseline) <= set(found)
@@ -278,7 +280,7 @@ def test_a_baseline_that_is_made_late_is_unproven(
         ),
         NOW + HOUR,
     )
-    assert what.baseline == Baseline(
+    assert what.part(Baseline) == Baseline(
         digest="sha256:b",
         values_hash="v",
         spec_hash="s",
@@ -288,8 +290,8 @@ def test_a_baseline_that_is_made_late_is_unproven(
         bound=False,
         unproven=unproven,
     )
-    assert what.drift.verdict == DriftVerdict.NOT_DRIFTED
-    assert what.drift.check.number == 2
+    assert what.part(DriftStatus).verdict == DriftVerdict.NOT_DRIFTED
+    assert what.part(DriftStatus).check.number == 2
     found = drifted_condition(what, spec())
     assert found is not None
     assert ("isn't seen" in found.message) is (unproven is True)
@@ -298,11 +300,11 @@ def test_a_baseline_that_is_made_late_is_unproven(
 def judge(
     before: DriftStatus, *found: str, is_regular: bool = False, **changes: Any
 ) -> DriftStatus:
-    beyond = compare_with_baseline(ops(*found), (), Drift())
+    beyond = compare_with_baseline(ops(*found), (), DriftSpec())
     what = status(drift=before, **changes)
     return drift_record.record_verdict(
         what, beyond, "check-9", NOW + HOUR, is_regular=is_regular
-    ).drift
+    ).part(DriftStatus)
 
 
 def test_what_drifts_on_has_drifted_since_it_was_found_first() -> None:
@@ -319,19 +321,19 @@ def test_only_what_has_drifted_may_be_put_back_differently() -> None:
     """And only as long as it drifts: then a correction waits for approval."""
 
     def judged(*found: str, differs: bool) -> DriftStatus:
-        beyond = compare_with_baseline(ops(*found), (), Drift())
+        beyond = compare_with_baseline(ops(*found), (), DriftSpec())
         before = status(drift=replace(FOUND, differs=True))
         return drift_record.record_verdict(
             before, beyond, "check-9", NOW, is_regular=True, differs=differs
-        ).drift
+        ).part(DriftStatus)
 
     assert judged(EDITED, differs=True).differs is True
     assert judged(EDITED, differs=False).differs is None
     assert judged(differs=True).differs is None
     differs = status(drift=replace(FOUND, differs=True))
-    assert drift_record.set_unknown(differs, "PlanFailed", "no").drift.differs is None
+    assert drift_record.set_unknown(differs, "PlanFailed", "no").part(DriftStatus).differs is None
     ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
-    assert drift_record.remove_ignored(differs, ignoring).drift.differs is None
+    assert drift_record.remove_ignored(differs, ignoring).part(DriftStatus).differs is None
 
 
 def test_a_status_lists_a_few_and_counts_all() -> None:
@@ -393,7 +395,7 @@ def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wante
     plan = replace(PlanStatus(**MADE_OF, outcome="Planned", attempt=1), **change)
     what = status(plan=plan)
     assert drift_record.is_judged_by(what, plan.attempt) is wanted
-    assert not drift_record.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
+    assert not drift_record.is_judged_by(what.with_part(Baseline()), plan.attempt)
 
 
 @pytest.mark.parametrize(
@@ -419,12 +421,12 @@ def test_a_baseline_is_tried_again_soon_only_while_it_proves_something(
 ) -> None:
     there = replace(THERE, time=format_time(NOW - timedelta(minutes=ago)))
     what = status(baseline=Baseline(), drift=DriftStatus(check=FAILED), deployed=there)
-    rarely = replace(spec(), drift=Drift(DriftMode.DETECT, 720 * 3600.0))
+    rarely = spec().with_part(DriftSpec(DriftMode.DETECT, 720 * 3600.0))
     regular = check_rhythm(UID, 720 * 3600.0).after(NOW)
     assert regular > NOW + HOUR
     soon = NOW + timedelta(minutes=again or 0)
     assert due_at(what, rarely, "s", UID) == (regular if again is None else soon)
-    often = replace(spec(), drift=Drift(DriftMode.DETECT, 900.0))
+    often = spec().with_part(DriftSpec(DriftMode.DETECT, 900.0))
     assert due_at(what, often, "s", UID) <= check_rhythm(UID, 900.0).after(NOW)
 
 
@@ -434,7 +436,7 @@ def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     what, made = status(), 0
     for found in rounds:
         names = sorted(f"update ::ConfigMap:a{number:03}" for number in found)
-        what = replace(what, drift=judge(what.drift, *names))
+        what = what.with_part(judge(what.part(DriftStatus), *names))
         if drift_record.is_recurring(what):
             continue
         made += 1
@@ -476,7 +478,7 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
 
 def test_what_was_found_is_corrected() -> None:
     assert drift_record.is_correction_due(CAN, spec())
-    trusted = replace(CAN, verification=Verification(verdict="Trusted"))
+    trusted = CAN.with_part(Verification(verdict="Trusted"))
     assert drift_record.is_correction_due(trusted, spec())
     by_user = status(
         plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
@@ -570,7 +572,10 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
     why = drift_record.find_hindrance(status(), spec(suspend=True), "s", "v")
     assert why is not None
     noted = drift_record.set_hindrance(status(), why)
-    assert (noted.drift.reason, noted.drift.message) == ("Suspended", why.message)
+    assert (noted.part(DriftStatus).reason, noted.part(DriftStatus).message) == (
+        "Suspended",
+        why.message,
+    )
     assert drift_record.set_hindrance(noted, None) == status()
     failed = check_fails(status())
     assert drift_record.set_hindrance(failed, None) == failed
@@ -583,7 +588,7 @@ def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
 def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: int) -> None:
     drift = replace(FOUND, objects=("create ::ConfigMap:b", EDITED), count=2)
     asked = spec(DriftMode.DETECT, Ignored(ignored[0], Globs((ignored[1],))))
-    after = drift_record.remove_ignored(status(drift=drift), asked).drift
+    after = drift_record.remove_ignored(status(drift=drift), asked).part(DriftStatus)
     assert (len(after.objects), after.count or 0) == (left, left)
     assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
     if not left:
@@ -591,7 +596,7 @@ def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: i
             drift, objects=(), count=None, verdict="NotDrifted", since=None, found_job=None
         )
     more = replace(drift, count=30)
-    assert drift_record.remove_ignored(status(drift=more), asked).drift == more
+    assert drift_record.remove_ignored(status(drift=more), asked).part(DriftStatus) == more
 
 
 @pytest.mark.parametrize(
@@ -623,9 +628,9 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
     )
     assert what == status(drift=replace(FOUND, check=running))
     assert (
-        plan_record.record_plan(
-            BundleStatus(), PlanPurpose.CHECK, TARGET, "check-1", NOW
-        ).drift.check.number
+        plan_record.record_plan(BundleStatus(), PlanPurpose.CHECK, TARGET, "check-1", NOW)
+        .part(DriftStatus)
+        .check.number
         == 1
     )
 
@@ -651,7 +656,7 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
         outcome="Planned",
         made_at=format_time(NOW + HOUR),
         bound=False,
-        id=made.drift.check.id,
+        id=made.part(DriftStatus).check.id,
         revision=3,
         operations=2,
         seal="seal-2",
@@ -662,29 +667,31 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
     begun = plan_record.record_plan(status(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
     rendered = replace(PLAN, plan=replace(PLAN.plan, render="1" * 64))
-    plan = plan_record.record_result(begun, rendered, spec(), NOW).plan
+    plan = plan_record.record_result(begun, rendered, spec(), NOW).part(PlanStatus)
     check = drift_record.record_check_result(
         plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "c", NOW),
         rendered,
         NOW,
         bound=False,
     )
-    assert check.drift.check.id == plan.id
+    assert check.part(DriftStatus).check.id == plan.id
 
 
 def test_a_baseline_ends_what_was_known_of_drift() -> None:
     after = drift_record.set_baseline(status(drift=TWICE), NOW + HOUR)
-    assert after.drift == DriftStatus(
+    assert after.part(DriftStatus) == DriftStatus(
         check=CHECK, checked_at=format_time(NOW + HOUR), verdict="NotDrifted", attempt=1
     )
-    assert drift_record.set_baseline(
-        status(deployed=replace(THERE, time=None)), NOW
-    ).baseline.unproven
+    assert (
+        drift_record.set_baseline(status(deployed=replace(THERE, time=None)), NOW)
+        .part(Baseline)
+        .unproven
+    )
 
 
 def test_a_check_that_failed_tells_nothing() -> None:
     after = check_fails(status(drift=TWICE))
-    assert after.drift == replace(
+    assert after.part(DriftStatus) == replace(
         TWICE,
         check=replace(CHECK, outcome="Failed", reason="PlanFailed", message="no"),
         verdict="Unknown",
@@ -848,10 +855,13 @@ def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str
 
 
 def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
-    once = drift_record.record_corrected(status()).drift
+    once = drift_record.record_corrected(status()).part(DriftStatus)
     assert once == replace(FOUND, corrections=1, corrected=FOUND.objects)
     again = drift_record.record_corrected(status(drift=replace(once, objects=("update ::Pod:x",))))
-    assert (again.drift.corrections, again.drift.corrected) == (2, (EDITED, "update ::Pod:x"))
+    assert (again.part(DriftStatus).corrections, again.part(DriftStatus).corrected) == (
+        2,
+        (EDITED, "update ::Pod:x"),
+    )
 
 
 def test_an_attempt_records_what_it_corrects() -> None:
@@ -883,13 +893,15 @@ def test_the_mode_decides_what_is_kept_of_drift() -> None:
     off = drift_record.record_mode(what, spec(DriftMode.OFF), "s", "v")
     assert off == drift_record.switch_off_drift(what, spec(DriftMode.OFF))
     hindered = drift_record.record_mode(what, spec(suspend=True), "s", "v")
-    assert hindered.drift.reason == "Suspended"
+    assert hindered.part(DriftStatus).reason == "Suspended"
     edited = drift_record.record_mode(what, spec(), "other", "v")
-    assert edited.drift.reason == "NotAsDeployed"
+    assert edited.part(DriftStatus).reason == "NotAsDeployed"
     valued = drift_record.record_mode(what, spec(), "s", "other")
-    assert valued.drift.reason == "NotAsDeployed"
+    assert valued.part(DriftStatus).reason == "NotAsDeployed"
     ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
-    assert drift_record.record_mode(what, ignoring, "s", "v").drift.verdict == "NotDrifted"
+    assert (
+        drift_record.record_mode(what, ignoring, "s", "v").part(DriftStatus).verdict == "NotDrifted"
+    )
 
 
 def test_a_correction_is_by_the_job_that_found_the_drift() -> None:

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import (
-    DEFAULT_EVIDENCE_AGE,
-    AttestationsFrom,
-    BundleDefaults,
-    BundleSpec,
-    LocalObjectRef,
-    ValuesKind,
-)
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import (
+    DEFAULT_EVIDENCE_AGE,
+    AttestationsFrom,
+    EvidenceKeys,
+    PromotionSpec,
+)
 from copyrator.bundles.gates.evidence import AHEAD, find_objections
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -112,14 +112,14 @@ def reason(found: Verdict) -> str:
 
 def test_an_environment_has_its_keys_and_its_rules() -> None:
     named = {"cluster": EU, "release": "shop/shop", "maxAge": "2h"}
-    (found,) = spec_of(named).promote_from.attestations
+    (found,) = spec_of(named).part(PromotionSpec).attestations
 
-    ref = LocalObjectRef(ValuesKind.CONFIG_MAP, "staging-keys")
-    assert found == AttestationsFrom("staging", ref, 86400.0, 7200.0, EU, "shop/shop")
+    ref = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
+    assert found == AttestationsFrom("staging", EvidenceKeys(ref), 86400.0, 7200.0, EU, "shop/shop")
     least = parsed({"attestations": [{"environment": "staging"} | KEYS]})
     assert isinstance(least, BundleSpec)
-    assert least.promote_from.attestations == (
-        AttestationsFrom("staging", ref, 0.0, DEFAULT_EVIDENCE_AGE),
+    assert least.part(PromotionSpec).attestations == (
+        AttestationsFrom("staging", EvidenceKeys(ref), 0.0, DEFAULT_EVIDENCE_AGE),
     )
     assert GATE.concerns(least)
 
@@ -130,7 +130,8 @@ def test_an_environment_has_its_keys_and_its_rules() -> None:
         ({"environment": None}, ".environment", "is required"),
         ({"environment": "Staging"}, ".environment", "isn't the name of an environment"),
         ({"environment": "a" * 64}, ".environment", "isn't the name of an environment"),
-        ({"cosign": None}, ".cosign.keysFrom", "is required"),
+        ({"cosign": None}, ".cosign", "is required"),
+        ({"cosign": {}}, ".cosign.keysFrom", "is required: the kind and name"),
         ({"cosign": {"issuer": "https://a"}}, ".cosign.issuer", "signed with keys (keysFrom)"),
         ({"cosign": {"keysFrom": {"kind": "Pod", "name": "a"}}}, ".cosign.keysFrom.kind", "one of"),
         ({"cosign": {"keysFrom": {"kind": "Secret"}}}, ".cosign.keysFrom.name", "is required"),
@@ -320,7 +321,7 @@ def test_refused_attestations_are_named_where_there_is_nothing_better() -> None:
 
 def test_attestations_of_others_are_counted_where_there_is_nothing_better() -> None:
     evidence = DeployedEvidence((), ("sha256:22: no",), others=2)
-    (found,) = find_objections(spec_of().promote_from.attestations, evidence, WHAT, NOON)
+    (found,) = find_objections(spec_of().part(PromotionSpec).attestations, evidence, WHAT, NOON)
 
     assert found.text.endswith(
         "attestation sha256:22: no; passed over: 2 attestations of other tools or predicate types"
@@ -386,7 +387,7 @@ STATEMENTS = st.builds(
 
 
 def passes(statements: list[DeployedStatement], now: datetime = NOON) -> bool:
-    wanted = spec_of().promote_from.attestations
+    wanted = spec_of().part(PromotionSpec).attestations
     return not find_objections(wanted, DeployedEvidence(tuple(statements)), WHAT, now)
 
 

@@ -2,28 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import (
-    Approval,
-    ApprovalMode,
-    BundleSpec,
-    CosignKeysSpec,
-    JobSpec,
-    LocalObjectRef,
-    PromoteFrom,
-    ValuesKind,
-    Verify,
-)
-from copyrator.api.drift import Drift, DriftMode
+from copyrator.api.age import AgeSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec, JobSpec, Part
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import PromotionSpec
+from copyrator.api.structs import replace
+from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import (
     describe_left_out,
     is_gated,
@@ -33,7 +28,7 @@ from copyrator.bundles.deploy.restrictions import (
 )
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
-APPROVED = replace(SPEC, approval=Approval(ApprovalMode.ALWAYS))
+APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
 FACTS = Path(__file__).parents[3] / "docs/facts/werf.md"
 
 
@@ -221,28 +216,28 @@ def test_nothing_that_passes_depends_on_another_variable(parts: list[str]) -> No
     assert not (depends and passed)
 
 
-ENTRY = CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys"))
+ENTRY = VerifyEntry(cosign=Cosign(LocalObjectRef("keys")))
 
 
 @pytest.mark.parametrize(
-    ("changes", "signed", "expected"),
+    ("parts", "signed", "expected"),
     [
-        ({}, False, False),
-        ({}, True, True),
-        ({"approval": Approval(ApprovalMode.NEVER)}, False, False),
-        ({"approval": Approval(ApprovalMode.ON_RISK)}, False, True),
-        ({"approval": Approval(ApprovalMode.ALWAYS)}, False, True),
-        ({"drift": Drift(DriftMode.DETECT)}, False, True),
-        ({"drift": Drift(DriftMode.CORRECT)}, False, True),
-        ({"verify": Verify((ENTRY,))}, False, True),
-        ({"promote_from": PromoteFrom((BundleKey("n", "staging"),))}, False, True),
-        ({"min_age": 60.0, "depends_on": (BundleKey("n", "db"),), "suspend": True}, False, False),
+        ((), False, False),
+        ((), True, True),
+        ((ApprovalSpec(ApprovalMode.NEVER),), False, False),
+        ((ApprovalSpec(ApprovalMode.ON_RISK),), False, True),
+        ((ApprovalSpec(ApprovalMode.ALWAYS),), False, True),
+        ((DriftSpec(DriftMode.DETECT),), False, True),
+        ((DriftSpec(DriftMode.CORRECT),), False, True),
+        ((SignaturesSpec((ENTRY,)),), False, True),
+        ((PromotionSpec((BundleKey("n", "staging"),)),), False, True),
+        ((AgeSpec(60.0), DependenciesSpec((BundleKey("n", "db"),))), False, False),
     ],
 )
 def test_a_bundle_is_gated_where_something_else_than_its_author_decides(
-    changes: dict[str, Any], signed: bool, expected: bool
+    parts: tuple[Part, ...], signed: bool, expected: bool
 ) -> None:
-    spec = replace(SPEC, env={"A": "b"}, **changes)
+    spec = replace(SPEC, env={"A": "b"}, suspend=True, parts=parts)
     assert is_gated(spec, signed=signed) is expected
     found = restrict_spec(spec, signed=signed)
     assert (found.is_gated, found.env) == (expected, {} if expected else {"A": "b"})
@@ -259,7 +254,7 @@ def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -
     assert restrict_spec(spec, is_preview=True).env == {"WERF_ENV": "dev"}
     assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
     assert describe_left_out(SPEC) is None
-    assert describe_left_out(restrict_spec(replace(spec, approval=APPROVED.approval))) is None
+    assert describe_left_out(restrict_spec(replace(spec, parts=APPROVED.parts))) is None
 
 
 def test_a_restricted_spec_is_not_restricted_again() -> None:

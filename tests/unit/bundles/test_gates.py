@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_GATES,
     Attempted,
@@ -22,6 +21,7 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.requests import DeployRequest
 from copyrator.bundles.gates import gate as gates

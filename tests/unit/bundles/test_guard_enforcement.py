@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.cluster import ClusterSpec
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
@@ -56,7 +56,7 @@ async def test_nothing_is_enforced_in_another_cluster(
     client: Client, reviewer: EnforcementReviewer
 ) -> None:
     """Its API server has no such policy, whatever this one's has."""
-    found = await reviewer.of(replace(SPEC, kube_config=KubeconfigRef("other")), ())
+    found = await reviewer.of(SPEC.with_part(ClusterSpec("other")), ())
 
     assert "the release is in another cluster" in found.reason
     assert client.asked == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import ValuesKind
+from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.deploy.identity import (
     Hash,
     ValuesHash,

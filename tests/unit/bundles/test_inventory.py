@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.inventory import ReleaseInventory, read_release
 from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
 

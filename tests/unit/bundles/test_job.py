@@ -1,21 +1,16 @@
 """Jobs as golden files; `UPDATE_GOLDEN=1 pytest …/test_job.py` writes them anew."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import (
-    BundleSpec,
-    JobSpec,
-    SecretKey,
-    TargetCluster,
-    ValuesKind,
-)
-from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
+from copyrator.api.cluster import ClusterSpec
+from copyrator.api.object_refs import ValuesKind
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,
@@ -125,7 +120,7 @@ NO_VALUES = SealedValues("shop-plan-2", 0, render_salt=sealed_render_salt("5" * 
 KUBECONFIG = sealed_kubeconfig("7" * 64)
 SERVER = "https://other.example.com:6443"
 ELSEWHERE = {
-    "kube_config": KubeconfigRef("other"),
+    "parts": (ClusterSpec("other"),),
     "cluster": TargetCluster(SERVER, "0" * 32),
     "kubeconfig": KUBECONFIG,
 }

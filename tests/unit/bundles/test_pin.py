@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
@@ -21,9 +20,10 @@ from copyrator.api.bundle_status import (
     GateStatus,
     HistoryEntry,
     Outcome,
-    PinStatus,
 )
 from copyrator.api.records import Packed
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.ready_conditions import update_pending
@@ -60,7 +60,7 @@ def failed(version: str, digest: str) -> HistoryEntry:
 
 
 def status(*past: HistoryEntry, pin: PinStatus = PinStatus()) -> BundleStatus:  # noqa: B008
-    return BundleStatus(history=Packed.pack(past), pin=pin)
+    return BundleStatus(history=Packed.pack(past)).with_part(pin)
 
 
 def take(
@@ -78,7 +78,7 @@ def pinned(value: str = f"1.0@{A}") -> BundleStatus:
 
 
 def test_a_deploy_of_the_history_is_pinned_with_the_time() -> None:
-    pin = pinned().pin
+    pin = pinned().part(PinStatus)
     assert (pin.version, pin.digest, pin.requested) == ("1.0", A, f"1.0@{A}")
     assert (pin.at, pin.refused) == ("2026-11-27T10:00:00Z", None)
 
@@ -112,24 +112,28 @@ def test_a_value_that_was_seen_changes_nothing() -> None:
     ],
 )
 def test_what_is_refused_and_why(value: str, past: Sequence[HistoryEntry], why: str) -> None:
-    pin = take(value, status(*past)).pin
+    pin = take(value, status(*past)).part(PinStatus)
     assert why in (pin.refused or "")
     assert (pin.requested, pin.version, pin.digest, pin.at) == (value, None, None, None)
 
 
 def test_a_former_pin_stays_when_another_value_is_refused_or_the_annotation_is_removed() -> None:
     refused = take(f"1.2@{C}", pinned(), LATER)
-    assert refused.pin.refused is not None
-    assert replace(refused.pin, refused=None, requested=f"1.0@{A}") == pinned().pin
-    assert take(None, refused, LATER).pin == replace(pinned().pin, requested=None)
-    assert take("none", refused).pin == PinStatus(requested="none")
+    assert refused.part(PinStatus).refused is not None
+    assert replace(refused.part(PinStatus), refused=None, requested=f"1.0@{A}") == pinned().part(
+        PinStatus
+    )
+    assert take(None, refused, LATER).part(PinStatus) == replace(
+        pinned().part(PinStatus), requested=None
+    )
+    assert take("none", refused).part(PinStatus) == PinStatus(requested="none")
 
 
 def test_the_value_in_force_is_taken_again_also_when_the_history_has_lost_it() -> None:
     removed = take(None, pinned())
     lost = replace(removed, history=Packed.pack([succeeded("1.1", B)]))
-    assert take(f"1.0@{A}", lost, LATER).pin == pinned().pin
-    again = take(f"1.1@{B}", take(f"1.2@{C}", pinned()), LATER).pin
+    assert take(f"1.0@{A}", lost, LATER).part(PinStatus) == pinned().part(PinStatus)
+    again = take(f"1.1@{B}", take(f"1.2@{C}", pinned()), LATER).part(PinStatus)
     assert (again.version, again.digest, again.at) == ("1.1", B, "2026-11-27T11:00:00Z")
 
 
@@ -145,15 +149,17 @@ def test_the_value_in_force_is_taken_again_also_when_the_history_has_lost_it() -
 )
 def test_an_edit_of_what_chooses_the_version_ends_it_for_good(edit: dict[str, Any]) -> None:
     ended = take(f"1.0@{A}", pinned(), **edit)
-    assert ended.pin == PinStatus(requested=f"1.0@{A}")
-    assert take(f"1.0@{A}", ended).pin == ended.pin, "not even when it is undone"
+    assert ended.part(PinStatus) == PinStatus(requested=f"1.0@{A}")
+    assert take(f"1.0@{A}", ended).part(PinStatus) == ended.part(PinStatus), (
+        "not even when it is undone"
+    )
 
 
 def test_an_edit_together_with_another_value_takes_that() -> None:
     found = take(f"1.1@{B}", pinned(), LATER, version="1.1")
-    assert (found.pin.digest, found.pin.at) == (B, "2026-11-27T11:00:00Z")
+    assert (found.part(PinStatus).digest, found.part(PinStatus).at) == (B, "2026-11-27T11:00:00Z")
     assert take(f"1.1@{B}", found, version="1.1") is found
-    refused = take(f"1.2@{C}", pinned(), version="1.1").pin
+    refused = take(f"1.2@{C}", pinned(), version="1.1").part(PinStatus)
     assert refused.refused is not None
     assert refused.digest is None
 
@@ -185,10 +191,10 @@ def test_whatever_the_order_only_what_was_deployed_from_here_gets_in(steps: Any)
         before = replace(found, history=Packed.pack(past))
         found = take(value, before, version=version)
         assert take(value, found, LATER, version=version) is found, "once is enough"
-        assert found.pin.requested == value
+        assert found.part(PinStatus).requested == value
         same = version == chosen
         targets = {(one.version, one.digest) for one in rollback_targets(found, HERE)}
-        now, was = (one.pin for one in (found, before))
+        now, was = (one.part(PinStatus) for one in (found, before))
         if (now.version, now.digest) != (was.version, was.digest):
             taken = value == f"{now.version}@{now.digest}" and (now.version, now.digest) in targets
             assert taken or (now.digest is None and (value == "none" or not same))
@@ -241,7 +247,9 @@ def test_a_short_history_stays_whole() -> None:
 
 
 def said(pin: PinStatus, *gates: GateStatus, available: str | None = B) -> tuple[str, str, str]:
-    found = BundleStatus(pin=pin, gates=gates, available=Available(version="1.1", digest=available))
+    found = BundleStatus(
+        gates=gates, available=Available(version="1.1", digest=available)
+    ).with_part(pin)
     condition = update_pending(found)
     return str(condition.status), condition.reason, condition.message
 
@@ -314,7 +322,7 @@ def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: lis
         body = {
             "metadata": {"namespace": "team", "name": "shop"},
             "spec": {"registry": "registry.example.com", "repo": "app"},
-            "status": BundleStatus(pin=pin).to_dict(),
+            "status": BundleStatus().with_part(pin).to_dict(),
         }
         return read_entry(body, BundleDefaults())
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates import approval
@@ -58,7 +58,7 @@ def test_a_rejection_wins_and_an_approval_names_who_gave_it(
     if decision is None:
         assert after is status
         return
-    plan = after.plan
+    plan = after.part(PlanStatus)
     assert (plan.decision, plan.by, plan.at) == (decision, by, format_time(NOW))
     if decision == "Approved":
         assert (plan.approved, plan.rejections, plan.rejected.id) == (
@@ -103,7 +103,7 @@ def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
         decision="Rejected", rejections=1, rejected=rejected, approval_cleared=cleared
     )
     after = plan_decision.record_decision(status, named(**annotations), NOW)
-    plan = after.plan
+    plan = after.part(PlanStatus)
     assert (plan.decision, plan.approval_cleared, plan.rejections) == (decision, then, 1)
     assert plan_decision.has_new_decision(status, named(**annotations)) is (after != status)
     if decision == "Approved":
@@ -115,7 +115,7 @@ def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
 def test_a_rejection_ends_an_approval_and_names_are_cut() -> None:
     annotations = named(rejected_plan="id-1", approved_by="x" * 257)
     status = with_plan(decision="Approved", by="ann", approved=ApprovedPlan(id="id-1"))
-    plan = plan_decision.record_decision(status, annotations, NOW).plan
+    plan = plan_decision.record_decision(status, annotations, NOW).part(PlanStatus)
     assert (plan.decision, plan.by, plan.approved) == ("Rejected", "x" * 256, ApprovedPlan())
 
 
@@ -137,8 +137,11 @@ def test_a_rejection_of_the_plan_whose_approval_carried_over_counts_for_this_one
 ) -> None:
     status = with_plan(id="id-2", decision=before, by="ann" if before else None, approved=ANN)
     after = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
-    assert (after.plan.decision, after.plan.by) == (decision, None)
-    assert (after.plan.approved, after.plan.rejections) == (ApprovedPlan(), 1)
+    assert (after.part(PlanStatus).decision, after.part(PlanStatus).by) == (decision, None)
+    assert (after.part(PlanStatus).approved, after.part(PlanStatus).rejections) == (
+        ApprovedPlan(),
+        1,
+    )
     assert plan_decision.record_decision(after, named(rejected_plan="id-1"), LATER) is after
 
 
@@ -147,10 +150,15 @@ def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_app
         with_plan(decision="Approved", approved=ANN), attempted=Attempted(plan_job="shop-plan-1")
     )
     after = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
-    assert (after.plan.decision, after.plan.approved) == ("Rejected", ApprovedPlan())
+    assert (after.part(PlanStatus).decision, after.part(PlanStatus).approved) == (
+        "Rejected",
+        ApprovedPlan(),
+    )
     approving = named(approved_plan="id-1", approved_by="ann")
     assert plan_decision.record_decision(after, approving, LATER) is after
-    again = plan_record.record_plan(after, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
+    again = plan_record.record_plan(after, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
+        PlanStatus
+    )
     assert (again.approved, again.rejections) == (ApprovedPlan(), 1)
 
 
@@ -159,20 +167,28 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
     mode: ApprovalMode,
 ) -> None:
     status = with_plan(risky_operations=None, bound=True, enforced=True)
-    assert approval.passes(status.plan, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
+    assert approval.passes(status.part(PlanStatus), ApprovalSpec(mode)) is (
+        mode is ApprovalMode.ON_RISK
+    )
     rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
-    again = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
+    again = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
+        PlanStatus
+    )
     again = replace(again, outcome="Planned", id="id-2", bound=True, enforced=True)
-    assert not approval.passes(again, Approval(mode))
+    assert not approval.passes(again, ApprovalSpec(mode))
     other = replace(TARGET, digest="sha256:c")
-    newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).plan
+    newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).part(
+        PlanStatus
+    )
     newer = replace(newer, outcome="Planned", id="id-2", bound=True, enforced=True)
-    assert approval.passes(newer, Approval(mode)) is (mode is ApprovalMode.ON_RISK)
+    assert approval.passes(newer, ApprovalSpec(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")
-    approved = plan_decision.record_decision(replace(rejected, plan=again), approving, NOW).plan
-    assert approval.passes(approved, Approval(mode))
+    approved = plan_decision.record_decision(rejected.with_part(again), approving, NOW).part(
+        PlanStatus
+    )
+    assert approval.passes(approved, ApprovalSpec(mode))
     assert approved.rejected == RejectedPlan(id="id-1"), "it never returns"
-    assert approval.passes(replace(approved, decision=None), Approval(mode)) is (
+    assert approval.passes(replace(approved, decision=None), ApprovalSpec(mode)) is (
         mode is ApprovalMode.ON_RISK
     )
 
@@ -188,7 +204,7 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
 def test_an_approval_records_how_strong_the_plan_was(found: dict[str, Any]) -> None:
     """It carries over to no weaker one."""
     annotations = named(approved_plan="id-1", approved_by="ann")
-    plan = plan_decision.record_decision(with_plan(**found), annotations, NOW).plan
+    plan = plan_decision.record_decision(with_plan(**found), annotations, NOW).part(PlanStatus)
     assert plan.approved == replace(ANN, **found)
 
 
@@ -196,7 +212,9 @@ def test_an_approval_records_how_strong_the_plan_was(found: dict[str, Any]) -> N
 def test_who_approves_one_plan_does_not_lift_the_rejection_of_another() -> None:
     others = RejectedPlan(id="id-0", contents=("other", SAME))
     annotations = named(approved_plan="id-1", approved_by="ann")
-    plan = plan_decision.record_decision(with_plan(rejected=others), annotations, NOW).plan
+    plan = plan_decision.record_decision(with_plan(rejected=others), annotations, NOW).part(
+        PlanStatus
+    )
     assert plan.rejected == RejectedPlan(id="id-0", contents=("other",))
 
 
@@ -233,17 +251,17 @@ def test_an_attempt_records_whose_approval_it_has() -> None:
 def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
     counted = {"number": 7, "rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     status = with_plan(**counted, decision="Approved", approved=ApprovedPlan(id="id-1"))
-    assert status.plan.remove_plan() == PlanStatus(**counted)
+    assert status.part(PlanStatus).remove_plan() == PlanStatus(**counted)
 
 
 def test_what_was_rejected_waits_although_something_else_was_rejected_since() -> None:
     first = plan_decision.record_decision(
         with_plan(bound=True, enforced=True), named(rejected_plan="id-1"), NOW
-    ).plan
+    ).part(PlanStatus)
     other = replace(first, digest="sha256:other", id="id-2", decision=None, outcome="Planned")
     second = plan_decision.record_decision(
-        replace(with_plan(), plan=other), named(rejected_plan="id-2"), NOW
-    ).plan
+        with_plan().with_part(other), named(rejected_plan="id-2"), NOW
+    ).part(PlanStatus)
     assert len(second.rejected.contents) == 2
     again = replace(first, rejected=second.rejected, decision=None, id="id-3", risky_operations=0)
-    assert not approval.passes(again, Approval(ApprovalMode.ON_RISK))
+    assert not approval.passes(again, ApprovalSpec(ApprovalMode.ON_RISK))

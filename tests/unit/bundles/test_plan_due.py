@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.unit.bundles.plan_samples import (
     DEPLOYED,
@@ -15,14 +13,11 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleStatus,
-    GateState,
-    GateStatus,
-    PinStatus,
-)
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.plan import record as plan_record
@@ -82,7 +77,7 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
 def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
     for digest, waits in (("sha256:b", False), ("sha256:c", True)):
-        skips = spec(skip_digests=(digest,))
+        skips = spec(ApprovalMode.ALWAYS, RollbackSpec((digest,)))
         kept = plan_record.kept_candidate(with_plan(), skips, candidate, target, NOW)
         assert (kept is not None) is waits
 
@@ -104,15 +99,15 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
         (with_plan(outcome="Failed"), False),
         (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-0")), True),
         (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")), False),
-        (replace(with_plan(), pin=OTHER), False),
-        (replace(with_plan(), pin=THIS), True),
-        (replace(with_plan(pinned=True), pin=THIS), True),
+        (with_plan().with_part(OTHER), False),
+        (with_plan().with_part(THIS), True),
+        (with_plan(pinned=True).with_part(THIS), True),
         (with_plan(pinned=True), False),
         (BundleStatus(), False),
     ],
 )
 def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: bool) -> None:
-    assert plan_record.awaited_plan(status) == (status.plan if waits else PlanStatus())
+    assert plan_record.awaited_plan(status) == (status.part(PlanStatus) if waits else PlanStatus())
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
     kept = plan_record.kept_candidate(status, spec(), candidate, target, NOW)
     assert (kept is not None) is waits
@@ -128,8 +123,8 @@ def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: 
         (with_plan(outcome="Failed"), ("sha256:b",), False),
         (with_plan(job=None), ("sha256:b",), False),
         (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")), ("sha256:b",), False),
-        (replace(with_plan(), pin=OTHER), (), True),
-        (replace(with_plan(), pin=THIS), (), False),
+        (with_plan().with_part(OTHER), (), True),
+        (with_plan().with_part(THIS), (), False),
         (with_plan(pinned=True), (), True),
         (BundleStatus(), ("sha256:b",), False),
     ],
@@ -141,11 +136,11 @@ def test_a_plan_ends_with_its_approval_when_its_version_is_skipped_or_left(
     if not ends:
         assert found is status
         return
-    assert found.plan.job is None
-    assert found.plan.number == 1
-    assert found.plan.rejections == 1, "the next plan has another ID"
-    again = replace(status, plan=replace(status.plan, rejections=4))
-    assert plan_record.withdraw_plan(again, skipped).plan.rejections == 5
+    assert found.part(PlanStatus).job is None
+    assert found.part(PlanStatus).number == 1
+    assert found.part(PlanStatus).rejections == 1, "the next plan has another ID"
+    again = status.with_part(replace(status.part(PlanStatus), rejections=4))
+    assert plan_record.withdraw_plan(again, skipped).part(PlanStatus).rejections == 5
 
 
 def test_the_next_check_is_when_a_failed_plan_or_a_gate_is_due() -> None:

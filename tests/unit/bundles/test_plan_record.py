@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,8 +21,8 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome, PinStatus
+from copyrator.api.approval import ApprovalMode
+from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import (
@@ -38,6 +37,8 @@ from copyrator.api.plan_status import (
     RejectedPlan,
 )
 from copyrator.api.records import Packed
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record
@@ -49,7 +50,9 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
     failed = with_plan(
         outcome="Failed", failures=2, interruptions=1, number=7, approved=ApprovedPlan(id="x")
     )
-    again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).plan
+    again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).part(
+        PlanStatus
+    )
     assert again == PlanStatus(
         **MADE_OF,
         job="shop-plan-8",
@@ -61,36 +64,38 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         approved=ApprovedPlan(id="x"),
     )
     tried = replace(failed, attempted=Attempted(attempt=3))
-    assert plan_record.record_plan(
-        tried, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW
-    ).plan == replace(again, attempt=3)
+    assert plan_record.record_plan(tried, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).part(
+        PlanStatus
+    ) == replace(again, attempt=3)
     other = plan_record.record_plan(
         failed, PlanPurpose.DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
-    ).plan
+    ).part(PlanStatus)
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.interruptions is None
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
-        status = replace(failed, plan=replace(failed.plan, **counted))
-        plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, target, "shop-plan-8", NOW).plan
+        status = failed.with_part(replace(failed.part(PlanStatus), **counted))
+        plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, target, "shop-plan-8", NOW).part(
+            PlanStatus
+        )
         assert {name: getattr(plan, name) for name in counted} == counted
     assert (
-        plan_record.record_plan(
-            BundleStatus(), PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW
-        ).plan.number
+        plan_record.record_plan(BundleStatus(), PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
+        .part(PlanStatus)
+        .number
         == 1
     )
 
 
 def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
     def plan_with(pinned: str | None) -> BundleStatus:
-        status = BundleStatus(pin=PinStatus(digest=pinned))
+        status = BundleStatus().with_part(PinStatus(digest=pinned))
         return plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
 
     of_pin, free = plan_with(TARGET.digest), plan_with(None)
-    assert (of_pin.plan.pinned, free.plan.pinned) == (True, None)
-    assert plan_with("sha256:other").plan.pinned is None
+    assert (of_pin.part(PlanStatus).pinned, free.part(PlanStatus).pinned) == (True, None)
+    assert plan_with("sha256:other").part(PlanStatus).pinned is None
     for planned, pinned, is_outdated in (
         (of_pin, TARGET.digest, False),
         (of_pin, None, True),
@@ -99,15 +104,17 @@ def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
         (free, None, False),
         (free, "sha256:other", True),
     ):
-        now = replace(planned, pin=PinStatus(digest=pinned))
+        now = planned.with_part(PinStatus(digest=pinned))
         awaited = plan_record.awaited_plan(now)
-        assert awaited == (PlanStatus() if is_outdated else planned.plan)
+        assert awaited == (PlanStatus() if is_outdated else planned.part(PlanStatus))
 
 
 def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
     lacks = (MissingPermission(verbs=("create",), resource="pods", namespace="prod"),)
     status = BundleStatus(attempted=Attempted(attempt=1, outcome=Outcome.FAILED, missing=lacks))
-    plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW).plan
+    plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW).part(
+        PlanStatus
+    )
     assert plan.missing == lacks
 
 
@@ -118,7 +125,7 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     status = with_plan(outcome="Running", failures=before)
     plan = plan_record.record_failure(
         status, PlanPurpose.DEPLOY, PlanFault("broken"), RETRY, NOW
-    ).plan
+    ).part(PlanStatus)
     due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
     assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
@@ -133,15 +140,25 @@ def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
     status = with_plan(outcome="Running")
     for number in range(1, RETRY.limit + 3):
         status = fail(status, "ClusterUnreachable")
-        assert (status.plan.failures, status.plan.interruptions) == (None, number)
+        assert (status.part(PlanStatus).failures, status.part(PlanStatus).interruptions) == (
+            None,
+            number,
+        )
     for number in range(1, RETRY.limit + 1):
         status = fail(status, "PlanFailed")
-        assert (status.plan.failures, status.plan.interruptions) == (number, None)
+        assert (status.part(PlanStatus).failures, status.part(PlanStatus).interruptions) == (
+            number,
+            None,
+        )
     fault = PlanFault("no", "ClusterUnreachable")
-    away = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW).plan
+    away = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW).part(
+        PlanStatus
+    )
     assert (away.failures, away.interruptions) == (RETRY.limit, 1)
     assert away.next_retry_at == format_time(NOW + timedelta(seconds=RETRY.backoff))
-    last = plan_record.record_failure(status, PlanPurpose.DEPLOY, PlanFault("no"), RETRY, NOW).plan
+    last = plan_record.record_failure(status, PlanPurpose.DEPLOY, PlanFault("no"), RETRY, NOW).part(
+        PlanStatus
+    )
     assert (last.failures, last.next_retry_at) == (RETRY.limit + 1, None)
 
 
@@ -155,7 +172,7 @@ def test_an_equal_message_is_no_change() -> None:
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, interruptions=1, **failed)
-    plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).plan
+    plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).part(PlanStatus)
     assert plan == PlanStatus(
         **MADE_OF,
         job="shop-plan-1",
@@ -179,7 +196,7 @@ def test_a_plan_says_what_it_does() -> None:
     )
     assert plan.id is not None
     what = replace(made(CREATE), unenforced="no guard", rollback_withheld="no rollback")
-    plan = plan_record.record_result(running, what, spec(), NOW).plan
+    plan = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (plan.enforced, plan.unenforced) == (False, "no guard")
     assert plan.rollback_withheld == "no rollback"
 
@@ -226,7 +243,9 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 ) -> None:
     assert plan_record.unbound_reasons(plan) == expected
     what = replace(made(), plan=plan)
-    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).plan
+    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
+        PlanStatus
+    )
     assert (found.bound, found.unbound, found.image) == (not expected, expected, plan.image)
     assert found.hidden == (plan.hidden or None)
 
@@ -234,7 +253,9 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 def test_a_status_lists_a_bounded_number_of_reasons_why_a_plan_is_not_bound() -> None:
     many = tuple(f"reason {i}" for i in range(99))
     what = replace(made(), plan=replace(BOUND, drawn=many))
-    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).plan
+    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
+        PlanStatus
+    )
     assert len(found.unbound) == MAX_UNBOUND
 
 
@@ -246,7 +267,7 @@ def test_an_approval_carries_over_to_the_same_contents_only(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
-    plan = plan_record.record_result(running, what, spec(), NOW).plan
+    plan = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (plan.decision == "Approved") is (approved == found)
     assert (plan.message is None) is (approved == found)
     assert plan.message is None or plan.message.startswith("the approval of plan id-0 was of other")
@@ -254,21 +275,25 @@ def test_an_approval_carries_over_to_the_same_contents_only(
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:
     running = with_plan(outcome="Running")
-    plan = plan_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).plan
+    plan = plan_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).part(
+        PlanStatus
+    )
     assert plan.counts == OperationCounts(create=2)
     assert plan.risky == ("create ::Namespace:prod",)
 
 
 def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
     many = [operation(OperationType.DELETE, "", f"x{n:03}") for n in range(MAX_RISKY + 5)]
-    plan = plan_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).plan
+    plan = plan_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).part(
+        PlanStatus
+    )
     assert (len(plan.risky), plan.risky_operations) == (MAX_RISKY, MAX_RISKY + 5)
 
 
 def test_equal_effects_of_equal_content_have_one_id() -> None:
     def id_of(*operations: Operation, **more: Any) -> str | None:
         status = with_plan(outcome="Running", **more)
-        return plan_record.record_result(status, made(*operations), spec(), NOW).plan.id
+        return plan_record.record_result(status, made(*operations), spec(), NOW).part(PlanStatus).id
 
     assert id_of(CREATE, DELETE) == id_of(DELETE, CREATE, number=9)
     others = [
@@ -284,7 +309,7 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
 def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
     """Else the annotation that approved the earlier one would approve it."""
     before = with_plan(outcome="Running", id=None)
-    first = plan_record.record_result(before, made(CREATE), spec(), NOW).plan.id
+    first = plan_record.record_result(before, made(CREATE), spec(), NOW).part(PlanStatus).id
 
     def id_after(attempt: int, outcome: str) -> str | None:
         status = replace(
@@ -294,8 +319,10 @@ def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
         )
         again = plan_record.record_result(status, made(CREATE), spec(), NOW)
         approved = {ANN_APPROVED_PLAN: first or "", ANN_APPROVED_BY: "ann"}
-        assert (again.plan.id == first) == (record_decision(again, approved, NOW) != again)
-        return again.plan.id
+        assert (again.part(PlanStatus).id == first) == (
+            record_decision(again, approved, NOW) != again
+        )
+        return again.part(PlanStatus).id
 
     assert id_after(1, "Failed") == first, "its approval carries over to the retry"
     assert len({first, id_after(1, "Succeeded"), id_after(2, "Succeeded")}) == 3
@@ -306,10 +333,14 @@ def test_plans_that_differ_have_ids_that_differ_also_where_both_were_deployed() 
     """Else who approves the one would have approved the other."""
     before = with_plan(outcome="Running", id=None)
     results = made(CREATE), made(CREATE, DELETE)
-    first = [plan_record.record_result(before, one, spec(), NOW).plan.id for one in results]
+    first = [
+        plan_record.record_result(before, one, spec(), NOW).part(PlanStatus).id for one in results
+    ]
     deployed = [HistoryEntry(outcome="Succeeded", plan=one) for one in first]
     status = replace(before, attempted=Attempted(attempt=2), history=Packed.pack(deployed))
-    again = [plan_record.record_result(status, one, spec(), NOW).plan.id for one in results]
+    again = [
+        plan_record.record_result(status, one, spec(), NOW).part(PlanStatus).id for one in results
+    ]
     assert len({*first, *again}) == 4
 
 
@@ -323,7 +354,7 @@ def test_an_approval_carries_over_to_a_retry_that_does_no_more(
     running = with_plan(outcome="Running", approved=before)
     plan = plan_record.record_result(
         running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW
-    ).plan
+    ).part(PlanStatus)
     expected = ("Approved", "ann", "then") if carried else (None, None, None)
     assert (plan.decision, plan.by, plan.at) == expected
     assert plan.approved == before
@@ -350,7 +381,7 @@ def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
     running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
     plan = plan_record.record_result(
         running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW
-    ).plan
+    ).part(PlanStatus)
     tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted") and not approved
     assert plan.decision == ("Approved" if tried else None)
 
@@ -359,12 +390,19 @@ def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
     first = plan_record.record_result(
         with_plan(outcome="Running"), made(CREATE, missing="prod"), spec(), NOW
     )
-    approved = ApprovedPlan(id=first.plan.id, by="ann", at="then", job="shop-plan-0", seal="x")
+    approved = ApprovedPlan(
+        id=first.part(PlanStatus).id, by="ann", at="then", job="shop-plan-0", seal="x"
+    )
     running = with_plan(outcome="Running", approved=approved)
     again = made(CREATE, missing="prod", approved=Plan(3, (CREATE,)))
-    assert plan_record.record_result(running, again, spec(), NOW).plan.decision == "Approved"
-    other = replace(running, plan=replace(running.plan, approved=replace(approved, id="other")))
-    assert plan_record.record_result(other, again, spec(), NOW).plan.decision is None
+    assert (
+        plan_record.record_result(running, again, spec(), NOW).part(PlanStatus).decision
+        == "Approved"
+    )
+    other = running.with_part(
+        replace(running.part(PlanStatus), approved=replace(approved, id="other"))
+    )
+    assert plan_record.record_result(other, again, spec(), NOW).part(PlanStatus).decision is None
 
 
 @pytest.mark.parametrize(
@@ -390,11 +428,13 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
     status = replace(with_plan(approved=approved), attempted=attempted)
     plan = plan_record.record_plan(
         status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=requested
-    ).plan
+    ).part(PlanStatus)
     assert plan.approved == (approved if holds else ApprovedPlan())
     if not requested:
         assert (
-            plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).plan
+            plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
+                PlanStatus
+            )
             == plan
         )
 
@@ -403,7 +443,7 @@ def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
     status = with_plan(approved=ApprovedPlan(id="id-1"))
     plan = plan_record.record_plan(
         status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=True
-    ).plan
+    ).part(PlanStatus)
     assert plan.approved == ApprovedPlan(id="id-1")
 
 
@@ -423,7 +463,7 @@ def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
 def test_secrets_are_kept_for_the_jobs_that_need_them(
     plan: PlanStatus, attempted: Attempted, jobs: set[str]
 ) -> None:
-    status = BundleStatus(plan=plan, attempted=attempted, baseline=Baseline(job="base"))
+    status = BundleStatus(attempted=attempted).with_part(plan).with_part(Baseline(job="base"))
     assert set(plan_record.needed_jobs(status)) - {None} == jobs | {"base"}
 
 
@@ -433,9 +473,10 @@ def test_secrets_are_kept_for_the_jobs_that_need_them(
 def test_secrets_of_previews_and_checks_are_kept_while_they_run(
     outcome: str, jobs: set[str]
 ) -> None:
-    status = BundleStatus(
-        preview=PreviewPlan(job="preview", outcome=outcome),
-        drift=DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"),
+    status = (
+        BundleStatus()
+        .with_part(PreviewPlan(job="preview", outcome=outcome))
+        .with_part(DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"))
     )
     assert set(plan_record.needed_jobs(status)) - {None} == jobs
 
@@ -448,8 +489,8 @@ def test_secrets_of_previews_and_checks_are_kept_while_they_run(
         (with_plan(made_at=format_time(NOW - timedelta(seconds=1))), False),
         (with_plan(started_at=format_time(NOW)), True),
         (with_plan(started_at=format_time(NOW), made_at="2026-01-01T00:00:00Z"), False),
-        (BundleStatus(preview=PreviewPlan(made_at=format_time(NOW))), True),
-        (BundleStatus(preview=PreviewPlan(started_at=format_time(NOW))), True),
+        (BundleStatus().with_part(PreviewPlan(made_at=format_time(NOW))), True),
+        (BundleStatus().with_part(PreviewPlan(started_at=format_time(NOW))), True),
         (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), True),
         (BundleStatus(attempted=Attempted(finished_at="2026-01-01T00:00:00Z")), False),
     ],
@@ -461,7 +502,9 @@ def test_what_ended_lately_may_have_left_secrets(status: BundleStatus, since: bo
 def test_what_a_chart_does_every_time_is_not_risky() -> None:
     running = with_plan(outcome="Running")
     found = made(RECREATE, DELETE, baseline=Plan(2, (RECREATE,)))
-    plan = plan_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).plan
+    plan = plan_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).part(
+        PlanStatus
+    )
     assert plan.risky == (str(DELETE),)
 
 
@@ -478,9 +521,11 @@ def test_what_a_chart_does_every_time_is_not_risky() -> None:
     ],
 )
 def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays: bool) -> None:
-    status = replace(status, plan=replace(status.plan, rejections=3))
+    status = status.with_part(replace(status.part(PlanStatus), rejections=3))
     after = plan_record.drop_plan(status, TARGET)
-    assert after.plan == (status.plan if stays else PlanStatus(number=1, rejections=3))
+    assert after.part(PlanStatus) == (
+        status.part(PlanStatus) if stays else PlanStatus(number=1, rejections=3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -499,7 +544,7 @@ def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="p", seal="s", **given)
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=BOUND), plan=plan)
-    found = plan_record.record_result(running, what, spec(), NOW).plan
+    found = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (found.decision == "Approved") is carried
 
 
@@ -533,7 +578,9 @@ def test_a_plan_is_exact_where_two_saved_ones_were_equal(
     plan: Plan, exact: bool | None, inexact: str | None
 ) -> None:
     running = with_plan(outcome="Running")
-    found = plan_record.record_result(running, replace(made(), plan=plan), spec(), NOW).plan
+    found = plan_record.record_result(running, replace(made(), plan=plan), spec(), NOW).part(
+        PlanStatus
+    )
     assert found.exact is exact
     assert (found.inexact or "").startswith(inexact or "")
     assert (found.inexact is None) is (inexact is None)
@@ -543,7 +590,9 @@ def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
     running = with_plan(outcome="Running")
     plans = (BOUND, EXACT, replace(EXACT, exact="2" * 64))
     found = {
-        plan_record.record_result(running, replace(made(), plan=one), spec(), NOW).plan.id
+        plan_record.record_result(running, replace(made(), plan=one), spec(), NOW)
+        .part(PlanStatus)
+        .id
         for one in plans
     }
     assert len(found) == len(plans)
@@ -578,7 +627,7 @@ def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_expla
     given = replace(given, exact=True, image=BOUND.image, bound=approved is EXACT)
     running = replace(with_plan(outcome="Running", approved=given), attempted=attempted)
     result = replace(made(approved=approved), plan=found)
-    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     assert (plan.decision == "Approved") is is_approved
 
 
@@ -591,7 +640,7 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     running = with_plan(outcome="Running", approved=given)
     what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
     result = replace(what, unenforced=unenforced)
-    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     assert (plan.decision == "Approved") is not (enforced and bool(unenforced))
 
 
@@ -616,7 +665,7 @@ def test_why_an_approval_does_not_carry_over(
     given = ApprovedPlan(id="id-0", by="ann", at="then", exact=True, image=image)
     running = with_plan(outcome="Running", approved=given)
     result = replace(made(approved=approved), plan=found)
-    plan = plan_record.record_result(running, result, spec(), NOW).plan
+    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     assert plan.message is not None
     assert plan.message.startswith(f"the approval of plan id-0 was of {why}")
     assert plan.message.endswith((why, "branches on .Release.IsInstall"))
@@ -635,5 +684,5 @@ def test_a_saved_plan_that_keeps_differing_isnt_compared(
     attempted: Attempted, is_kept: bool
 ) -> None:
     status = replace(with_plan(outcome="Running"), attempted=attempted)
-    found = plan_record.without_unstable_file(status, status.plan, EXACT)
+    found = plan_record.without_unstable_file(status, status.part(PlanStatus), EXACT)
     assert found == (EXACT if is_kept else replace(BOUND, inexact=Inexact.UNSTABLE))

@@ -11,7 +11,7 @@ from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREA
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.plan_status import OperationCounts, PreviewPlan
+from copyrator.api.plan_status import OperationCounts, PlanRequests, PlanStatus, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
@@ -19,7 +19,7 @@ from copyrator.bundles.plan.operations import Inexact, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult, PreviewRequest
 
 REQUEST = PreviewRequest("now", "1.*")
-BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")
+BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def begun(status: BundleStatus = BEFORE) -> BundleStatus:
 
 def test_a_preview_is_recorded_beside_the_plan() -> None:
     status = begun()
-    assert status.plan == PLANNED
-    assert status.last_handled_plan == "now"
-    assert status.preview == PreviewPlan(
+    assert status.part(PlanStatus) == PLANNED
+    assert status.part(PlanRequests).last_handled_plan == "now"
+    assert status.part(PreviewPlan) == PreviewPlan(
         number=1,
         job="job",
         outcome="Running",
@@ -74,7 +74,7 @@ def test_a_preview_says_what_it_does_for_a_day() -> None:
     running = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
     what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
     status = plan_record.record_preview_result(running, what, NOW)
-    found = status.preview
+    found = status.part(PreviewPlan)
     assert (found.outcome, found.message, found.revision) == ("Planned", None, 3)
     assert (found.operations, found.counts) == (
         3,
@@ -83,10 +83,12 @@ def test_a_preview_says_what_it_does_for_a_day() -> None:
     assert (found.risky, found.risky_operations) == ((str(DELETE),), 1)
     end = NOW + timedelta(days=1)
     assert (found.made_at, found.expires_at) == (format_time(NOW), format_time(end))
-    assert status.plan == PLANNED
+    assert status.part(PlanStatus) == PLANNED
     assert "job" not in plan_record.needed_jobs(status)
     assert plan_record.remove_expired_preview(status, end - timedelta(seconds=1)) is status
-    assert plan_record.remove_expired_preview(status, end).preview == PreviewPlan(number=1)
+    assert plan_record.remove_expired_preview(status, end).part(PreviewPlan) == PreviewPlan(
+        number=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,9 @@ def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would
 ) -> None:
     plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0", drawn=drawn)
 
-    found = plan_record.record_preview_result(begun(), PlanResult(plan, None), NOW).preview
+    found = plan_record.record_preview_result(begun(), PlanResult(plan, None), NOW).part(
+        PreviewPlan
+    )
 
     assert (found.bound, found.unbound) == (bound, drawn)
     assert found.exact is None
@@ -109,14 +113,16 @@ def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> No
     plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0")
     saved, drawn = replace(plan, exact="1" * 64), replace(plan, inexact=Inexact.DRAWN)
     for one, is_exact in ((saved, None), (drawn, False)):
-        found = plan_record.record_preview_result(begun(), PlanResult(one, None), NOW).preview
+        found = plan_record.record_preview_result(begun(), PlanResult(one, None), NOW).part(
+            PreviewPlan
+        )
         assert found.exact is is_exact
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
     asked = plan_record.request_preview(begun(), replace(REQUEST, version="x" * 300))
     status = plan_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
-    assert status.preview == PreviewPlan(
+    assert status.part(PreviewPlan) == PreviewPlan(
         number=2,
         outcome="Failed",
         reason="Reason",
@@ -125,7 +131,7 @@ def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
         started_at=format_time(NOW),
         expires_at=format_time(NOW + timedelta(days=1)),
     )
-    assert status.last_handled_plan == "now"
+    assert status.part(PlanRequests).last_handled_plan == "now"
 
 
 def preview_fails(status: BundleStatus) -> BundleStatus:
@@ -133,18 +139,20 @@ def preview_fails(status: BundleStatus) -> BundleStatus:
 
 
 def test_a_failed_preview_keeps_what_it_is_of() -> None:
-    failed = preview_fails(begun()).preview
+    failed = preview_fails(begun()).part(PreviewPlan)
     assert (failed.job, failed.version, failed.outcome) == ("job", "1.2.0", "Failed")
 
 
 def test_numbers_are_never_used_again() -> None:
     failed = preview_fails(begun())
     ended = plan_record.remove_expired_preview(failed, NOW + timedelta(days=2))
-    assert begun(ended).preview.number == 2
+    assert begun(ended).part(PreviewPlan).number == 2
 
 
 def test_an_equal_message_is_no_change() -> None:
     status = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
-    assert status.preview.message == "blocked"
+    assert status.part(PreviewPlan).message == "blocked"
     assert plan_record.set_message(status, PlanPurpose.PREVIEW, "blocked") is status
-    assert plan_record.set_message(status, PlanPurpose.PREVIEW, None).preview.message is None
+    assert (
+        plan_record.set_message(status, PlanPurpose.PREVIEW, None).part(PreviewPlan).message is None
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,18 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import DEFAULT_SOAK, BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus, SoakStatus
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import (
+    DEFAULT_SOAK,
     MAX_HOLD_TEXT,
-    MAX_SOURCES,
+    PromotionSpec,
+    SoakStatus,
     allows_promotion,
     hold_text,
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (
     NO_SOURCES,
@@ -65,8 +67,8 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
     found = parsed({"bundles": named})
     assert isinstance(found, BundleSpec)
     keys = (BundleKey("production", "a"), BundleKey("staging", "shop"))
-    assert found.promote_from.bundles == keys
-    assert found.promote_from.soak == DEFAULT_SOAK
+    assert found.part(PromotionSpec).bundles == keys
+    assert found.part(PromotionSpec).soak == DEFAULT_SOAK
     assert GATE.concerns(found)
     none = parsed(None)
     assert isinstance(none, BundleSpec)
@@ -77,7 +79,7 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
     ("value", "path", "message"),
     [
         ({}, "spec.promoteFrom.bundles", "is required, or attestations: name where"),
-        ({"bundles": []}, "spec.promoteFrom.bundles", "is required"),
+        ({"bundles": []}, "spec.promoteFrom.bundles", "is empty: name a Bundle"),
         ([], "spec.promoteFrom", "must be a map"),
         ({"bundles": "a"}, "spec.promoteFrom.bundles", "must be a list"),
         ({"bundles": [{}]}, "spec.promoteFrom.bundles[0].name", "is required"),
@@ -88,7 +90,7 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
             "is a pattern",
         ),
         (
-            {"bundles": [{"name": f"a{n}"} for n in range(MAX_SOURCES + 1)]},
+            {"bundles": [{"name": f"a{n}"} for n in range(21)]},
             "spec.promoteFrom.bundles",
             "at most 20",
         ),

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleStatus,
-    Deployed,
-    Outcome,
-    PinStatus,
-    Rollback,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason
@@ -124,7 +118,7 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
         ),
         (
             lambda: ready_conditions.deploying(
-                replace(NEW, pin=PinStatus(digest=NEW.attempted.digest)), DeployReason.VERSION
+                NEW.with_part(PinStatus(digest=NEW.attempted.digest)), DeployReason.VERSION
             ),
             PROGRESSING,
             "Deploying",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import SoakStatus
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource

@@ -1,10 +1,10 @@
 """What a poll leaves in the status, and what a restart reads out of it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.status_fields import changed
 
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
@@ -15,10 +15,11 @@ from copyrator.api.bundle_status import (
     FailedPolls,
     LastError,
     Outcome,
-    PinStatus,
     Rejected,
-    Verification,
 )
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
+from copyrator.api.verify import Verification
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     count_failure,
@@ -49,7 +50,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         observed_generation=2,
         conditions=({"type": "Ready", "status": "True", "reason": reason},),
     )
-    return replace(found, **changes)
+    return changed(found, **changes)
 
 
 def attempted(**changes: Any) -> BundleStatus:

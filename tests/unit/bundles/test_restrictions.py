@@ -1,24 +1,16 @@
 """What the operator's settings let a Bundle name."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import (
-    Attest,
-    AttestationsFrom,
-    AttestKey,
-    BundleSpec,
-    CosignKeysSpec,
-    LocalObjectRef,
-    PromoteFrom,
-    SecretKey,
-    ValuesKind,
-    ValuesSource,
-    Verify,
-)
+from copyrator.api.attest import AttestKey, AttestSpec
+from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
+from copyrator.api.structs import replace
+from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
@@ -61,9 +53,13 @@ def test_refuses_what_is_not_allowed(changes: dict[str, str], path: str | None) 
 SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
 
 
-def _keys_from(kind: ValuesKind) -> PromoteFrom:
-    attestations = AttestationsFrom("staging", LocalObjectRef(kind, "keys"))
-    return PromoteFrom(attestations=(attestations,))
+def _keys_from(kind: ValuesKind) -> PromotionSpec:
+    attestations = AttestationsFrom("staging", EvidenceKeys(LocalObjectRef("keys", kind)))
+    return PromotionSpec(attestations=(attestations,))
+
+
+def _signed_by(kind: ValuesKind) -> SignaturesSpec:
+    return SignaturesSpec((VerifyEntry(cosign=Cosign(LocalObjectRef("keys", kind))),))
 
 
 @pytest.mark.parametrize(
@@ -72,21 +68,18 @@ def _keys_from(kind: ValuesKind) -> PromoteFrom:
         ({"auth": "creds"}, "spec.auth"),
         ({"ca_secret": "ca"}, "spec.caSecret"),
         ({"secret_key": SecretKey("keys", "k")}, "spec.secretKey"),
-        ({"attest": Attest("staging", AttestKey("keys", "k"))}, "spec.attest.keyFrom"),
-        ({"attest": Attest("staging", None, auth="creds")}, "spec.attest.auth"),
-        ({"attest": Attest("staging", None)}, None),
+        ({"parts": (AttestSpec("staging", AttestKey("keys", "k")),)}, "spec.attest.keyFrom"),
+        (
+            {"parts": (AttestSpec("staging", AttestKey(operator=True), auth="creds"),)},
+            "spec.attest.auth",
+        ),
+        ({"parts": (AttestSpec("staging", AttestKey(operator=True)),)}, None),
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
-        (
-            {"verify": Verify((CosignKeysSpec(LocalObjectRef(ValuesKind.SECRET, "keys")),))},
-            "spec.verify",
-        ),
-        (
-            {"verify": Verify((CosignKeysSpec(LocalObjectRef(ValuesKind.CONFIG_MAP, "keys")),))},
-            None,
-        ),
-        ({"promote_from": _keys_from(ValuesKind.SECRET)}, "spec.promoteFrom.attestations"),
-        ({"promote_from": _keys_from(ValuesKind.CONFIG_MAP)}, None),
+        ({"parts": (_signed_by(ValuesKind.SECRET),)}, "spec.verify"),
+        ({"parts": (_signed_by(ValuesKind.CONFIG_MAP),)}, None),
+        ({"parts": (_keys_from(ValuesKind.SECRET),)}, "spec.promoteFrom.attestations"),
+        ({"parts": (_keys_from(ValuesKind.CONFIG_MAP),)}, None),
         ({"auth": "mine", "ca_secret": "mine", "secret_key": SecretKey("mine", "k")}, None),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +10,7 @@ from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.jobs import plan_ttl
 from copyrator.bundles.plan import record as plan_record
@@ -21,7 +21,7 @@ YEAR = NOW + timedelta(days=365)
 
 
 def checked(**fields: str) -> BundleStatus:
-    return BundleStatus(drift=DriftStatus(check=DriftCheck(job=JOB, **fields)))
+    return BundleStatus().with_part(DriftStatus(check=DriftCheck(job=JOB, **fields)))
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def checked(**fields: str) -> BundleStatus:
         (replace(with_plan(), attempted=Attempted(plan_job=JOB)), 3 * DAYS),
         (BundleStatus(), 120),
         (with_plan(job="another"), 120),
-        (BundleStatus(plan=PLANNED, preview=PreviewPlan(job=JOB)), None),
-        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Running")), None),
-        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Planned")), DAYS),
-        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Failed")), DAYS),
+        (BundleStatus().with_part(PLANNED).with_part(PreviewPlan(job=JOB)), None),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Running")), None),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Planned")), DAYS),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Failed")), DAYS),
         (checked(outcome="Running"), None),
         (checked(outcome="Planned"), 120),
         (checked(outcome="Failed"), 120),
-        (replace(checked(), drift=DriftStatus(found_job=JOB)), None),
+        (checked().with_part(DriftStatus(found_job=JOB)), None),
     ],
 )
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(

@@ -5,7 +5,6 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.structs import replace
 from copyrator.bundles.version.rhythm import (
     Rhythm,
     check_rhythm,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_status import Attempted, BundleStatus, parse_status
+from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import MissingPermission, PlanStatus
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,
@@ -126,8 +127,8 @@ def test_a_long_name_of_an_account_is_cut() -> None:
 
 def test_what_the_plan_and_the_last_deploy_lack_is_granted_once() -> None:
     one, other = lacks("secrets", "list"), lacks("secrets", "get")
-    status = BundleStatus(
-        plan=PlanStatus(missing=(one,)), attempted=Attempted(missing=(one, other))
+    status = BundleStatus(attempted=Attempted(missing=(one, other))).with_part(
+        PlanStatus(missing=(one,))
     )
     assert missing_of(status) == (one, other)
     (rule,) = grants(WERF, "shop", missing_of(status))[0]["rules"]
@@ -159,7 +160,7 @@ BEFORE = Attempted(outcome="Failed", missing=(lacks("pods", "get"),))
 def test_what_counts_is_what_was_found_last(
     plan: PlanStatus, attempted: Attempted, wanted: list[str]
 ) -> None:
-    found = missing_of(BundleStatus(plan=plan, attempted=attempted))
+    found = missing_of(BundleStatus(attempted=attempted).with_part(plan))
     assert [one.resource for one in found] == wanted
 
 
@@ -185,17 +186,16 @@ def test_what_counts_is_what_was_found_last(
 def test_what_the_operator_never_writes_is_not_granted(entry: Any) -> None:
     status = parse_status({"status": {"plan": {"missing": [entry]}}})
     assert missing_of(status) == ()
-    assert grants(WERF, "shop", status.plan.missing) == []
+    assert grants(WERF, "shop", status.part(PlanStatus).missing) == []
 
 
 @pytest.mark.parametrize("reason", ["Uninstalling", "UninstallFailed", "DeployFailed"])
 def test_of_a_release_that_is_uninstalled_only_what_that_lacked_counts(reason: str) -> None:
     forged = MissingPermission(verbs=("*",), resource="secrets", namespace="app")
     status = BundleStatus(
-        plan=PLANNED,
         attempted=replace(BEFORE, missing=(*BEFORE.missing, forged)),
         conditions=({"type": "Ready", "status": "False", "reason": reason},),
-    )
+    ).with_part(PLANNED)
     found = [one.resource for one in missing_of(status)]
     assert found == (["secrets", "pods"] if reason == "DeployFailed" else ["pods"])
 

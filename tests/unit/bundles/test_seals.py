@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.api.structs import replace
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore

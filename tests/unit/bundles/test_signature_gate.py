@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed, Verification
+from copyrator.api.bundle_status import BundleStatus, Deployed
+from copyrator.api.verify import Verification
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Candidate, Facts, Occasion, Passed, Refused, Waiting
@@ -132,7 +133,7 @@ def test_the_verdict_on_what_is_deployed_becomes_a_condition(
         digest=DIGEST, verdict=standing, reason=reason, message=verdict.message, policy="key"
     )
     there = Deployed(version="1.0.0", digest=DIGEST)
-    found = signature.verified_condition(BundleStatus(deployed=there, verification=record))
+    found = signature.verified_condition(BundleStatus(deployed=there).with_part(record))
     assert found is not None
     assert (found.status, found.reason) == (status, reason)
     but = "1.0.0 stays deployed, but isn't trusted: " if standing == "NotTrusted" else ""
@@ -141,7 +142,7 @@ def test_the_verdict_on_what_is_deployed_becomes_a_condition(
 
 @pytest.mark.parametrize("verdict", [None, "Forged"])
 def test_without_a_verdict_there_is_no_condition(verdict: str | None) -> None:
-    status = BundleStatus(verification=Verification(verdict=verdict))
+    status = BundleStatus().with_part(Verification(verdict=verdict))
     assert signature.verified_condition(status) is None
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.rollback import RollbackSpec
 from copyrator.bundles.gates.catalog import SKIP_DIGESTS as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Refused
 
@@ -16,7 +17,7 @@ SPEC = BundleSpec(
     registry="r",
     repo="a",
     project_namespace="apps",
-    skip_digests=(NAMED,),
+    parts=(RollbackSpec((NAMED,)),),
 )
 
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.status_fields import changed
 
-from copyrator.api.bundle_spec import BundleSpec, PromoteFrom
-from copyrator.api.bundle_status import (
-    MAX_SOAKS,
-    Attempted,
-    BundleStatus,
-    Deployed,
-    Outcome,
-    PinStatus,
-    SoakStatus,
-)
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import AsApprovedStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
 from copyrator.api.reasons.bundles import StoredReason
+from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period
 from copyrator.bundles.gates.gate import (
@@ -61,10 +57,10 @@ class Bundle:
     writes: int = 0
 
     def write(self, **changes: Any) -> Self:
-        status = replace(self.status, **changes)
-        soak = update_records(self.status.soak, status, self.around, self.now)
-        self.writes += soak != self.status.soak
-        self.status = replace(status, soak=soak)
+        status = changed(self.status, **changes)
+        soak = update_records(self.status.part(PromotionStatus).soak, status, self.around, self.now)
+        self.writes += soak != self.status.part(PromotionStatus).soak
+        self.status = status.with_part(PromotionStatus(soak=soak))
         return self
 
     def later(self, minutes: float) -> Self:
@@ -109,7 +105,7 @@ class Bundle:
     def soak(self) -> list[tuple[str, float | None, bool]]:
         """Each record: version, minutes of the longest stretch that ended, whether one goes on."""
         found = []
-        for one in self.status.soak:
+        for one in self.status.part(PromotionStatus).soak:
             longest = longest_period(one)
             minutes = None if longest is None else longest.total_seconds() / 60
             found.append((one.version or "", minutes, one.until is None))
@@ -125,12 +121,14 @@ def test_a_version_stands_from_its_successful_deploy() -> None:
     bundle = Bundle().begin("1.1.0")
     assert bundle.soak == []
     assert bundle.end().soak == [("1.1.0", None, True)]
-    assert bundle.status.soak[0].since == format_time(NOON)
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(NOON)
 
 
 def test_a_part_of_a_second_does_not_count() -> None:
     bundle = Bundle(now=NOON + timedelta(milliseconds=1)).deploy("1.1.0")
-    assert bundle.status.soak[0].since == format_time(NOON + timedelta(seconds=1))
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(
+        NOON + timedelta(seconds=1)
+    )
 
 
 def test_time_alone_writes_nothing() -> None:
@@ -221,7 +219,7 @@ def test_time_alone_writes_nothing() -> None:
 def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) -> None:
     bundle = happens(running())
     assert bundle.soak == soak
-    assert bundle.status.soak[0].broken_by == by
+    assert bundle.status.part(PromotionStatus).soak[0].broken_by == by
     writes = bundle.writes
     assert bundle.later(60).write().writes == writes, "it is said once"
 
@@ -293,11 +291,11 @@ def test_what_does_not_end_a_stretch(happens) -> None:
 def test_what_ends_it_and_withdraws_nothing(happens, by) -> None:
     bundle = happens(running())
     assert bundle.soak[0] == ("1.1.0", 30, False)
-    assert bundle.status.soak[0].broken_by == by
+    assert bundle.status.part(PromotionStatus).soak[0].broken_by == by
 
 
 def test_a_bundle_without_a_deploy_keeps_its_records_as_they_are() -> None:
-    known = running().status.soak
+    known = running().status.part(PromotionStatus).soak
     assert update_records(known, BundleStatus(), Surroundings(), NOON + timedelta(hours=9)) == known
 
 
@@ -320,8 +318,10 @@ def test_what_no_clock_says_does_not_stand() -> None:
 def test_it_stands_anew_when_it_is_well_again(breaks, mends) -> None:
     bundle = mends(breaks(running()).later(5))
     assert bundle.soak == [("1.1.0", None, True)]
-    assert bundle.status.soak[0].since == format_time(NOON + timedelta(minutes=35))
-    assert bundle.status.soak[0].broken_by is None
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(
+        NOON + timedelta(minutes=35)
+    )
+    assert bundle.status.part(PromotionStatus).soak[0].broken_by is None
 
 
 def test_the_longest_stretch_counts_and_edited_values_begin_anew() -> None:
@@ -359,7 +359,7 @@ def test_a_deploy_that_another_version_of_the_operator_made_begins_anew() -> Non
         bundle.status, deployed=replace(bundle.status.deployed, time=format_time(bundle.now))
     )
     assert bundle.write().soak == [("1.1.0", None, True)]
-    assert bundle.status.soak[0].since == format_time(bundle.now)
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(bundle.now)
     there = replace(bundle.status.deployed, version="1.0.0", digest=digest("1.0.0"))
     bundle.later(4).status = replace(bundle.status, deployed=there)
     assert bundle.write().soak == [("1.1.0", None, False), ("1.0.0", None, True)]
@@ -380,12 +380,14 @@ def test_a_clock_that_is_set_back_gives_no_negative_time() -> None:
 def test_what_is_older_than_the_bundle_is_anothers() -> None:
     bundle = running().deploy("1.2.0").later(1)
     created = NOON + timedelta(minutes=31)
-    assert valid_records(bundle.status.soak, created) == ()
+    assert valid_records(bundle.status.part(PromotionStatus).soak, created) == ()
     bundle.around = Surroundings(created=created)
     assert bundle.write().soak == [("1.2.0", None, True)]
-    assert bundle.status.soak[0].since == format_time(created)
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(created)
     bundle.later(-30).deploy("1.2.0")
-    assert bundle.status.soak[0].since == format_time(created), "never before it existed"
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(created), (
+        "never before it existed"
+    )
 
 
 def test_ten_are_kept_those_without_evidence_go_first_and_then_the_oldest() -> None:
@@ -417,7 +419,7 @@ def test_what_another_operator_deployed_may_be_down_as_well() -> None:
 
 def test_it_stands_anew_no_earlier_than_its_deploy_whatever_the_clock_says() -> None:
     bundle = running().later(-40).hold("x").hold(None)
-    assert bundle.status.soak[0].since == format_time(NOON)
+    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(NOON)
     writes = bundle.writes
     assert bundle.write().writes == writes
 
@@ -435,7 +437,7 @@ FORGED = st.builds(
 @given(st.lists(FORGED, max_size=20))
 def test_a_forged_status_raises_nothing(records: list[SoakStatus]) -> None:
     bundle = running()
-    bundle.status = replace(bundle.status, soak=tuple(records))
+    bundle.status = bundle.status.with_part(PromotionStatus(soak=tuple(records)))
     for happens in (
         bundle.write,
         lambda: bundle.begin("1.0.0"),
@@ -443,7 +445,7 @@ def test_a_forged_status_raises_nothing(records: list[SoakStatus]) -> None:
         lambda: bundle.hold("x"),
     ):
         happens()
-        assert len(bundle.status.soak) <= max(MAX_SOAKS, len(records))
+        assert len(bundle.status.part(PromotionStatus).soak) <= max(MAX_SOAKS, len(records))
 
 
 @dataclass
@@ -496,7 +498,7 @@ def test_the_evidence_and_the_verdicts_are_what_an_observer_of_all_events_counts
         observer.happens(before, bundle)
         counted = {
             one.version or "": (longest_period(one), one.until is None)
-            for one in bundle.status.soak
+            for one in bundle.status.part(PromotionStatus).soak
         }
         there = bundle.status.deployed.version
         assert counted == {
@@ -514,7 +516,7 @@ SPEC = BundleSpec(
     registry="r",
     repo="a",
     project_namespace="production",
-    promote_from=PromoteFrom((BundleKey("production", "staging"),), SOAK.total_seconds()),
+    parts=(PromotionSpec((BundleKey("production", "staging"),), SOAK.total_seconds()),),
 )
 
 
@@ -527,7 +529,7 @@ def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
             is_allowed=True,
             hold=bundle.around.hold,
             running=bundle.status.deployed.digest,
-            soak=bundle.status.soak,
+            soak=bundle.status.part(PromotionStatus).soak,
         )
         facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources((source,)))
         return GATE.judge(SPEC, Candidate(version, digest(version)), facts, now)

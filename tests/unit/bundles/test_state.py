@@ -1,6 +1,5 @@
 """Decisions about deploys, as a table, and what they leave in the status."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.requests import DeployRequest

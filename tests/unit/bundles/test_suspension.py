@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, parse_status
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -24,6 +24,8 @@ from copyrator.api.conditions import (
     build_conditions,
 )
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason

@@ -1,6 +1,5 @@
 """Bundles as the original werf operator left them."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, DeployRef, VersionRef
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -11,14 +11,8 @@ from tests.unit.signatures.making import key, private_pem, public_pem
 from tests.unit.signatures.making_keyless import Sigstore
 from tests.unit.signatures.notary import make_ca
 
-from copyrator.api.bundle_spec import (
-    CosignIdentitySpec,
-    CosignKeysSpec,
-    LocalObjectRef,
-    NotationSpec,
-    ValuesKind,
-    VerifyEntry,
-)
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.verify import Cosign, Notation, VerifyEntry
 from copyrator.bundles.gates.gate import Refused, Waiting
 from copyrator.bundles.trust import policy as trust
 from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
@@ -29,11 +23,20 @@ from copyrator.signatures.model import (
     SignatureRequirement,
 )
 
-REF = LocalObjectRef(ValuesKind.SECRET, "keys")
-OTHER = LocalObjectRef(ValuesKind.CONFIG_MAP, "more")
+REF = LocalObjectRef("keys", ValuesKind.SECRET)
+OTHER = LocalObjectRef("more", ValuesKind.CONFIG_MAP)
 PUBLIC = public_pem(key("P-256"))
-KEYS = CosignKeysSpec(REF)
+KEYS = VerifyEntry(cosign=Cosign(REF))
 ROOT = make_ca().certificate.public_bytes(Encoding.PEM)
+
+
+def _identity(root: LocalObjectRef) -> VerifyEntry:
+    return VerifyEntry(cosign=Cosign(None, "https://i", ".+@x", root))
+
+
+def _notation(ca: LocalObjectRef | None, subjects: tuple[str, ...], *more: Any) -> VerifyEntry:
+    others = dict(zip(("tsa_from", "signing_authority_from"), more, strict=False))
+    return VerifyEntry(notation=Notation(ca_from=ca, subjects=subjects, **others))
 
 
 def read(
@@ -54,8 +57,8 @@ def test_keys_of_an_object_become_an_entry_with_its_name() -> None:
 
 
 def test_identities_and_certificates() -> None:
-    identity = CosignIdentitySpec("https://i", ".+@x", REF)
-    notation = NotationSpec(OTHER, ("*",), OTHER, OTHER)
+    identity = _identity(REF)
+    notation = _notation(OTHER, ("*",), OTHER, OTHER)
     trusted = Sigstore().trusted_root()
     requirement, faults = read(
         identity, notation, keys={"trusted_root.json": trusted}, more={"b.crt": ROOT}
@@ -69,7 +72,7 @@ def test_identities_and_certificates() -> None:
 
 def test_roots_are_of_all_files_in_the_order_of_their_names() -> None:
     second = make_ca().certificate.public_bytes(Encoding.PEM)
-    requirement, _ = read(NotationSpec(OTHER, ("*",)), more={"b.crt": ROOT, "a.crt": second})
+    requirement, _ = read(_notation(OTHER, ("*",)), more={"b.crt": ROOT, "a.crt": second})
     (entry,) = requirement.entries
     assert isinstance(entry, NotationTrust)
     assert (entry.ca, entry.tsa, entry.signing_authorities) == (second + b"\n" + ROOT, b"", b"")
@@ -77,8 +80,8 @@ def test_roots_are_of_all_files_in_the_order_of_their_names() -> None:
 
 def test_roots_of_the_largest_size_are_used() -> None:
     padded = ROOT + b"\n" * (SIGNATURE_ROOT_BYTES - len(ROOT))
-    assert read(NotationSpec(OTHER, ("*",)), more={"ca": padded})[1] == ()
-    assert read(NotationSpec(OTHER, ("*",)), more={"ca": padded + b"\n"})[1] == (
+    assert read(_notation(OTHER, ("*",)), more={"ca": padded})[1] == ()
+    assert read(_notation(OTHER, ("*",)), more={"ca": padded + b"\n"})[1] == (
         "ConfigMap team/more has 262,145 bytes; at most 262,144 bytes are read",
     )
 
@@ -95,7 +98,7 @@ def test_roots_of_the_largest_size_are_used() -> None:
 def test_an_entry_that_cannot_be_used_is_a_fault_and_others_stay(
     files: Mapping[str, bytes] | None, said: str
 ) -> None:
-    usable = CosignKeysSpec(OTHER)
+    usable = VerifyEntry(cosign=Cosign(OTHER))
     requirement, faults = read(KEYS, usable, keys=files, more={"b.pub": PUBLIC})
     assert [one.name for one in requirement.entries] == ["the cosign keys of ConfigMap team/more"]
     (fault,) = faults
@@ -103,19 +106,19 @@ def test_an_entry_that_cannot_be_used_is_a_fault_and_others_stay(
     assert "PRIVATE KEY-----\n" not in fault
 
 
-IDENTITY = CosignIdentitySpec("https://i", ".+@x", OTHER)
+IDENTITY = _identity(OTHER)
 NO_CERTIFICATE = "more has no certificate in PEM"
 
 
 @pytest.mark.parametrize(
     ("entry", "content", "said"),
     [
-        (NotationSpec(OTHER, ("CN=x",)), ROOT, "CN=x"),
-        (NotationSpec(OTHER, ("*",)), b"garbage", f"ConfigMap team/more: {NO_CERTIFICATE}"),
-        (NotationSpec(OTHER, ("*",), REF), ROOT, "Secret team/keys doesn't exist"),
-        (NotationSpec(None, ("*",), None, REF), ROOT, "Secret team/keys doesn't exist"),
+        (_notation(OTHER, ("CN=x",)), ROOT, "CN=x"),
+        (_notation(OTHER, ("*",)), b"garbage", f"ConfigMap team/more: {NO_CERTIFICATE}"),
+        (_notation(OTHER, ("*",), REF), ROOT, "Secret team/keys doesn't exist"),
+        (_notation(None, ("*",), None, REF), ROOT, "Secret team/keys doesn't exist"),
         (IDENTITY, b"{}", "ConfigMap team/more: more: the trusted root can't be used"),
-        (replace(IDENTITY, trusted_root_from=REF), b"", "Secret team/keys doesn't exist"),
+        (_identity(REF), b"", "Secret team/keys doesn't exist"),
     ],
 )
 def test_certificates_and_roots_that_cannot_be_used(
@@ -130,7 +133,7 @@ def test_what_is_asked_has_a_key_that_changes_with_everything() -> None:
     second = public_pem(key("P-256 second"))
     requirement, _ = read(KEYS, keys={"a.pub": PUBLIC})
     rotated, _ = read(KEYS, keys={"a.pub": second})
-    notation, _ = read(NotationSpec(OTHER, ("*",)), more={"ca": ROOT})
+    notation, _ = read(_notation(OTHER, ("*",)), more={"ca": ROOT})
     found = [
         trust.combine_requirements([requirement]),
         trust.combine_requirements([rotated]),
@@ -194,9 +197,9 @@ def test_without_a_requirement_nothing_is_asked() -> None:
 
 def test_keys_are_bounded_over_all_entries() -> None:
     most = {f"{number}.pub": PUBLIC for number in range(SIGNATURE_KEYS)}
-    requirement, faults = read(KEYS, NotationSpec(OTHER, ("*",)), keys=most, more={"ca": ROOT})
+    requirement, faults = read(KEYS, _notation(OTHER, ("*",)), keys=most, more={"ca": ROOT})
     assert (len(requirement.entries), faults) == (2, ())
     many = {f"{number}.pub": PUBLIC for number in range(11)}
-    requirement, (fault,) = read(KEYS, CosignKeysSpec(OTHER), keys=many, more=many)
+    requirement, (fault,) = read(KEYS, VerifyEntry(cosign=Cosign(OTHER)), keys=many, more=many)
     assert len(requirement.entries) == 1
     assert fault == "spec.verify has 22 public keys; at most 20 are used"

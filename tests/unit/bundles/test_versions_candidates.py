@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import Rejection
+from copyrator.api.structs import replace
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version, read_semver
 from copyrator.bundles.version.candidates import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import tzset
 from zoneinfo import ZoneInfo
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.windows import DAYS, Window, is_open, next_opening
+from copyrator.api.windows import DAYS, Window, WindowsSpec, is_open, next_opening
 from copyrator.bundles.gates.catalog import WINDOW as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 
@@ -171,7 +170,7 @@ def judge(spec: BundleSpec, now: datetime) -> object:
 
 
 def test_the_gate_waits_until_the_next_opening_and_says_it() -> None:
-    spec = replace(SPEC, windows=(window("Mon 09:00-17:00"),))
+    spec = SPEC.with_part(WindowsSpec((window("Mon 09:00-17:00"),)))
     assert GATE.concerns(spec)
     opening = at("2026-11-30 09:00")
     assert judge(spec, at("2026-11-23 17:00")) == Waiting(
@@ -185,7 +184,7 @@ def test_the_gate_waits_until_the_next_opening_and_says_it() -> None:
 
 def test_the_gate_looks_again_each_day_where_no_window_opens() -> None:
     never = Window(frozenset(), 0, 60, BERLIN)
-    spec = replace(SPEC, windows=(never,))
+    spec = SPEC.with_part(WindowsSpec((never,)))
     text = "deploys begin only in spec.windows, of which none opens within two weeks"
     for hour in (0, 23):
         now = datetime(2026, 11, 23, hour, 30, tzinfo=UTC)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule_spec import ComposedSource, Source
-from copyrator.api.rule_status import CopyCounts, read_copy_counts
+from copyrator.api.rule_spec import ComposedSource
+from copyrator.api.rule_status import CopyCounts, read_rule_status
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.sources.bindings import BindingIndex
 from copyrator.copies.sources.records import HeaderReader, is_newer
@@ -30,8 +30,14 @@ class Watch:
 
 def part(alias, watch, name=None, resource=SECRETS, *, optional=False):
     selector = None if name else LabelSelector.from_labels({"a": "b"})
-    source = Source(resource.kind, "v1", ("infra",), name, selector)
-    return Part(ComposedSource(alias, source, optional), resource, watch)
+    entry = ComposedSource(
+        *(resource.kind, "v1", "infra"),
+        alias=alias,
+        name=name,
+        selector=selector,
+        optional=optional,
+    )
+    return Part(entry, resource, watch)
 
 
 @pytest.fixture
@@ -230,4 +236,4 @@ def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     ],
 )
 def test_counts_of_a_status_are_read_back(status, counts):
-    assert read_copy_counts(status) == counts
+    assert read_rule_status(status).copies == counts

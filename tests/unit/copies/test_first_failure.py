@@ -50,7 +50,7 @@ def test_an_object_in_the_way_is_named_with_what_differs():
     assert ready(summary).message == (
         "team-d/wild: Conflict (differs in data, type), 1 of 3: delete it"
     )
-    assert summary.samples[0].to_dict()["message"] == "delete it (it differs in data, type)"
+    assert summary.samples[0].sample.message == "delete it (it differs in data, type)"
 
 
 def test_messages_that_name_their_namespace_are_the_same_message():

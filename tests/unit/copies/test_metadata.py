@@ -2,7 +2,7 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.globs import Globs
-from copyrator.api.rule_spec import MetadataTransform, Transform
+from copyrator.api.rule_spec import LabelTransform, MetadataTransform, Transform
 from copyrator.copies.targets.transform import (
     TransformError,
     copied_annotations,
@@ -24,8 +24,8 @@ def test_a_template_has_no_source_annotation():
 
 def test_labels_are_removed_by_globs_and_added():
     transform = Transform(
-        labels=MetadataTransform(add={"new": "1"}, remove=Globs(("old-*", "gone"))),
-        annotations=MetadataTransform(add={"note": "n"}, remove=Globs(("*",))),
+        labels=LabelTransform(add={"new": "1"}, remove=Globs(("old-*", "gone"))),
+        annotations=MetadataTransform(add={"note": "n"}, remove=Globs(("an*",))),
     )
     labels = copied_labels({"old-a": "", "gone": "", "stays": "yes"}, transform)
     assert labels == {"stays": "yes", "new": "1", names.LABEL_MANAGED_BY: names.MANAGED_BY}
@@ -57,6 +57,6 @@ def test_too_many_labels_for_so_many_patterns_are_refused():
     patterns = tuple(f"*{number:04}-of-many-patterns-with-some-length" for number in range(1_000))
     remove = MetadataTransform(remove=Globs(patterns))
     with pytest.raises(TransformError, match="too many for so many patterns"):
-        copied_labels(labels, Transform(labels=remove))
+        copied_labels(labels, Transform(labels=LabelTransform(remove=Globs(patterns))))
     with pytest.raises(TransformError, match="too many for so many patterns"):
         copied_annotations(labels, Transform(annotations=remove), rule="a/b", origin=None)

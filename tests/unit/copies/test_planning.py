@@ -1,6 +1,6 @@
 """The one decision about a target: a table of cases, and properties over all of them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +9,7 @@ from tests.long import LONG
 
 from copyrator.api import names
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
+from copyrator.api.structs import replace
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import (
     Action,

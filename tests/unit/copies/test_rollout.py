@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
+from copyrator.api.structs import replace
 from copyrator.copies.rollout.steps import (
     RolloutBarrier,
     TargetNamespace,

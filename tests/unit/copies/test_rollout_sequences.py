@@ -9,17 +9,16 @@ account of what each copy holds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import NO_STATUS, RuleStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.copies.rollout.progress import RolloutActions, advance
 from copyrator.copies.rules.rules import Rule
@@ -71,7 +70,7 @@ class World:
         self.namespaces = Namespaces()
         self.versions = 0
         self.source = 0
-        self.status: Mapping[str, Any] = {}
+        self.status = NO_STATUS
         self.body = {
             "metadata": {"name": "r", "namespace": "home", "generation": 1, "uid": "u"},
             "spec": {
@@ -123,7 +122,7 @@ class Operator:
         self.world = world
         self.context = Context(world)
         self.state = RuleState(RuleKey("home", "r"))
-        rule = Rule.from_body({**world.body, "status": world.status})
+        rule = Rule.from_body({**world.body, "status": world.status.to_dict()})
         assert isinstance(rule.spec, RuleSpec)
         self.rule = rule
         targets = world.namespaces.targets(rule.spec.targets)
@@ -147,8 +146,10 @@ class Operator:
 
     async def persist(self) -> bool:
         assert self.state.rollout is not None
-        self.rule.status = self.world.status = {"rollout": self.state.rollout.to_dict(9)}
-        return read_rollout_state(self.rule.status) is not None
+        self.rule.status = self.world.status = RuleStatus(
+            rollout=replace(self.state.rollout, steps=9)
+        )
+        return self.rule.status.rollout is not None
 
     def turn(self) -> bool:
         """One reconcile of the rule, and of each copy; whether anything was done."""
@@ -157,7 +158,7 @@ class Operator:
         for namespace in list(self.world.namespaces):
             self.copy(namespace)
         if self.state.rollout is not None:
-            self.world.status = {"rollout": self.state.rollout.to_dict(9)}
+            self.world.status = RuleStatus(rollout=replace(self.state.rollout, steps=9))
         return (self.state.rollout, self.world.versions) != before
 
     async def _advance(self) -> None:
@@ -189,7 +190,7 @@ class Operator:
 
     def allowed(self) -> int:
         """How many copies may have the new content by the recorded step."""
-        known, state = read_rollout_state(self.world.status), self.state.rollout
+        known, state = self.world.status.rollout, self.state.rollout
         assert self.compiled.spec.rollout is not None
         assert state is not None
         targets = len(self.compiled.targets)
@@ -262,6 +263,6 @@ def test_new_content_exceeds_the_steps_only_in_new_namespaces_and_healed_copies(
         world.work()
     assert set(world.holds.values()) <= {world.source}
     assert len(world.holds) == len(world.namespaces)
-    known = read_rollout_state(world.status)
+    known = world.status.rollout
     assert known is not None
     assert not known.running

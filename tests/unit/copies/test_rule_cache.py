@@ -3,6 +3,7 @@ from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
+from copyrator.api.rule_status import NO_STATUS, CopyCounts, RuleStatus
 from copyrator.copies.rules.rules import NOT_READ, Rule, RuleCache
 
 
@@ -62,7 +63,7 @@ def test_the_deletion_policy_is_known_even_of_an_invalid_rule(spec, orphans):
 
 @pytest.mark.parametrize("status", [None, [], "done", 1])
 def test_a_status_that_is_none_counts_as_empty(status):
-    assert rule(status=status).status == {}
+    assert rule(status=status).status == NO_STATUS
 
 
 @pytest.mark.parametrize(
@@ -131,4 +132,4 @@ def test_of_a_status_only_what_we_may_have_written_is_kept():
             "other": "x",
         }
     )
-    assert found.status == {"conditions": [ready], "copies": {"ready": 1}}
+    assert found.status == RuleStatus(conditions=(ready,), copies=CopyCounts(ready=1))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rule_status import read_rule_status
 from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.targets.planning import Unconfirmed
@@ -27,7 +28,7 @@ def watch() -> Any:
 
 def compiled(*, active: bool = True, **status: Any) -> Any:
     """A rule's version, with the status that the rule has when it is served."""
-    return SimpleNamespace(active=active, rule=SimpleNamespace(status=status))
+    return SimpleNamespace(active=active, rule=SimpleNamespace(status=read_rule_status(status)))
 
 
 class Watch:

@@ -60,7 +60,7 @@ class Creds:
         facts = RuleFacts(suspension=suspension)
         self.status = build_rule_status(
             rule.status, condition, facts, generation=self.generation, now=NOW
-        )
+        ).to_dict()
         assert self.status["observedGeneration"] == self.generation
         ready, reconciling, stalled = self.status["conditions"][:3]
         told = ready["reason"], ready["message"]

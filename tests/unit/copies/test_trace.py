@@ -1,11 +1,10 @@
 """What a burst of writes says: numbers and causes, bounded."""
 
-from dataclasses import replace
-
 import pytest
 
 from copyrator.api.globs import Globs
-from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source, Targets
+from copyrator.api.rule_spec import ConflictPolicy, CopiedSource, RuleSpec, Targets
+from copyrator.api.structs import replace
 from copyrator.copies.rules.trace import (
     LONGEST,
     QUIET,
@@ -105,7 +104,9 @@ def test_names_are_counted_up_to_a_bound() -> None:
     assert f"and {REMEMBERED - 3} more" in made.to_string()
 
 
-SPEC = RuleSpec(source=Source("Secret", "v1", ("a",), "x"))
+SPEC = RuleSpec(
+    source=CopiedSource("Secret", namespace="a", name="x"), targets=Targets(Globs(("*",)))
+)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 import pytest
 
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
+from copyrator.api.rule_status import read_rule_status
+from copyrator.api.status_parts import parse_status
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 
@@ -28,7 +29,7 @@ def of_bundle(**status):
 
 
 def of_rule(**status):
-    return rule_state(CREDS, status)
+    return rule_state(CREDS, read_rule_status(status))
 
 
 def one(state, about):
@@ -231,7 +232,7 @@ def test_of_a_bundle_that_is_deleted_only_a_failed_uninstall_is_told():
 def test_a_rule_tells_of_its_certificate_and_its_rollout():
     ends = condition("CertificateExpiring", "True", "CertificateExpiring", "api ends on Monday")
     stopped = condition("Ready", "False", "RolloutStopped", "web isn't healthy")
-    state = of_rule(conditions=[ends, stopped], rollout={"step": 2})
+    state = of_rule(conditions=[ends, stopped], rollout={"content": "a" * 32, "step": 2})
     assert one(state, About.CERTIFICATE_EXPIRING).why == "api ends on Monday"
     found = one(state, About.ROLLOUT_STOPPED)
     assert found.what == "stopped its rollout at step 2"
@@ -274,8 +275,8 @@ def test_of_a_log_only_the_first_line_is_told():
 
 
 def test_what_waits_and_what_is_stored_of_a_forged_status_is_short():
-    long = "x" * 1_000_000
-    at = f"2026-11-27T12:00:00.{'0' * 1_000_000}Z"  # the API server accepts it as a time
+    long = "x" * 20_000
+    at = f"2026-11-27T12:00:00.{'0' * 20_000}Z"  # the API server accepts it as a time
     attempt = {"version": long, "attempt": 3, "outcome": "Failed", "message": long}
     ready = {**condition("Ready", "False", long, long), "lastTransitionTime": at}
     states = [

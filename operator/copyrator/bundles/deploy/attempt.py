@@ -10,19 +10,23 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftCheck
+from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import ReleaseKey
+from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -344,7 +348,11 @@ class AttemptRunner:
             return ending, different
         if ending.outcome is not Outcome.SUCCEEDED:
             return ending, None
-        if not pods and entry.status.attempted.plan_job is not None and spec.approval.is_enabled:
+        if (
+            not pods
+            and entry.status.attempted.plan_job is not None
+            and spec.part(ApprovalSpec).is_enabled
+        ):
             return ending, StoredReason.UNREADABLE
         if not compares_stored(pods):
             return ending, None
@@ -435,8 +443,8 @@ class AttemptRunner:
         secrets, sources, written = secrets_of(pods), {}, self.logins.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
-        if spec.kube_config is not None:
-            sources[seal.kubeconfig_secret(job.name)] = spec.kube_config.secret
+        if (cluster := spec.find(ClusterSpec)) is not None:
+            sources[seal.kubeconfig_secret(job.name)] = cluster.secret
         try:
             return await self.redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
@@ -572,7 +580,7 @@ class AttemptRunner:
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
         kubeconfig = None
-        if spec.kube_config is not None:
+        if spec.find(ClusterSpec) is not None:
             target = await self.references.in_cluster(entry, spec)
             spec, kubeconfig = target.spec, target.kubeconfig
         if (attempted.server or "") != spec.server:
@@ -589,7 +597,7 @@ class AttemptRunner:
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
-            if not spec.drift.is_enabled:
+            if not spec.part(DriftSpec).is_enabled:
                 _, files = await self.references.values(entry, spec)
                 return replace(order, values=files)
         elif plan is None or not is_made_of(plan, entry, spec):
@@ -615,7 +623,7 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
     ) -> DeployOrder:
         """The order of a planned Job that also compares what was stored, where it has to."""
-        if not spec.approval.is_enabled:
+        if not spec.part(ApprovalSpec).is_enabled:
             return order
         nonce = self.seals.derive(entry, order.job, "nonce")
         return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
@@ -628,7 +636,7 @@ class AttemptRunner:
 
     async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
         """Keep what the plan's chart has for the uninstall, which may delete that."""
-        if not spec.approval.is_enabled:
+        if not spec.part(ApprovalSpec).is_enabled:
             return
         if (made := await self._find_approved(entry, entry.status)) is not None:
             await self._inventories.add(entry, plan_job, made.plan)
@@ -722,10 +730,12 @@ class AttemptRunner:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
-        is_sealed = status.attempted.plan_job is not None or spec.drift.is_enabled
+        is_sealed = status.attempted.plan_job is not None or spec.part(DriftSpec).is_enabled
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
-        may_have_login = login in secrets or (bool(spec.auth or spec.cloud) and not secrets)
+        may_have_login = login in secrets or (
+            bool(spec.auth or spec.find(LoginSpec)) and not secrets
+        )
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:

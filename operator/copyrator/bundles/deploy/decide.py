@@ -6,23 +6,24 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Final
 
+from copyrator.api.age import AgeStatus
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import (
-    Available,
-    BundleStatus,
-    LastError,
-    PassedOver,
-    Verification,
-    VersionRef,
-)
+from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.drift import DriftStatus
 from copyrator.api.freeze import Freeze
+from copyrator.api.login import LoginSpec
+from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
+from copyrator.api.verify import Verification
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
@@ -119,7 +120,7 @@ class Case:
     @property
     def is_plan_dropped(self) -> bool:
         """Whether the status no longer has a plan that it had."""
-        before, now = self.entry.status.plan, self.status.plan
+        before, now = self.entry.status.part(PlanStatus), self.status.part(PlanStatus)
         is_withdrawn = now.rejections != before.rejections
         dropped = now.job is None and (self.target is not None or is_withdrawn)
         return dropped and before.job is not None
@@ -133,8 +134,8 @@ class Case:
     def is_drift_dropped(self) -> bool:
         """Whether the status no longer has a check or a baseline that it had."""
         before, now = self.entry.status, self.status
-        had = before.drift.check.job or before.baseline.job
-        return bool(had) and not (now.drift.check.job or now.baseline.job)
+        had = before.part(DriftStatus).check.job or before.part(Baseline).job
+        return bool(had) and not (now.part(DriftStatus).check.job or now.part(Baseline).job)
 
     @property
     def must_plan(self) -> bool:
@@ -185,21 +186,21 @@ def decide_deploy(
         request=entry.request,
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
-    status = replace(status, verification=resolution.deployed or Verification())
-    status = plan_record.withdraw_plan(status, spec.skip_digests)
+    status = status.with_part(resolution.deployed or Verification())
+    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
     target = None
-    if resolution.tag and (spec.approval.is_enabled or entry.plan_request is not None):
+    if resolution.tag and (spec.part(ApprovalSpec).is_enabled or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
         if not resolution.plan_refused:
             waiting = plan_record.kept_candidate(status, spec, found, target, now)
         if waiting is not None and entry.plan_request is None:
-            status = replace(status, plan=replace(status.plan, newer=wanted.version))
+            status = status.with_part(replace(status.part(PlanStatus), newer=wanted.version))
             wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
             target = target_of(entry, spec, wanted)
-        elif status.plan.newer is not None:
-            status = replace(status, plan=replace(status.plan, newer=None))
+        elif status.part(PlanStatus).newer is not None:
+            status = status.with_part(replace(status.part(PlanStatus), newer=None))
     decision = state.Decision(state.DeployAction.NOTHING)
     if resolution.tag:
         decision = state.decide(status, wanted, spec.retry, now)
@@ -337,12 +338,12 @@ def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
     """
     resolution = case.resolution
     results = () if _is_deployed_held(case) else case.results
-    status = replace(
-        case.status,
-        gates=gates.record_verdicts(results),
-        candidates=age.record_candidates(
-            case.status, case.spec, resolution.seen, case.now, resolution.soaked
-        ),
+    status = replace(case.status, gates=gates.record_verdicts(results)).with_part(
+        AgeStatus(
+            candidates=age.record_candidates(
+                case.status, case.spec, resolution.seen, case.now, resolution.soaked
+            )
+        )
     )
     found: Candidate | None = None
     if resolution.is_pinned:
@@ -483,7 +484,7 @@ class Deployer:
         request = entry.request
         is_unplannable = entry.plan_request is not None and not found.tag
         if is_unplannable:  # what refuses or lacks a version is in the conditions
-            status = replace(status, last_handled_plan=entry.plan_request)
+            status = status.with_part(PlanRequests(last_handled_plan=entry.plan_request))
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
@@ -547,7 +548,7 @@ class Deployer:
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
-            if case.spec.cloud is not None:
+            if case.spec.find(LoginSpec) is not None:
                 await self.logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
@@ -562,24 +563,28 @@ class Deployer:
     async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, before = case.entry, case.spec, case.entry.status
-        need, is_planned = case.decision.need, spec.approval.is_enabled
+        need, is_planned = case.decision.need, spec.part(ApprovalSpec).is_enabled
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
         if self.resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
-            status = replace(status, verification=case.resolution.chosen or Verification())
+            status = status.with_part(case.resolution.chosen or Verification())
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if need is state.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
             status = approval.use_plan(status)
         else:
-            status = replace(status, plan=status.plan.remove_plan())  # an earlier one, unused
+            status = status.with_part(
+                status.part(PlanStatus).remove_plan()
+            )  # an earlier one, unused
         status = drift_record.break_off_check(status)
         step = await self.attempts.begin(entry, spec, status, need)
-        if before.drift.check.is_running or (not is_planned and before.plan.job is not None):
+        if before.part(DriftStatus).check.is_running or (
+            not is_planned and before.part(PlanStatus).job is not None
+        ):
             step = step.then(self._discard_plans)
         return step, not case.is_correction or entry.request is None
 

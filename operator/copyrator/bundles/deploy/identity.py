@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from copyrator.api.bundle_spec import ValuesKind
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
+from copyrator.api.object_refs import ValuesKind
 
 _RELEASE_FIELDS: Final = (
     "registry",

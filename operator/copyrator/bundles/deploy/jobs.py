@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.drift import DriftStatus
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, PlanStatus, PreviewPlan
 from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
@@ -72,12 +73,18 @@ def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int |
         None where it must not be deleted: its plan isn't read yet, or waits for a decision; or it
         found drift, until the next check is read.
     """
-    if job == status.plan.job:
-        waits = status.plan.outcome == PlanOutcome.RUNNING or plan_record.waits_until(status, now)
+    if job == status.part(PlanStatus).job:
+        waits = status.part(PlanStatus).outcome == PlanOutcome.RUNNING or plan_record.waits_until(
+            status, now
+        )
         return None if waits else LONG_TTL
-    if job == status.preview.job:
-        return None if status.preview.outcome == PlanOutcome.RUNNING else plan_record.PREVIEW_KEPT
-    drift = status.drift
+    if job == status.part(PreviewPlan).job:
+        return (
+            None
+            if status.part(PreviewPlan).outcome == PlanOutcome.RUNNING
+            else plan_record.PREVIEW_KEPT
+        )
+    drift = status.part(DriftStatus)
     is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
     return other if is_read and job != drift.found_job else None
 
@@ -521,7 +528,7 @@ async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: B
         due.append(plan_record.waits_until(entry.status, now))
         if job.is_held:
             due.append(now + timedelta(seconds=_RENEWED))
-        is_preview = job.name == entry.status.preview.job
+        is_preview = job.name == entry.status.part(PreviewPlan).job
         grace = plan_record.PREVIEW_KEPT if is_preview else GRACE_OF_OTHERS
         await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now), grace=grace)
     return Step(entry, due=tuple(due))

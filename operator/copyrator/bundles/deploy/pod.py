@@ -15,8 +15,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.docker_config import KEY
+from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.deploy.identity import ValuesFiles
 
 LONG_TTL: Final = 3 * 24 * 3600
@@ -207,7 +209,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
         "serviceAccountName": spec.service_account,
         **placement,
         **({"enableServiceLinks": False} if spec.is_gated else {}),
-        **({"automountServiceAccountToken": False} if spec.kube_config else {}),
+        **({"automountServiceAccountToken": False} if spec.find(ClusterSpec) else {}),
         "securityContext": {
             "runAsNonRoot": True,
             **({"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER} if ids else {}),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, PinStatus, Rollback
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -17,11 +18,11 @@ from copyrator.api.conditions import (
     Health,
     ReadyCondition,
 )
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.names import ANN_PIN
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import CertificateReason
+from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Blocked
@@ -50,7 +51,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
     Where nothing objects or is pinned and ``ready`` isn't Deployed, it has the reason of that.
     """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
-    pin = status.pin
+    pin = status.part(PinStatus)
     refused = "" if pin.refused is None else pin_refused(pin)
     if open_ones:
         awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
@@ -80,7 +81,7 @@ def _nothing_pending(status: BundleStatus, ready: ReadyCondition | None) -> Furt
 
 def pinned(status: BundleStatus) -> str:
     """What is pinned, and what the registry has instead, as a sentence without its full stop."""
-    pin, available = status.pin, status.available
+    pin, available = status.part(PinStatus), status.available
     text = f"{pin.version} ({short(pin.digest)}) is pinned, so no other version is deployed"
     if available.version and available.digest != pin.digest:
         text += f"; the registry has {available.version} ({short(available.digest)})"
@@ -123,7 +124,9 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
     """Ready where a Job is about to be created."""
     verdict = running(status)
-    is_pinned = need is DeployReason.VERSION and status.attempted.digest == status.pin.digest
+    is_pinned = (
+        need is DeployReason.VERSION and status.attempted.digest == status.part(PinStatus).digest
+    )
     why = "a rollback pins this version" if is_pinned else need.value
     return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {why}")
 
@@ -280,7 +283,7 @@ def _kept(status: BundleStatus) -> str:
 
 
 def credential_ends(
-    ref: KubeconfigRef | None, ends: datetime | None, now: datetime, warning: float
+    ref: ClusterSpec | None, ends: datetime | None, now: datetime, warning: float
 ) -> FurtherCondition | None:
     """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, PinStatus
+from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.syntax import shown
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.identity import hash_of
@@ -90,7 +92,7 @@ def take_pin(
     annotations: Mapping[str, str], spec: BundleSpec, status: BundleStatus, now: datetime
 ) -> BundleStatus:
     """The status with the annotation pin taken into it, or without a pin that an edit has ended."""
-    pin, asked = status.pin, annotations.get(names.ANN_PIN)
+    pin, asked = status.part(PinStatus), annotations.get(names.ANN_PIN)
     chooses = spec.version, spec.tag_filter, spec.prerelease, spec.registry, spec.repo
     selection = hash_of(*chooses)
     if pin.digest is not None and pin.selection != selection:
@@ -99,7 +101,7 @@ def take_pin(
         pin = _take_value(pin, asked, spec, status)
         if pin.digest is not None and pin.at is None:
             pin = replace(pin, selection=selection, at=format_time(now))
-    return status if pin == status.pin else replace(status, pin=pin)
+    return status if pin == status.part(PinStatus) else status.with_part(pin)
 
 
 def _take_value(

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind
+from copyrator.api.approval import ApprovalSpec
+from copyrator.api.attest import AttestSpec
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
+from copyrator.api.drift import DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
+from copyrator.api.object_refs import ValuesKind
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import refs_of
+from copyrator.api.structs import replace
+from copyrator.api.verify import SignaturesSpec, refs_of
 
 
 def image_repository(image: str) -> str:
@@ -90,32 +96,34 @@ def may_attest(spec: BundleSpec, environments: Collection[tuple[str, str]]) -> b
         spec: with ``attest``.
         environments: names, each with a glob of namespaces.
     """
-    assert spec.attest is not None
-    globs = [glob for name, glob in environments if name == spec.attest.environment]
+    attest = spec.find(AttestSpec)
+    assert attest is not None
+    globs = [glob for name, glob in environments if name == attest.environment]
     if not globs:
-        return spec.attest.key_from is not None
+        return attest.own_key is not None
     return Globs(tuple(globs)).matches(spec.namespace)
 
 
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     """The Secrets that the operator would read, and the fields that name them."""
-    attest = spec.attest
+    attest, cluster = spec.find(AttestSpec), spec.find(ClusterSpec)
+    signatures = spec.find(SignaturesSpec)
     named = {
         "spec.auth": spec.auth,
         "spec.caSecret": spec.ca_secret,
         "spec.secretKey": spec.secret_key and spec.secret_key.secret,
-        "spec.attest.keyFrom": attest and attest.key_from and attest.key_from.secret,
+        "spec.attest.keyFrom": attest and attest.own_key and attest.own_key.secret,
         "spec.attest.auth": attest and attest.auth,
-        "spec.kubeConfig": spec.kube_config and spec.kube_config.secret,
+        "spec.kubeConfig": cluster and cluster.secret,
     }
     yield from ((path, name) for path, name in named.items() if name)
-    for ref in refs_of(spec.verify.any_of) if spec.verify else ():
+    for ref in refs_of(signatures.any_of) if signatures else ():
         if ref.kind is ValuesKind.SECRET:
             yield "spec.verify", ref.name
-    for one in spec.promote_from.attestations:
+    for one in spec.part(PromotionSpec).attestations:
         if one.keys_from.kind is ValuesKind.SECRET:
             yield "spec.promoteFrom.attestations", one.keys_from.name
-    for source in spec.values_from:
+    for source in spec.values_sources:
         if source.kind is ValuesKind.SECRET:
             yield "spec.valuesFrom", source.name
 
@@ -196,11 +204,11 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
         signed: whether the operator's signature policy concerns it.
     """
     return (
-        spec.approval.is_enabled
-        or spec.drift.is_enabled
-        or spec.verify is not None
-        or bool(spec.promote_from)
-        or spec.kube_config is not None
+        spec.part(ApprovalSpec).is_enabled
+        or spec.part(DriftSpec).is_enabled
+        or spec.find(SignaturesSpec) is not None
+        or bool(spec.part(PromotionSpec))
+        or spec.find(ClusterSpec) is not None
         or signed
     )
 

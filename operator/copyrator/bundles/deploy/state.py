@@ -12,7 +12,7 @@ the API server rejects as invalid), none is newer and deployed (docs/facts/werf.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -30,9 +30,11 @@ from copyrator.api.bundle_status import (
     PassedOver,
     Rollback,
 )
-from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus
+from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.records import Packed
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.outcome import Ending
@@ -216,7 +218,7 @@ def occasion(need: DeployReason, wanted: DesiredDeploy, status: BundleStatus) ->
         return Occasion.CORRECTION
     if need in (DeployReason.RETRY, DeployReason.AGAIN):
         return Occasion.RETRY if need is DeployReason.RETRY else Occasion.INTERRUPTED
-    if wanted.digest == status.pin.digest:
+    if wanted.digest == status.part(PinStatus).digest:
         return Occasion.ROLLBACK
     return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 
@@ -324,9 +326,9 @@ def _record_stored(
             revision=ending.revision,
             at=stamp,
         )
-        return replace(status, as_approved=found)
+        return status.with_part(found)
     if ending.outcome is Outcome.SUCCEEDED and not status.attempted.correction:
-        return replace(status, as_approved=NOT_JUDGED)
+        return status.with_part(NOT_JUDGED)
     return status
 
 
@@ -354,8 +356,8 @@ def _record_success(
     plan_job, plan_seal = attempted.plan_job, None
     if attempted.correction:
         plan_job, plan_seal = status.deployed.plan_job, status.deployed.plan_seal
-    elif plan_job is not None and plan_job == status.plan.job:
-        plan_seal = status.plan.seal
+    elif plan_job is not None and plan_job == status.part(PlanStatus).job:
+        plan_seal = status.part(PlanStatus).seal
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,

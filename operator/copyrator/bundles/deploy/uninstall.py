@@ -9,17 +9,20 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
@@ -102,7 +105,7 @@ class Uninstaller:
 
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
-        if self._uninstallable(entry).approval.is_enabled:
+        if self._uninstallable(entry).part(ApprovalSpec).is_enabled:
             await end_plans(self.jobs, entry)
             await self.seals.remove_others(entry, ())  # those that no Bundle owns
         await self.writer.remove_finalizer(entry)
@@ -192,7 +195,7 @@ class Uninstaller:
             spec = self.context.default_spec(entry.key)
         spec = self.context.effective(spec)
         if _server_of(entry.status) is None:
-            spec = replace(spec, kube_config=None)
+            spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return replace(spec, project_namespace=where) if where else spec
 
@@ -245,7 +248,7 @@ class Uninstaller:
         now = self.context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = _running(job.name)
-        if spec.kube_config is not None and not job.started:
+        if spec.find(ClusterSpec) is not None and not job.started:
             with suppress(MissingReferenceError):  # the Job may have its copy already
                 target = await self._access(entry, spec)
                 await self._write_kubeconfig(entry, target, job)
@@ -280,7 +283,7 @@ class Uninstaller:
             return None
         log_end = await self.jobs.output.log_end(pods)
         account: ServiceAccount | None = ServiceAccount.of(spec)
-        if spec.kube_config is not None:
+        if spec.find(ClusterSpec) is not None:
             pods, log_end, account = *await self._redacted(job, pods, log_end), None
         ending = ending_of_uninstall(job, pods, log_end, account)
         verdict = ready_conditions.uninstall_failed(
@@ -359,8 +362,8 @@ class Uninstaller:
         Raises:
             ApiError: the next reconcile tries again.
         """
-        known, needs_approval = ReleaseInventory(), spec.approval.is_enabled
-        if self.context.settings.guard_policy is not None and spec.kube_config is None:
+        known, needs_approval = ReleaseInventory(), spec.part(ApprovalSpec).is_enabled
+        if self.context.settings.guard_policy is not None and spec.find(ClusterSpec) is None:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
@@ -390,7 +393,7 @@ class Uninstaller:
             MissingReferenceError: the spec has none.
         """
         server = _server_of(entry.status)
-        if server is not None and spec.kube_config is None:
+        if server is not None and spec.find(ClusterSpec) is None:
             what = "the Bundle has no spec.kubeConfig: name the Secret with its kubeconfig again"
             if isinstance(entry.spec, InvalidSpec):
                 what = f"the spec isn't valid: {entry.spec}"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
+from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_CANDIDATES, BundleStatus, CandidateStatus
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.gate import (
@@ -34,7 +35,7 @@ def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
     return next(
         (
             parse_time(one.first_seen)
-            for one in status.candidates
+            for one in status.part(AgeStatus).candidates
             if _candidate_of(one) == candidate
         ),
         None,
@@ -43,13 +44,17 @@ def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
 
 def older_digests(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
     """The other digests that were seen under its tag, the newest first."""
-    found = [_candidate_of(one) for one in status.candidates if one.version == candidate.version]
+    found = [
+        _candidate_of(one)
+        for one in status.part(AgeStatus).candidates
+        if one.version == candidate.version
+    ]
     return tuple(one for one in reversed(found) if one != candidate)
 
 
 def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) -> tuple[str, ...]:
     """The tags of remembered candidates except these, the highest first."""
-    known = {one.version or "" for one in status.candidates} - set(tags)
+    known = {one.version or "" for one in status.part(AgeStatus).candidates} - set(tags)
     found = [candidate for tag in known if (candidate := read_tag(tag)) and admits(spec, tag)]
     deployed = deployed_tag(status, spec.reference) or ""
     found.sort(key=lambda one: one.order, reverse=True)
@@ -75,7 +80,7 @@ def record_candidates(
         now: the time of the poll.
         soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
     """
-    if not spec.min_age and not spec.promote_from:
+    if not spec.part(AgeSpec).min_age and not spec.part(PromotionSpec):
         return ()
     kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
     for candidate in seen:
@@ -97,7 +102,7 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
     """The candidates without what is deployed, and those that are lower or older than that."""
     tag = deployed_tag(status, spec.reference)
     kept: list[CandidateStatus] = []
-    for one in status.candidates:
+    for one in status.part(AgeStatus).candidates:
         if tag is not None and is_below(one.version or "", tag):
             continue
         if one.digest == status.deployed.digest:
@@ -108,9 +113,9 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
 
 
 def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
-    for one in status.candidates if spec.min_age else ():
+    for one in status.part(AgeStatus).candidates if spec.part(AgeSpec).min_age else ():
         if (seen := parse_time(one.first_seen)) is not None:
-            yield seen + timedelta(seconds=spec.min_age)
+            yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)
 
 
 def _candidate_of(record: CandidateStatus) -> Candidate:
@@ -123,21 +128,21 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
     if facts.occasion is Occasion.ROLLBACK:  # it was deployed before
         return PASSED
     seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
-    until = seen + timedelta(seconds=spec.min_age)
+    until = seen + timedelta(seconds=spec.part(AgeSpec).min_age)
     if now >= until:
         return PASSED
     text = (
         f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
-        f"spec.minAge requires {format_duration(spec.min_age)}"
+        f"spec.minAge requires {format_duration(spec.part(AgeSpec).min_age)}"
     )
     return Waiting(BundleReason.TOO_YOUNG, text, until)
 
 
 GATE: Final = Gate(
     name="age",
-    concerns=attrgetter("min_age"),
+    concerns=lambda spec: spec.find(AgeSpec) is not None,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,
-    ends=lambda spec: f"it has been known for {format_duration(spec.min_age)}",
+    ends=lambda spec: f"it has been known for {format_duration(spec.part(AgeSpec).min_age)}",
 )

@@ -9,12 +9,11 @@ count when the rejection's annotation is gone: only one that is set after it was
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Final
 
-from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.names import (
     ANN_APPROVED_BY,
@@ -32,6 +31,7 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of
@@ -65,16 +65,16 @@ def record_decision(
     counts without a name, and while a plan is made it ends the approval that would carry over.
     """
     plan = _decide(status, annotations, format_time(now))
-    return status if plan == status.plan else replace(status, plan=plan)
+    return status if plan == status.part(PlanStatus) else status.with_part(plan)
 
 
 def has_new_decision(status: BundleStatus, annotations: Mapping[str, str]) -> bool:
     """Whether the annotations decide something that the status doesn't have yet."""
-    return _decide(status, annotations, "") != status.plan
+    return _decide(status, annotations, "") != status.part(PlanStatus)
 
 
 def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> PlanStatus:
-    plan = status.plan
+    plan = status.part(PlanStatus)
     by = annotations.get(ANN_APPROVED_BY, "")[:_NAME_LENGTH]
     approved, rejected = annotations.get(ANN_APPROVED_PLAN), annotations.get(ANN_REJECTED_PLAN)
     is_planned = plan.outcome == PlanOutcome.PLANNED and plan.id is not None
@@ -144,7 +144,7 @@ def _other_contents(rejected: RejectedPlan, plan: PlanStatus) -> tuple[str, ...]
 
 def use_plan(status: BundleStatus) -> BundleStatus:
     """The status whose new attempt deploys the plan."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     attempted = replace(status.attempted, plan=plan.id, plan_job=plan.job, approved_by=plan.by)
     return replace(status, attempted=attempted)
 
@@ -153,7 +153,7 @@ _NAMED: Final = 3
 """Reasons that a message names."""
 
 
-def passes(plan: PlanStatus, approval: Approval) -> bool:
+def passes(plan: PlanStatus, approval: ApprovalSpec) -> bool:
     """Whether a plan may be deployed; one that isn't enforced, and bound or exact, is risky."""
     if plan.outcome != PlanOutcome.PLANNED or plan.decision == PlanDecision.REJECTED:
         return False
@@ -177,7 +177,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
             f"{status.attempted.message}. It isn't tried again until the version, the spec or the "
             f"values change, or until {_command('reconcile', spec)}",
         )
-    plan = status.plan
+    plan = status.part(PlanStatus)
     is_due = must_plan(status, target, now)
     if is_due or plan.outcome == PlanOutcome.RUNNING:
         if spec.suspend and is_due:
@@ -187,7 +187,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
         return Waiting(BundleReason.PLANNING, message or _planned_first(target.version))
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
-    if passes(plan, spec.approval):
+    if passes(plan, spec.part(ApprovalSpec)):
         return PASSED
     return _undecided_verdict(plan, spec)
 
@@ -197,7 +197,7 @@ def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
     if plan.decision == PlanDecision.REJECTED:
         by = f" by {plan.by}" if plan.by else ""
         return Refused(BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{by}")
-    if spec.approval.must_be_bound and (faults := list(_uncertainties(plan))):
+    if spec.part(ApprovalSpec).must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
             f"{_describe_plan(plan)} isn't enforced, and bound or exact, as "
             f"bundles.requireBoundPlans requires in this namespace. {'. '.join(faults)}. "
@@ -258,7 +258,7 @@ def summary(plan: PlanStatus) -> str:
 
 def record_planning(status: BundleStatus) -> BundleStatus:
     """The status of a Bundle whose plan begins; its gates were evaluated before."""
-    begins = Waiting(BundleReason.PLANNING, _planned_first(status.plan.version))
+    begins = Waiting(BundleReason.PLANNING, _planned_first(status.part(PlanStatus).version))
     return _set_verdict(status, begins, lambda _: True)
 
 
@@ -280,7 +280,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=attrgetter("approval.is_enabled"),
+    concerns=lambda spec: spec.part(ApprovalSpec).is_enabled,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",

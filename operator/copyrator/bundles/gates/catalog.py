@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
-from copyrator.api.windows import DAYS, is_open, next_opening
+from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
 from copyrator.bundles.deploy.restrictions import is_gated
 from copyrator.bundles.gates import age, approval, promotion, signature
 from copyrator.bundles.gates.gate import (
@@ -41,7 +43,7 @@ _NAMED_BUNDLES: Final = 3
 
 
 def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:
-    if candidate.digest not in spec.skip_digests:
+    if candidate.digest not in spec.part(RollbackSpec).skip_digests:
         return PASSED
     text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
     return Refused(BundleReason.SKIPPED, text, is_retried=True)
@@ -49,7 +51,7 @@ def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: d
 
 SKIP_DIGESTS: Final = Gate(
     name="skip-digests",
-    concerns=attrgetter("skip_digests"),
+    concerns=lambda spec: spec.find(RollbackSpec) is not None,
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
 )
@@ -131,7 +133,7 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=attrgetter("approval.is_enabled"),
+    concerns=lambda spec: spec.part(ApprovalSpec).is_enabled,
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,
@@ -154,7 +156,7 @@ def _judge_bundles(
 
 DEPENDS_ON: Final = Gate(
     name="dependsOn",
-    concerns=attrgetter("depends_on"),
+    concerns=lambda spec: spec.find(DependenciesSpec) is not None,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge_bundles,
 )
@@ -192,9 +194,9 @@ FREEZE: Final = Gate(
 def _judge_windows(
     spec: BundleSpec, _candidate: Candidate, _facts: Facts, now: datetime
 ) -> Verdict:
-    if is_open(spec.windows, now):
+    if is_open(spec.part(WindowsSpec).windows, now):
         return PASSED
-    found = next_opening(spec.windows, now)
+    found = next_opening(spec.part(WindowsSpec).windows, now)
     if found is None:
         text = "deploys begin only in spec.windows, of which none opens within two weeks"
         # The next midnight in UTC: a daily check changes the status once a day at most.
@@ -209,7 +211,7 @@ def _judge_windows(
 
 WINDOW: Final = Gate(
     name="window",
-    concerns=attrgetter("windows"),
+    concerns=lambda spec: spec.find(WindowsSpec) is not None,
     occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
     judge=_judge_windows,
     ends=lambda _: "a window opens",

@@ -13,23 +13,25 @@ no break of a soak is missed. What is recorded there is pushed afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.bundle_spec import AttestationsFrom, BundleSpec
-from copyrator.api.bundle_status import (
+from copyrator.api.attest import (
     MAX_ATTESTED,
-    REGISTRY_FAULTS,
+    AttestationsStatus,
+    AttestSpec,
     AttestState,
     AttestStatus,
-    BundleStatus,
-    SoakStatus,
 )
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import REGISTRY_FAULTS, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
+from copyrator.api.promotion import AttestationsFrom, PromotionStatus, SoakStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.text import count, first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.settings.limits import ATTESTATIONS
@@ -268,11 +270,13 @@ def update_statements(status: BundleStatus, around: AttestInput, now: datetime) 
         around: the rest of the Bundle.
         now: with a time zone.
     """
-    soaks = {one.digest: one for one in status.soak}
+    soaks = {one.digest: one for one in status.part(PromotionStatus).soak}
     records = [
-        _withdraw_broken(one, soaks.get(one.digest), now) for one in status.attest if one.digest
+        _withdraw_broken(one, soaks.get(one.digest), now)
+        for one in status.part(AttestationsStatus).attest
+        if one.digest
     ]
-    handled = status.last_handled_withdrawal
+    handled = status.part(AttestationsStatus).last_handled_withdrawal
     if around.withdrawal is not None and around.withdrawal[0] != handled:
         handled, named, reason = around.withdrawal
         digest = named or status.deployed.digest
@@ -284,7 +288,9 @@ def update_statements(status: BundleStatus, around: AttestInput, now: datetime) 
         ]
     if (due := due_at(records, status, around)) is not None and due <= now:
         records = _issue(records, status, around, now)
-    return replace(status, attest=tuple(records), last_handled_withdrawal=handled)
+    return status.with_part(
+        AttestationsStatus(attest=tuple(records), last_handled_withdrawal=handled)
+    )
 
 
 def due_at(
@@ -295,7 +301,11 @@ def due_at(
     stands = _stands_at(status, around, record)
     if stands is None or record is None:
         return stands
-    soak, issued, attest = _soak_of(status), _parse_date(record.issued_at), around.spec.attest
+    soak, issued, attest = (
+        _soak_of(status),
+        _parse_date(record.issued_at),
+        around.spec.find(AttestSpec),
+    )
     are_many = (record.left or 0) + 1 >= MANY
     if attest is not None and issued is not None and (record.is_positive or are_many):
         renew = max(attest.renew, RARELY) if are_many else attest.renew
@@ -308,7 +318,8 @@ def find_record(
     records: Sequence[AttestStatus], status: BundleStatus, spec: BundleSpec
 ) -> AttestStatus | None:
     """What was last said about what is deployed, by the present spec."""
-    wanted = status.deployed.digest, spec.attest and spec.attest.environment, spec.reference
+    attest = spec.find(AttestSpec)
+    wanted = status.deployed.digest, attest and attest.environment, spec.reference
     found = (one for one in records if (one.digest, one.environment, one.reference) == wanted)
     return next(found, None)
 
@@ -327,10 +338,14 @@ def find_pending(status: BundleStatus, around: AttestInput) -> list[AttestStatus
     Positive ones only under the name that the spec has now and that is allowed: the key may be
     another than when they were recorded.
     """
-    spec, attest = around.spec, around.spec.attest
+    spec, attest = around.spec, around.spec.find(AttestSpec)
     is_allowed = around.is_allowed and not around.is_deleted
     name = attest.environment if attest and is_allowed else None
-    found = [one for one in status.attest if one.is_pending and one.reference == spec.reference]
+    found = [
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.is_pending and one.reference == spec.reference
+    ]
     found = [one for one in found if not one.is_positive or (name and one.environment == name)]
     return sorted(found, key=lambda one: one.is_positive)
 
@@ -342,7 +357,7 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
     """
     if pushed is None:
         return status
-    said, records = pushed.statement, list(status.attest)
+    said, records = pushed.statement, list(status.part(AttestationsStatus).attest)
     place = said.digest, said.environment, said.reference
     for at, one in enumerate(records):
         if (one.digest, one.environment, one.reference) != place or not one.is_pending:
@@ -352,7 +367,7 @@ def record_push(status: BundleStatus, pushed: PushResult | None) -> BundleStatus
             done = AttestState.ATTESTED if one.is_positive else AttestState.WITHDRAWN
             record = replace(record, state=done if pushed.manifest else AttestState.GONE)
         records[at] = record
-    return replace(status, attest=tuple(records))
+    return status.with_part(replace(status.part(AttestationsStatus), attest=tuple(records)))
 
 
 def statement_of(
@@ -388,18 +403,22 @@ def attested_condition(
         around: the rest of the Bundle.
         faults: of the last push of statements, as far as it failed in this process.
     """
-    spec, no = around.spec, ConditionStatus.FALSE
+    spec, no, attest = around.spec, ConditionStatus.FALSE, around.spec.find(AttestSpec)
     pending = [one for one in find_pending(status, around) if one.state != AttestState.GONE]
     for one in pending:
         if (fault := faults.get(key_of(one))) is not None:
             return FurtherCondition(no, fault.reason, f"{describe_record(one)}: {fault.text}")
-    if not around.is_allowed and spec.attest is not None:
+    if not around.is_allowed and attest is not None:
         text = (
-            f"the namespace {spec.namespace} may not attest as {spec.attest.environment}: an "
+            f"the namespace {spec.namespace} may not attest as {attest.environment}: an "
             "administrator allows it by attest.environments of the chart"
         )
         return FurtherCondition(no, BundleReason.ENVIRONMENT_NOT_ALLOWED, text)
-    withdrawals = (one for one in status.attest if one.state == AttestState.WITHDRAWING)
+    withdrawals = (
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.state == AttestState.WITHDRAWING
+    )
     left = next((one for one in withdrawals if one.reference != spec.reference), None)
     if left is not None:
         text = (
@@ -419,14 +438,16 @@ def attested_condition(
 
 def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondition:
     """Whether what is deployed is attested, where all statements are pushed, or about to be."""
-    spec, attest, unknown = around.spec, around.spec.attest, ConditionStatus.UNKNOWN
+    spec, attest, unknown = around.spec, around.spec.find(AttestSpec), ConditionStatus.UNKNOWN
     assert attest is not None
-    record = find_record(status.attest, status, spec)
+    record = find_record(status.part(AttestationsStatus).attest, status, spec)
     if pending := [one for one in find_pending(status, around) if not one.is_quiet]:
         text = f"{describe_record(pending[0])} is being pushed"
         return FurtherCondition(unknown, BundleReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
-    if record is None or (not record.is_positive and due_at(status.attest, status, around)):
+    if record is None or (
+        not record.is_positive and due_at(status.part(AttestationsStatus).attest, status, around)
+    ):
         return FurtherCondition(unknown, BundleReason.SOAKING, _soaking(status, around, what))
     if not record.is_positive:
         gone = " (the registry has it no more)" if record.state == AttestState.GONE else ""
@@ -457,12 +478,12 @@ PUSH_FAULTS: Final = frozenset(
 
 
 def _soaking(status: BundleStatus, around: AttestInput, what: str) -> str:
-    attest = around.spec.attest
+    attest = around.spec.find(AttestSpec)
     assert attest is not None
     if status.deployed.digest is None:
         return "nothing is deployed yet"
     wanted = [f"has stood for {format_duration(attest.after)}"] if attest.after else []
-    if around.spec.health is HealthMode.WATCH:
+    if around.spec.part(HealthSpec).health is HealthMode.WATCH:
         wanted.append("is Healthy")
     once = " and ".join(wanted) or "stands"
     return f"{what} is attested as {attest.environment} once it {once}"
@@ -483,7 +504,9 @@ def describe_record(record: AttestStatus) -> str:
 
 def _soak_of(status: BundleStatus) -> SoakStatus | None:
     digest = status.deployed.digest
-    return next((one for one in status.soak if digest and one.digest == digest), None)
+    return next(
+        (one for one in status.part(PromotionStatus).soak if digest and one.digest == digest), None
+    )
 
 
 def _longest_of(soak: SoakStatus, record: AttestStatus | None) -> timedelta | None:
@@ -495,14 +518,14 @@ def _stands_at(
     status: BundleStatus, around: AttestInput, record: AttestStatus | None
 ) -> datetime | None:
     """When what is deployed has stood for long enough; None: it doesn't stand, or isn't Healthy."""
-    soak, attest = _soak_of(status), around.spec.attest
+    soak, attest = _soak_of(status), around.spec.find(AttestSpec)
     since = _parse_date(soak.since) if soak is not None else None
     if attest is None or soak is None or since is None or soak.until is not None:
         return None
     if around.is_deleted or not around.is_allowed:
         return None
     healthy = status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.TRUE
-    if around.spec.health is HealthMode.WATCH and not healthy:
+    if around.spec.part(HealthSpec).health is HealthMode.WATCH and not healthy:
         return None
     wanted, longest = timedelta(seconds=attest.after), _longest_of(soak, record)
     if longest is not None and longest >= wanted:
@@ -518,7 +541,8 @@ def _issue(
     since = _parse_date(soak.since) if soak is not None else None
     assert soak is not None
     assert since is not None
-    assert spec.attest is not None
+    attest = spec.find(AttestSpec)
+    assert attest is not None
     known = find_record(records, status, spec)
     seconds = max(around.seen.seen(since, now), _longest_of(soak, known) or timedelta())
     is_renewal = known is not None and known.state in (AttestState.ATTESTED, AttestState.RENEWING)
@@ -526,7 +550,7 @@ def _issue(
         known or AttestStatus(),
         digest=there.digest,
         version=there.version,
-        environment=spec.attest.environment,
+        environment=attest.environment,
         reference=spec.reference,
         state=AttestState.RENEWING if is_renewal else AttestState.ATTESTING,
         issued_at=format_time(_later(records, there.digest, now)),

@@ -15,8 +15,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
 from copyrator.api.freeze import Freeze
+from copyrator.api.promotion import SoakStatus
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time

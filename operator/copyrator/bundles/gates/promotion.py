@@ -13,21 +13,24 @@ from the rest of the status, and written with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_SOAKS, BundleStatus, Outcome, SoakStatus
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.plan_status import AsApprovedStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
@@ -137,11 +140,13 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
 
 def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
-        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
+        yield _Break(f"it is rolled back to {status.part(PinStatus).version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
-    if status.as_approved.is_different:
-        yield _Break(f"{status.as_approved.version} wasn't deployed as approved", withdraws=True)
+    if status.part(AsApprovedStatus).is_different:
+        yield _Break(
+            f"{status.part(AsApprovedStatus).version} wasn't deployed as approved", withdraws=True
+        )
     if status.condition(ConditionType.DRIFTED).get("status") == ConditionStatus.TRUE:
         yield _Break("objects of the release drifted", withdraws=True)
     if status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.FALSE:
@@ -152,7 +157,7 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
 
 def _is_rolled_back(status: BundleStatus) -> bool:
     """Whether another version is pinned than the deployed one, and not a higher one."""
-    pin, there = status.pin, status.deployed
+    pin, there = status.part(PinStatus), status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
 
@@ -250,10 +255,10 @@ def _changes(spec: BundleSpec, status: BundleStatus, sources: Sources) -> Iterat
 
     A moment long ago: each process judges once, as time without an operator doesn't count.
     """
-    if NAME not in status.open_gates or not spec.promote_from.bundles:
+    if NAME not in status.open_gates or not spec.part(PromotionSpec).bundles:
         return
     yield _LONG_AGO
-    soak, every = spec.promote_from.soak, sources.bundles
+    soak, every = spec.part(PromotionSpec).soak, sources.bundles
     for digest in (one.digest or "" for one in every[0].soak) if every else ():
         ends = [
             _end(record, sources.seen, soak)
@@ -287,7 +292,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         for source in facts.sources.bundles
         if (objection := _objection(spec, source, facts.sources.seen, candidate, now)) is not None
     ]
-    if attested := spec.promote_from.attestations:
+    if attested := spec.part(PromotionSpec).attestations:
         evidence = facts.evidence or DeployedEvidence(
             fault="its attestations haven't been read yet"
         )
@@ -310,7 +315,7 @@ def _describe(candidate: Candidate) -> str:
 def _objection(
     spec: BundleSpec, source: PromotionSource, seen: SeenTime, candidate: Candidate, now: datetime
 ) -> Objection | None:
-    name, soak = f"Bundle {source.name}", spec.promote_from.soak
+    name, soak = f"Bundle {source.name}", spec.part(PromotionSpec).soak
     what = _describe(candidate)
     if not source.is_allowed and source.name.startswith(f"{spec.namespace}/"):
         return Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
@@ -351,17 +356,17 @@ def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) 
 
 
 def _describe_end(spec: BundleSpec) -> str:
-    if not spec.promote_from.bundles:
+    if not spec.part(PromotionSpec).bundles:
         return "its withdrawal is too old to count"
-    named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
+    named = [f"{one.namespace}/{one.name}" for one in spec.part(PromotionSpec).bundles]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     where = ", ".join(named[:_NAMED]) + more
-    return f"its soak of {format_duration(spec.promote_from.soak)} in {where} ends"
+    return f"its soak of {format_duration(spec.part(PromotionSpec).soak)} in {where} ends"
 
 
 GATE: Final = Gate(
     name=NAME,
-    concerns=attrgetter("promote_from"),
+    concerns=lambda spec: spec.find(PromotionSpec) is not None,
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,

@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Trust, Verification
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -103,7 +104,7 @@ def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
 
 def verified_condition(status: BundleStatus) -> FurtherCondition | None:
     """The condition Verified; None where nothing is deployed, or was judged."""
-    found = status.verification
+    found = status.part(Verification)
     if found.verdict not in _STATUSES:
         return None
     text = found.message or ""
@@ -124,7 +125,7 @@ _STATUSES: Final = {
 
 GATE: Final = Gate(
     name="signature",
-    concerns=lambda spec: spec.verify is not None,
+    concerns=lambda spec: spec.find(SignaturesSpec) is not None,
     occasions=frozenset(Occasion),
     judge=_judge,
     unjudged=(

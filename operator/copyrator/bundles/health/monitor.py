@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -28,9 +27,11 @@ from copyrator.api.conditions import (
     conditions_by_type,
     with_further,
 )
-from copyrator.api.health import HealthMode
+from copyrator.api.consent import ConsentStatus
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.bundles import HealthReason
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import BundleTiming, Context
 from copyrator.bundles.health import judge
@@ -321,14 +322,18 @@ class HealthMonitor:
         Nothing is watched in a namespace that doesn't accept the release.
         """
         spec = entry.spec
-        if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
+        if (
+            entry.deleting
+            or not isinstance(spec, BundleSpec)
+            or spec.part(HealthSpec).health is HealthMode.OFF
+        ):
             self._leave(entry.key)
             return
         memory = self._context.memories[entry.key]
         if memory.health is None:
             memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.status.known_consent)
+        is_accepted = consent.is_accepted(spec, entry.status.part(ConsentStatus).known)
         self._watches.follow(entry.key, memory.health, release if is_accepted else None)
 
     def _leave(self, key: BundleKey) -> None:
@@ -413,7 +418,7 @@ class HealthMonitor:
             return None
         if fault := judge.find_deploy_fault(spec, status):
             return fault
-        if not consent.is_accepted(spec, status.consent):
+        if not consent.is_accepted(spec, status.part(ConsentStatus)):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
         owner = self._context.bundles.owner(spec.release_key)

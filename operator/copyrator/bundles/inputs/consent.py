@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ConsentBy, ConsentState, ConsentStatus
+from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.times import format_time

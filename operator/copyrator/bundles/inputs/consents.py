@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ConsentState, ConsentStatus
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
@@ -99,7 +101,7 @@ class ConsentReviewer:
         if namespace is None or namespace == entry.key.namespace:
             return self._record(entry, ConsentStatus()), None
         facts, ends = await self._facts(entry, namespace)
-        before = entry.status.known_consent or ConsentStatus()
+        before = entry.status.part(ConsentStatus)
         found = consent.judge(before, facts, self._context.clock())
         step = self._record(entry, found)
         step = replace(step, due=(*step.due, ends))
@@ -112,7 +114,7 @@ class ConsentReviewer:
 
     def _record(self, entry: BundleEntry, found: ConsentStatus) -> Step:
         memory, result = self._context.memories[entry.key], (found.state, found.by)
-        if found == (entry.status.known_consent or ConsentStatus()):
+        if found == entry.status.part(ConsentStatus):
             return Step(entry)
         if memory.consent == (entry.resource_version, *result):
             return Step(entry)  # it was written, and an older CRD dropped it
@@ -121,7 +123,7 @@ class ConsentReviewer:
             memory.consent = written.resource_version, *result
             return Step(written)
 
-        status = replace(entry.status, consent=found)
+        status = entry.status.with_part(found)
         return Step(entry, status, effect=remember, due=(AT_ONCE,))
 
     async def _report_assumed(self, text: str, entry: BundleEntry) -> Step:
@@ -234,6 +236,6 @@ def release_namespace(entry: BundleEntry) -> str | None:
     of ``spec.kubeConfig``: who gave the credential has consented.
     """
     there, spec = entry.status.deployed.namespace, entry.spec
-    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.kube_config):
+    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.find(ClusterSpec)):
         return None
     return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)

@@ -11,26 +11,25 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, cast
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import (
-    AttestKey,
-    BundleSpec,
-    LocalObjectRef,
-    SecretKey,
-    TargetCluster,
-    ValuesKind,
-    ValuesSource,
-)
+from copyrator.api.approval import ApprovalSpec
+from copyrator.api.attest import AttestKey, AttestSpec
+from copyrator.api.bundle_spec import BundleSpec, SecretKey, TargetCluster, ValuesSource
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
+from copyrator.api.login import LoginSpec
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
-from copyrator.api.verify import refs_of
+from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash, hash_of
@@ -90,7 +89,7 @@ class ValuesReader:
     """Adds the values sources of a Bundle, one after the other, within the limits."""
 
     def __init__(self, uid: str, spec: BundleSpec, hasher: Hasher) -> None:
-        has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_from)
+        has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_sources)
         has_secret |= spec.secret_key is not None
         self.hash = ValuesHash(uid, hasher if has_secret else None)
         self.files: list[ValuesFiles] = []
@@ -228,7 +227,7 @@ class ReferenceReader:
         """
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
-        for source in spec.values_from:
+        for source in spec.values_sources:
             # Nothing of one source is kept for the next one.
             async with self._context.readers.slot(entry.key.namespace):
                 body = await self._read_optional(values_ref(spec, source))
@@ -270,10 +269,10 @@ class ReferenceReader:
         Raises:
             MissingReferenceError: there is no kubeconfig that may be used.
         """
-        if spec.kube_config is None:
+        if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
         refs, known = kubeconfig_refs(spec), self._memories[entry.key].inputs.cluster
-        if known is None or known.value[0] != spec.kube_config or not self._is_current(known, refs):
+        if known is None or known.value[0] != wanted or not self._is_current(known, refs):
             return await self.in_cluster(entry, spec)
         _, cluster, ends = known.value
         _check_end(refs[0], ends, self._context.clock())
@@ -281,16 +280,16 @@ class ReferenceReader:
 
     async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """As ``with_cluster``, with the kubeconfig itself, which is read anew and isn't kept."""
-        if spec.kube_config is None:
+        if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
         (ref,) = refs = kubeconfig_refs(spec)
         self._memories[entry.key].inputs.cluster = None
         body = await self._read_optional(ref)
-        found = _read_kubeconfig(ref, spec.kube_config.key, body, self._context.home)
+        found = _read_kubeconfig(ref, wanted.key, body, self._context.home)
         place, ends = found.place, found.ends
         parts = place.server, place.ca.decode(), place.tls_server_name
         cluster = TargetCluster(place.server, hash_of(*parts))
-        known = Known(refs, (_version(body),), (spec.kube_config, cluster, ends))
+        known = Known(refs, (_version(body),), (wanted, cluster, ends))
         self._memories[entry.key].inputs.cluster = known
         _check_end(ref, ends, self._context.clock())
         return TargetAccess(replace(spec, cluster=cluster), found, ends)
@@ -328,17 +327,18 @@ class ReferenceReader:
         self, entry: BundleEntry, spec: BundleSpec
     ) -> tuple[SignatureRequirement, tuple[str, ...]]:
         """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
-        assert spec.verify is not None
-        refs = key_refs(spec, refs_of(spec.verify.any_of))
+        wanted = spec.find(SignaturesSpec)
+        assert wanted is not None
+        refs = key_refs(spec, refs_of(wanted.any_of))
         known = self._memories[entry.key].inputs.signers
-        if known is not None and known.value[0] == spec.verify and self._is_current(known, refs):
+        if known is not None and known.value[0] == wanted and self._is_current(known, refs):
             cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
             return cached
-        contents, versions = await self._read_keys(spec, refs_of(spec.verify.any_of))
+        contents, versions = await self._read_keys(spec, refs_of(wanted.any_of))
         found = await asyncio.to_thread(
-            read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
+            read_requirement, SPEC, spec.namespace, wanted.any_of, contents
         )
-        known = Known(refs, versions, (spec.verify, found))
+        known = Known(refs, versions, (wanted, found))
         self._memories[entry.key].inputs.signers = known
         return found
 
@@ -349,7 +349,7 @@ class ReferenceReader:
             MissingReferenceError: two environments have the same key.
             ApiError: they can't be read.
         """
-        named = spec.promote_from.attestations
+        named = spec.part(PromotionSpec).attestations
         if not named:
             return NO_ATTESTERS
         refs, shape = key_refs(spec, attester_refs(spec)), (named, asked)
@@ -374,10 +374,12 @@ class ReferenceReader:
             MissingReferenceError: a Secret doesn't exist, or lacks a required key.
             ApiError: one can't be read.
         """
-        attest = spec.attest
+        attest = spec.find(AttestSpec)
         assert attest is not None
         ref = _attest_ref(self._context, spec)
-        pushing = spec if attest.auth is None else replace(spec, auth=attest.auth, cloud=None)
+        pushing = spec
+        if attest.auth is not None:
+            pushing = replace(spec.without(LoginSpec), auth=attest.auth)
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
         for one in (ref, *access_refs(pushing)):
@@ -389,8 +391,8 @@ class ReferenceReader:
             text = f"{missing[0]} of spec.attest doesn't exist; create it"
             raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
         own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
-        key, data = attest.key_from or OPERATORS_KEY, bodies[ref].get("data") or {}
-        needs_password = key.password_key and (attest.key_from or key.password_key in data)
+        key, data = attest.own_key or OPERATORS_KEY, bodies[ref].get("data") or {}
+        needs_password = key.password_key and (attest.own_key or key.password_key in data)
         return AttestAccess(
             PrivateKeyFile(
                 f"the key {key.key} of {ref}",
@@ -467,10 +469,11 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
 
 def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
     """The Secret with the private key: the Bundle's, or the operator's own."""
-    assert spec.attest is not None
-    if spec.attest.key_from is None:
+    attest = spec.find(AttestSpec)
+    assert attest is not None
+    if attest.own_key is None:
         return Ref(SECRETS, context.settings.namespace, names.ATTEST_SECRET)
-    return Ref(SECRETS, spec.namespace, spec.attest.key_from.secret)
+    return Ref(SECRETS, spec.namespace, attest.own_key.secret)
 
 
 def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
@@ -532,7 +535,7 @@ def _version(body: Mapping[str, Any] | None) -> str:
 
 def _shape(spec: BundleSpec) -> str:
     """The other fields of a spec by which Secrets are interpreted."""
-    bound = spec.approval.is_required
+    bound = spec.part(ApprovalSpec).is_required
     return f"{spec.registry} {spec.repo} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
 
 
@@ -560,7 +563,7 @@ def read_access(
         credential, login = stored.credential, Login.PASSWORD
         if stored.is_docker_config:
             login = Login.DOCKER_CONFIG if stored.is_alone else Login.SELECTED
-        if spec.approval.is_required and login is Login.PASSWORD:
+        if spec.part(ApprovalSpec).is_required and login is Login.PASSWORD:
             _check_registry(spec, secret)
     if spec.ca_secret:
         where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"

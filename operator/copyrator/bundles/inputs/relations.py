@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
+from copyrator.api.consent import ConsentStatus
+from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PROMOTE_TO
-from copyrator.api.promotion import allows_promotion, hold_text
+from copyrator.api.promotion import PromotionSpec, PromotionStatus, allows_promotion, hold_text
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
@@ -38,9 +40,9 @@ def sources(bundles: BundleCache, spec: BundleSpec, seen: Callable[[], SeenTime]
 
     ``seen`` returns the periods in which an operator ran.
     """
-    if not spec.promote_from:
+    if not spec.part(PromotionSpec):
         return NO_SOURCES
-    named = spec.promote_from.bundles
+    named = spec.part(PromotionSpec).bundles
     return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen())
 
 
@@ -54,7 +56,7 @@ def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> PromotionSo
         is_allowed=True,
         hold=hold_text(entry.annotations),
         running=status.deployed.digest,
-        soak=valid_records(status.soak, parse_time(entry.created)),
+        soak=valid_records(status.part(PromotionStatus).soak, parse_time(entry.created)),
     )
 
 
@@ -74,7 +76,7 @@ def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     named by a Bundle of its own namespace.
     """
     return (
-        bool(entry.status.soak)
+        bool(entry.status.part(PromotionStatus).soak)
         or entry.attests
         or ANN_PROMOTE_TO in entry.annotations
         or any(key.namespace == entry.key.namespace for key in bundles.promoted_of(entry.key))
@@ -87,7 +89,9 @@ def find_unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
     Of a Bundle of another namespace the sentence is always the same, also where it doesn't exist:
     it may be another team's, whose objects must not be disclosed.
     """
-    found = (_unready_text(key, bundles.get(key), spec) for key in spec.depends_on)
+    found = (
+        _unready_text(key, bundles.get(key), spec) for key in spec.part(DependenciesSpec).depends_on
+    )
     return tuple(text for text in found if text)
 
 
@@ -141,7 +145,7 @@ def _find_suspended_fault(entry: BundleEntry) -> str:
 
 def _find_health_fault(entry: BundleEntry) -> str:
     """Why the release of a Bundle isn't healthy; empty where it is, or isn't watched."""
-    if isinstance(entry.spec, InvalidSpec) or entry.spec.health is HealthMode.OFF:
+    if isinstance(entry.spec, InvalidSpec) or entry.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
     if entry.health == ConditionStatus.TRUE:
         return ""
@@ -324,9 +328,23 @@ def _shown(entry: BundleEntry | None) -> _Shown:
     deployed_at, leads_to = status.deployed.time or "", (entry.depends_on, entry.promoted_from)
     hold = hold_text(entry.annotations)
     return _Shown(
-        (entry.uid, releases, running, deployed_at, entry.deleting, status.known_consent),
+        (
+            entry.uid,
+            releases,
+            running,
+            deployed_at,
+            entry.deleting,
+            status.part(ConsentStatus).known,
+        ),
         (leads_to, is_refused),
         fault,
-        (entry.uid, hash(status.soak), hold, is_refused, leads_to, entry.deleting),
+        (
+            entry.uid,
+            hash(status.part(PromotionStatus).soak),
+            hold,
+            is_refused,
+            leads_to,
+            entry.deleting,
+        ),
         entry.promoted_from,
     )

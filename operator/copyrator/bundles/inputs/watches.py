@@ -22,15 +22,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from copyrator.api.bundle_spec import (
-    BundleSpec,
-    LocalObjectRef,
-    SecretKey,
-    ValuesKind,
-    ValuesSource,
-)
+from copyrator.api.attest import AttestSpec
+from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.verify import refs_of
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import PromotionSpec
+from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import ApiError, Forbidden, Refusal
@@ -76,9 +74,9 @@ class Ref:
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
-    keys = (*(refs_of(spec.verify.any_of) if spec.verify else ()), *attester_refs(spec))
-    attest = spec.attest
-    own_key = attest.key_from if attest else None
+    signatures, attest = spec.find(SignaturesSpec), spec.find(AttestSpec)
+    keys = (*(refs_of(signatures.any_of) if signatures else ()), *attester_refs(spec))
+    own_key = attest.own_key if attest else None
     pushing = [attest.auth if attest else None, own_key.secret if own_key else None]
     return frozenset(
         (
@@ -98,7 +96,7 @@ def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
 
 def attester_refs(spec: BundleSpec) -> tuple[LocalObjectRef, ...]:
     """The objects with the keys of ``spec.promoteFrom.attestations``, each once."""
-    return tuple(dict.fromkeys(one.keys_from for one in spec.promote_from.attestations))
+    return tuple(dict.fromkeys(one.keys_from for one in spec.part(PromotionSpec).attestations))
 
 
 def key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
@@ -114,7 +112,7 @@ def values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
 
 def values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
     """The objects of all values, the key of secret values last."""
-    found = [values_ref(spec, source) for source in spec.values_from]
+    found = [values_ref(spec, source) for source in spec.values_sources]
     if spec.secret_key is not None:
         found.append(secret_key_ref(spec, spec.secret_key))
     return tuple(found)
@@ -127,7 +125,7 @@ def secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
 
 def kubeconfig_refs(spec: BundleSpec) -> tuple[Ref, ...]:
     """The Secret of ``spec.kubeConfig``, if there is one."""
-    found = spec.kube_config
+    found = spec.find(ClusterSpec)
     return () if found is None else (Ref(SECRETS, spec.namespace, found.secret),)
 
 

@@ -12,18 +12,28 @@ approved: where the render has the hash of the baseline, which is bound.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome, Trust
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.drift import MAX_DRIFTED, Drift, DriftCheck, DriftMode, DriftStatus, DriftVerdict
+from copyrator.api.drift import (
+    MAX_DRIFTED,
+    DriftCheck,
+    DriftMode,
+    DriftSpec,
+    DriftStatus,
+    DriftVerdict,
+)
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
+from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
 from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record
 from copyrator.bundles.version.rhythm import check_rhythm
@@ -52,13 +62,13 @@ class Hindrance:
 
 def needs_baseline(spec: BundleSpec) -> bool:
     """Whether a plan of what is deployed is made after each deploy, as the baseline."""
-    return spec.drift.is_enabled or spec.approval.mode is ApprovalMode.ON_RISK
+    return spec.part(DriftSpec).is_enabled or spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
 
 
 def has_baseline(status: BundleStatus) -> bool:
     """Whether the baseline was made of what is deployed now."""
     return status.deployed.digest is not None and (
-        content_of(status.baseline) == content_of(status.deployed)
+        content_of(status.part(Baseline)) == content_of(status.deployed)
     )
 
 
@@ -96,19 +106,19 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
 
     None while a check is running, and where none is needed or possible.
     """
-    is_running = status.drift.check.outcome == PlanOutcome.RUNNING
+    is_running = status.part(DriftStatus).check.outcome == PlanOutcome.RUNNING
     if is_running or not needs_baseline(spec):
         return None
     if find_hindrance(status, spec, spec_hash, status.deployed.values_hash) is not None:
         return None
     if not has_baseline(status):
         return _baseline_due(status, spec, uid)
-    return _check_due(status, spec, uid) if spec.drift.is_enabled else None
+    return _check_due(status, spec, uid) if spec.part(DriftSpec).is_enabled else None
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     """When the baseline is made: at once, with retries within PROVEN_WITHIN, then regularly."""
-    check = status.drift.check
+    check = status.part(DriftStatus).check
     began = parse_time(check.started_at)
     has_failed = check.outcome == PlanOutcome.FAILED
     if began is None or not has_failed or content_of(check) != content_of(status.deployed):
@@ -116,17 +126,20 @@ def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     there = parse_time(status.deployed.time) or began
     passed = max((began - there).total_seconds(), spec.retry.backoff)
     again = began + timedelta(seconds=passed)
-    regular = check_rhythm(uid, spec.drift.interval).after(began)
+    regular = check_rhythm(uid, spec.part(DriftSpec).interval).after(began)
     return min(again, regular) if again < there + PROVEN_WITHIN else regular
 
 
 def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
-    drift = status.drift
-    times = (drift.check.started_at, drift.checked_at, status.baseline.made_at)
+    drift = status.part(DriftStatus)
+    times = (drift.check.started_at, drift.checked_at, status.part(Baseline).made_at)
     known = [time for time in map(parse_time, times) if time is not None]
     if not known:
         return AT_ONCE
-    regular, attempted = check_rhythm(uid, spec.drift.interval).after(max(known)), status.attempted
+    regular, attempted = (
+        check_rhythm(uid, spec.part(DriftSpec).interval).after(max(known)),
+        status.attempted,
+    )
     if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
     if not is_broken_off(status):
@@ -145,7 +158,7 @@ def is_regular_check(status: BundleStatus, spec: BundleSpec, uid: str, began: st
     then, ended = parse_time(began), parse_time(status.attempted.finished_at)
     if then is None or ended is None:
         return True
-    return check_rhythm(uid, spec.drift.interval).count(ended, then) > 0
+    return check_rhythm(uid, spec.part(DriftSpec).interval).count(ended, then) > 0
 
 
 _HOOK_TYPES: Final = {
@@ -165,7 +178,7 @@ class DriftFindings:
 
 
 def compare_with_baseline(
-    operations: Iterable[Operation], baseline: Collection[Operation], drift: Drift
+    operations: Iterable[Operation], baseline: Collection[Operation], drift: DriftSpec
 ) -> DriftFindings:
     """Compare a plan of what is deployed with the baseline.
 
@@ -185,7 +198,7 @@ def compare_with_baseline(
     )
 
 
-def is_ignored(operation: Operation, drift: Drift) -> bool:
+def is_ignored(operation: Operation, drift: DriftSpec) -> bool:
     """Whether ``spec.drift.ignore`` names the operation's object."""
     return any(
         one.kind == operation.kind and one.names.matches(operation.name) for one in drift.ignore
@@ -199,27 +212,29 @@ def object_of(text: str) -> str:
 
 def break_off_check(status: BundleStatus) -> BundleStatus:
     """The status without the running check; another one begins when it is due."""
-    check = status.drift.check
+    check = status.part(DriftStatus).check
     if check.outcome != PlanOutcome.RUNNING:
         return status
-    return replace(status, drift=replace(status.drift, check=DriftCheck(number=check.number)))
+    return status.with_part(
+        replace(status.part(DriftStatus), check=DriftCheck(number=check.number))
+    )
 
 
 def switch_off_drift(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     """The status without drift and baseline, where the spec doesn't require them any more."""
-    drift = status.drift
+    drift = status.part(DriftStatus)
     if not needs_baseline(spec):
         drift = DriftStatus(check=DriftCheck(number=drift.check.number))
-        return replace(status, drift=drift, baseline=Baseline())
-    if not spec.drift.is_enabled:
-        return replace(status, drift=DriftStatus(check=drift.check))
+        return status.with_part(drift).with_part(Baseline())
+    if not spec.part(DriftSpec).is_enabled:
+        return status.with_part(DriftStatus(check=drift.check))
     return status
 
 
 def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
     """The status where the last check couldn't determine whether something drifted."""
     drift = replace(
-        status.drift,
+        status.part(DriftStatus),
         verdict=DriftVerdict.UNKNOWN,
         reason=reason,
         message=message,
@@ -228,7 +243,7 @@ def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus
         found_job=None,
         differs=None,
     )
-    return replace(status, drift=drift)
+    return status.with_part(drift)
 
 
 def record_check_result(
@@ -238,7 +253,7 @@ def record_check_result(
 
     ``bound``: whether a deploy can't write anything else than was planned.
     """
-    check, plan, operations = status.drift.check, found.plan, found.operations
+    check, plan, operations = status.part(DriftStatus).check, found.plan, found.operations
     return with_record(
         status,
         PlanPurpose.CHECK,
@@ -265,7 +280,7 @@ def record_check_result(
 
 def set_baseline(status: BundleStatus, now: datetime) -> BundleStatus:
     """The status with the ended check as the baseline."""
-    check, there = status.drift.check, parse_time(status.deployed.time)
+    check, there = status.part(DriftStatus).check, parse_time(status.deployed.time)
     began = parse_time(check.started_at) or now
     unproven = there is None or began - there > PROVEN_WITHIN
     baseline = Baseline(
@@ -284,7 +299,7 @@ def set_baseline(status: BundleStatus, now: datetime) -> BundleStatus:
         verdict=DriftVerdict.NOT_DRIFTED,
         attempt=status.attempted.attempt,
     )
-    return replace(status, baseline=baseline, drift=drift)
+    return status.with_part(baseline).with_part(drift)
 
 
 def record_verdict(
@@ -306,7 +321,7 @@ def record_verdict(
         is_regular: whether it was a scheduled check, not the one right after a correction.
         differs: whether a correction may write something else than was deployed.
     """
-    before, stamp = status.drift, format_time(now)
+    before, stamp = status.part(DriftStatus), format_time(now)
     objects = tuple(map(str, found.drifted))
     drift = replace(
         before,
@@ -323,7 +338,7 @@ def record_verdict(
     )
     if is_regular and not is_same(before, objects):
         drift = replace(drift, corrections=None, corrected=())
-    status = replace(status, drift=drift)
+    status = status.with_part(drift)
     if found.unseen and not objects:
         number = len(found.unseen) - 1
         more = f" and {number} more" if number else ""
@@ -350,13 +365,13 @@ def set_hindrance(status: BundleStatus, why: Hindrance | None) -> BundleStatus:
 
     The last verdict is kept.
     """
-    drift = status.drift
+    drift = status.part(DriftStatus)
     if why is None:
         if drift.reason in HINDRANCES:
             drift = replace(drift, reason=None, message=None)
     else:
         drift = replace(drift, reason=why.reason, message=why.message)
-    return replace(status, drift=drift)
+    return status.with_part(drift)
 
 
 def record_mode(
@@ -364,7 +379,7 @@ def record_mode(
 ) -> BundleStatus:
     """The status with whether checks for drift are on, and what prevents them now."""
     status = switch_off_drift(status, spec)
-    if not spec.drift.is_enabled:
+    if not spec.part(DriftSpec).is_enabled:
         return status
     why = find_hindrance(status, spec, spec_hash, values_hash)
     return set_hindrance(remove_ignored(status, spec), why)
@@ -372,11 +387,13 @@ def record_mode(
 
 def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     """The status without drifted objects that ``spec.drift.ignore`` names now."""
-    drift = status.drift
+    drift = status.part(DriftStatus)
     if not drift.objects or (drift.count or 0) > len(drift.objects):
         return status  # the list isn't complete: the next check decides
     known = [(one, read_operation(one)) for one in drift.objects]
-    kept = tuple(text for text, one in known if one is None or not is_ignored(one, spec.drift))
+    kept = tuple(
+        text for text, one in known if one is None or not is_ignored(one, spec.part(DriftSpec))
+    )
     if len(kept) == len(drift.objects):
         return status
     drift = replace(drift, objects=kept, count=len(kept) or None)
@@ -384,7 +401,7 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
         drift = replace(
             drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
         )
-    return replace(status, drift=drift)
+    return status.with_part(drift)
 
 
 def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
@@ -394,7 +411,7 @@ def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
         status: with the plan.
         attempt: the number of the newest attempt when it began.
     """
-    plan = status.plan
+    plan = status.part(PlanStatus)
     return (
         plan.outcome == PlanOutcome.PLANNED
         and has_baseline(status)
@@ -409,7 +426,11 @@ MOST_CORRECTIONS: Final = 2
 
 def find_plan(status: BundleStatus, job: str | None) -> PlanStatus | DriftCheck | None:
     """The plan in the status that this Job made; None where it isn't there any more."""
-    found = (one for one in (status.plan, status.drift.check) if one.job == job is not None)
+    found = (
+        one
+        for one in (status.part(PlanStatus), status.part(DriftStatus).check)
+        if one.job == job is not None
+    )
     plan = next(found, None)
     return plan if plan is not None and plan.outcome == PlanOutcome.PLANNED else None
 
@@ -419,7 +440,7 @@ def is_recurring(status: BundleStatus) -> bool:
 
     False until the check after the last correction has ended.
     """
-    drift = status.drift
+    drift = status.part(DriftStatus)
     return (
         drift.verdict == DriftVerdict.DRIFTED
         and drift.attempt == status.attempted.attempt
@@ -433,10 +454,10 @@ def is_correction_due(status: BundleStatus, spec: BundleSpec) -> bool:
 
     Not where an attempt began since, which may have changed it, or the signature isn't trusted.
     """
-    drift = status.drift
+    drift = status.part(DriftStatus)
     plan = find_plan(status, drift.found_job)
     return (
-        spec.drift.mode is DriftMode.CORRECT
+        spec.part(DriftSpec).mode is DriftMode.CORRECT
         and drift.verdict == DriftVerdict.DRIFTED
         and drift.reason is None
         and drift.check.outcome != PlanOutcome.RUNNING
@@ -445,13 +466,13 @@ def is_correction_due(status: BundleStatus, spec: BundleSpec) -> bool:
         and plan is not None
         and plan.seal is not None
         and not is_recurring(status)
-        and status.verification.verdict in (None, Trust.TRUSTED)
+        and status.part(Verification).verdict in (None, Trust.TRUSTED)
     )
 
 
 def correctable_job(status: BundleStatus, spec: BundleSpec) -> str | None:
     """The Job that found the drift that is to be corrected."""
-    return status.drift.found_job if is_correction_due(status, spec) else None
+    return status.part(DriftStatus).found_job if is_correction_due(status, spec) else None
 
 
 def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
@@ -459,9 +480,9 @@ def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
 
     With an approval or a floor a correction by itself only puts back what was deployed.
     """
-    if spec.drift.mode is not DriftMode.CORRECT or not spec.approval.is_enabled:
+    if spec.part(DriftSpec).mode is not DriftMode.CORRECT or not spec.part(ApprovalSpec).is_enabled:
         return False
-    return bool(status.drift.differs) or not status.baseline.bound
+    return bool(status.part(DriftStatus).differs) or not status.part(Baseline).bound
 
 
 def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
@@ -469,8 +490,8 @@ def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 
     It deploys the plan that was approved, where one is needed: a later check may have found more.
     """
-    found = find_plan(status, status.drift.found_job)
-    plan = status.plan if needs_approval(status, spec) else found
+    found = find_plan(status, status.part(DriftStatus).found_job)
+    plan = status.part(PlanStatus) if needs_approval(status, spec) else found
     assert plan is not None, "is_due"
     attempted = replace(
         status.attempted,
@@ -484,10 +505,10 @@ def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
 
 def record_corrected(status: BundleStatus) -> BundleStatus:
     """The status where the attempt that has ended corrected what was found."""
-    drift = status.drift
+    drift = status.part(DriftStatus)
     again = tuple(dict.fromkeys((*drift.corrected, *drift.objects)))[:MAX_DRIFTED]
     drift = replace(drift, corrections=(drift.corrections or 0) + 1, corrected=again)
-    return replace(status, drift=drift)
+    return status.with_part(drift)
 
 
 _NAMED: Final = 5
@@ -496,8 +517,8 @@ _NAMED: Final = 5
 
 def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
     """The condition; None without ``spec.drift``."""
-    drift = status.drift
-    if not spec.drift.is_enabled:
+    drift = status.part(DriftStatus)
+    if not spec.part(DriftSpec).is_enabled:
         return None
     if drift.reason is not None:
         return FurtherCondition(
@@ -512,9 +533,10 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
         text = drift.message or "the last check had no result"
         return FurtherCondition(ConditionStatus.UNKNOWN, DriftReason.UNCHECKED, text)
     text = "the objects of the release are as they were deployed"
-    if status.baseline.unproven:
+    baseline = status.part(Baseline)
+    if baseline.unproven:
         text = (
-            f"nothing has drifted since {status.baseline.made_at}; what had drifted before isn't "
+            f"nothing has drifted since {baseline.made_at}; what had drifted before isn't "
             "seen, as the deploy was checked later than 15 minutes after its end"
         )
     return FurtherCondition(ConditionStatus.FALSE, DriftReason.IN_SYNC, text)
@@ -523,7 +545,7 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
 def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
     reason: Reason = DriftReason.DRIFTED
     text = f"{drifted_objects(status)} {has_or_have(status)} drifted"
-    if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
+    if spec.part(DriftSpec).mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
         text += (
             f" again after {MOST_CORRECTIONS} corrections, so something else changes the "
@@ -535,7 +557,7 @@ def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
             ", and the chart may render differently now than when it was deployed: a deploy that "
             "corrects it is planned, and waits for approval"
         )
-    elif spec.drift.mode is DriftMode.DETECT:
+    elif spec.part(DriftSpec).mode is DriftMode.DETECT:
         command = f"copyrator reconcile bundle -n {spec.namespace} {spec.name} --force"
         text += f"; to restore what was deployed: {command}"
     return FurtherCondition(ConditionStatus.TRUE, reason, text)
@@ -543,12 +565,12 @@ def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
 
 def has_or_have(status: BundleStatus) -> str:
     """The verb for ``objects``: has or have."""
-    return "has" if status.drift.count == 1 else "have"
+    return "has" if status.part(DriftStatus).count == 1 else "have"
 
 
 def drifted_objects(status: BundleStatus) -> str:
     """The first drifted objects, and how many more there are."""
-    drift = status.drift
+    drift = status.part(DriftStatus)
     named = drift.objects[:_NAMED]
     more = (drift.count or len(drift.objects)) - len(named)
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -11,17 +11,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftCheck
+from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanRecord, PlanStatus
+from copyrator.api.login import LoginSpec
+from copyrator.api.plan_status import (
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanRecord,
+    PlanRequests,
+    PlanStatus,
+    PreviewPlan,
+)
 from copyrator.api.reasons.bundles import DriftReason
+from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -145,9 +157,9 @@ class PlanMachine:
         has_turn = self.plan_queue.has_turn(task.ticket)
         status, due = entry.status, again
         is_decided = has_new_decision(status, entry.annotations)
-        if not (status.plan.is_running or is_decided or has_turn):
+        if not (status.part(PlanStatus).is_running or is_decided or has_turn):
             return None, due
-        if status.plan.is_running:
+        if status.part(PlanStatus).is_running:
             status, due = await self._observe(task)
             due = min(filter(None, (due, again)), default=None)
         status = record_decision(status, entry.annotations, self.context.clock())
@@ -173,7 +185,7 @@ class PlanMachine:
             return None
         status = approval.record_planning(step.status)
         if entry.plan_request is not None:
-            status = replace(status, last_handled_plan=entry.plan_request)
+            status = status.with_part(PlanRequests(last_handled_plan=entry.plan_request))
         return replace(step, status=status, ready=verdict)
 
     def skip_plan(self, key: BundleKey) -> None:
@@ -183,7 +195,7 @@ class PlanMachine:
     def is_job_created(self, entry: BundleEntry, status: BundleStatus) -> bool:
         """Whether the Job of the running plan in the status was created."""
         begun = self.context.memories[entry.key].plan.begun
-        return status.plan.is_running and begun == status.plan.number
+        return status.part(PlanStatus).is_running and begun == status.part(PlanStatus).number
 
     async def discard(self, entry: BundleEntry) -> Step:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
@@ -202,9 +214,13 @@ class PlanMachine:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         status, now = entry.status, self.context.clock()
-        since = AT_ONCE if task.spec.cloud is not None else now - LEFT_WITHIN
-        is_planned = task.spec.approval.is_enabled or status.preview.outcome is not None
-        may_be = is_planned or bool(task.spec.auth or task.spec.cloud or task.spec.kube_config)
+        since = AT_ONCE if task.spec.find(LoginSpec) else now - LEFT_WITHIN
+        is_planned = (
+            task.spec.part(ApprovalSpec).is_enabled or status.part(PreviewPlan).outcome is not None
+        )
+        may_be = is_planned or bool(
+            task.spec.auth or task.spec.find(LoginSpec) or task.spec.find(ClusterSpec)
+        )
         if not memory.is_tidied and may_be and has_ended_since(status, since):
             try:
                 await self.seals.remove_others(entry, needed_jobs(status))
@@ -235,7 +251,7 @@ class PlanMachine:
     async def _observe_check(self, task: _Task) -> Step:
         before, memory = task.status, self.context.memories[task.entry.key].check
         status, due = await self._observe(task)
-        check = status.drift.check
+        check = status.part(DriftStatus).check
         if check.is_running:
             return Step(task.entry, status, due=(due,))
 
@@ -253,12 +269,12 @@ class PlanMachine:
         """Begin a check that is due."""
         entry, status, now = task.entry, task.status, self.context.clock()
         due = due_at(status, task.spec, entry.spec_hash, entry.uid)
-        if due is None and not status.drift.check.is_running:
+        if due is None and not status.part(DriftStatus).check.is_running:
             self.plan_queue.forget(task.ticket)
             return Step(entry)
         memory = self.context.memories[entry.key].check
         within = self.context.timing.drift_tidied
-        checked_at = parse_time(status.drift.checked_at)
+        checked_at = parse_time(status.part(DriftStatus).checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
             await self.plan_jobs.discard(entry)  # what a former process may have left
             memory.is_tidied = True
@@ -289,7 +305,7 @@ class PlanMachine:
         if step is None:
             now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
-            count = check_rhythm(entry.uid, task.spec.drift.interval).count(since, now)
+            count = check_rhythm(entry.uid, task.spec.part(DriftSpec).interval).count(since, now)
             self.context.metrics.drift_checks_skipped.inc(count)
             return Step(entry)
         return step
@@ -313,13 +329,13 @@ class PlanMachine:
         if not task.record.is_running:
             return record_part(entry, remove_expired_preview(task.status, self.context.clock()))
         status, due = await self._observe(task)
-        if status.preview.is_running:
+        if status.part(PreviewPlan).is_running:
             return record_part(entry, status, due)
 
         async def remove_values(written: BundleEntry) -> Step:
             memory = self.context.memories[entry.key].plan
             known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
-            await self.seals.remove_values(written, status.preview.job)
+            await self.seals.remove_values(written, status.part(PreviewPlan).job)
             memory.is_tidied = known
             return Step(written)
 
@@ -327,7 +343,7 @@ class PlanMachine:
 
     async def _begin_preview(self, task: _Task) -> Step:
         """Record a preview that is requested, or why it isn't possible."""
-        entry, spec, preview = task.entry, task.spec, task.status.preview
+        entry, spec, preview = task.entry, task.spec, task.status.part(PreviewPlan)
         request = requested_preview(entry.annotations, task.status)
         if request is None:
             self.plan_queue.forget(task.ticket)
@@ -396,12 +412,12 @@ class PlanMachine:
         if task.purpose is PlanPurpose.PREVIEW:
             renders = 1
         elif task.purpose is PlanPurpose.CHECK:
-            if not is_made_of(task.status.drift.check, entry, spec):
+            if not is_made_of(task.status.part(DriftStatus).check, entry, spec):
                 return EDITED
             if (missing := await self.plan_jobs.missing_account(spec)) is not None:
                 return missing
             # A chart that draws gets no hash, with which its correction would never be equal.
-            is_bound = has_baseline(task.status) and task.status.baseline.bound
+            is_bound = has_baseline(task.status) and task.status.part(Baseline).bound
             renders = 1 if is_bound else 2
         fault = await self.plan_jobs.create(entry, spec, task.purpose, task.record, renders=renders)
         if fault is None:
@@ -419,7 +435,9 @@ class PlanMachine:
     async def _observe(self, task: _Task) -> tuple[BundleStatus, datetime | None]:
         """The status with the progress of a recorded plan, and when to look again."""
         entry, status, record = task.entry, task.status, task.record
-        if task.purpose is PlanPurpose.DEPLOY and not is_made_of(status.plan, entry, task.spec):
+        if task.purpose is PlanPurpose.DEPLOY and not is_made_of(
+            status.part(PlanStatus), entry, task.spec
+        ):
             return status, None  # another plan replaces it
         job = await self.plan_jobs.find(entry, record)
         if job is None:
@@ -457,7 +475,7 @@ class PlanMachine:
             return set_unknown(status, why.reason, why.message)
         if task.purpose is PlanPurpose.DEPLOY:
             memory = self.context.memories[task.entry.key].plan
-            memory.values_of = status.plan.job  # deleted once this is written
+            memory.values_of = status.part(PlanStatus).job  # deleted once this is written
             if why.denied:
                 self.permissions.ask_without_plan(task.entry, task.spec, why)
                 missing = list_missing(why.denied)
@@ -479,9 +497,9 @@ class PlanMachine:
         missing = await self.plan_jobs.missing_namespace(task.spec)
         if task.purpose is PlanPurpose.CHECK:
             status = await self._judge_check(task, PlanResult(plan, missing))
-            await self.seals.remove_values(entry, status.drift.check.job)
+            await self.seals.remove_values(entry, status.part(DriftStatus).check.job)
             return status
-        baseline = await self.seals.plans.find(entry, task.status.baseline)
+        baseline = await self.seals.plans.find(entry, task.status.part(Baseline))
         result = PlanResult(plan, missing, baseline=baseline)
         status = record_preview_result(task.status, result, self.context.clock())
         return set_message(status, task.purpose, describe_left_out(task.spec))
@@ -496,8 +514,8 @@ class PlanMachine:
             plan,
             missing,
             seal,
-            approved=await self.seals.plans.find(entry, status.plan.approved),
-            baseline=await self.seals.plans.find(entry, status.baseline),
+            approved=await self.seals.plans.find(entry, status.part(PlanStatus).approved),
+            baseline=await self.seals.plans.find(entry, status.part(Baseline)),
         )
         enforcement = await self.enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
@@ -518,15 +536,15 @@ class PlanMachine:
 
         As by a check for drift; of another plan none.
         """
-        entry, spec, plan = task.entry, task.spec, status.plan
-        if not spec.drift.is_enabled or not is_judged_by(status, plan.attempt):
+        entry, spec, plan = task.entry, task.spec, status.part(PlanStatus)
+        if not spec.part(DriftSpec).is_enabled or not is_judged_by(status, plan.attempt):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self.seals.plans.find(entry, status.baseline)
+        baseline = await self.seals.plans.find(entry, status.part(Baseline))
         if baseline is None:
             return status
-        found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
+        found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
         differs = _differs(status, baseline, result.plan)
         return self._record_verdict(task, status, found, differs=differs)
 
@@ -541,7 +559,7 @@ class PlanMachine:
         baseline = None
         if has_baseline(status):
             try:
-                baseline = await self.seals.plans.read(entry, status.baseline)
+                baseline = await self.seals.plans.read(entry, status.part(Baseline))
             except Forbidden as error:
                 status = record_check_result(status, result, now, bound=bound)
                 text = f"the Secret with the baseline can't be read: {error.message}"
@@ -549,12 +567,12 @@ class PlanMachine:
         if baseline is None:
             # Where its Secret was deleted, this plan, of one render, becomes the baseline.
             bound = bound and not has_baseline(status)
-            if bound and spec.approval.is_enabled:
+            if bound and spec.part(ApprovalSpec).is_enabled:
                 bound = await self._follows_from_plan(entry, status, result.plan)
             result = await self._store(task, result)
             status = set_baseline(record_check_result(status, result, now, bound=bound), now)
             return switch_off_drift(status, spec)
-        found = compare_with_baseline(result.operations, baseline.operations, spec.drift)
+        found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
         if found.drifted:
             result = await self._store(task, result)
         status = record_check_result(status, result, now, bound=bound)
@@ -575,7 +593,7 @@ class PlanMachine:
         A chart that branches on the release's revision, or on ``.Release.IsUpgrade``, may have
         some: a correction would deploy what nobody has seen.
         """
-        plan = status.plan
+        plan = status.part(PlanStatus)
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
         made = await self.seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
@@ -594,6 +612,6 @@ class PlanMachine:
 
 def _differs(status: BundleStatus, baseline: Plan, plan: Plan) -> bool:
     """Whether a correction may write something else than was deployed, also by another werf."""
-    if not status.baseline.bound or plan.image is None:
+    if not status.part(Baseline).bound or plan.image is None:
         return True
     return plan.render != baseline.render

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.plan.operations import Operation
@@ -147,12 +149,12 @@ class PermissionRecorder:
         async def ask() -> ReviewRequest:
             return request
 
-        if spec.kube_config is None:
-            self._begin(entry.key, entry.status.plan.job or "", ask)
+        if spec.find(ClusterSpec) is None:
+            self._begin(entry.key, entry.status.part(PlanStatus).job or "", ask)
 
     def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
         """Record the findings about the plan of this Job, if it is the present one."""
-        plan = entry.status.plan
+        plan = entry.status.part(PlanStatus)
         if plan.job == job and plan.outcome == PlanOutcome.RUNNING:
             return Step(entry)  # the plan's outcome isn't written yet
 
@@ -165,13 +167,16 @@ class PermissionRecorder:
 
         if plan.job != job:
             return Step(entry, effect=forget)
-        status = replace(entry.status, plan=record_findings(plan, findings))
+        status = entry.status.with_part(record_findings(plan, findings))
         return record_part(entry, status).then(forget)
 
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Review the permissions of a waiting plan whose operations are in its Secret."""
-        plan, is_waiting = entry.status.plan, awaits_approval_since(entry.status) is not None
-        is_waiting = is_waiting and spec.kube_config is None
+        plan, is_waiting = (
+            entry.status.part(PlanStatus),
+            awaits_approval_since(entry.status) is not None,
+        )
+        is_waiting = is_waiting and spec.find(ClusterSpec) is None
         if not is_waiting or plan.missing_permissions is not None:
             return
         job, memory = plan.job or "", self._context.memories[entry.key].plan

@@ -5,12 +5,13 @@ No decision about deploys depends on it, nor on the gates that a deploy must pas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

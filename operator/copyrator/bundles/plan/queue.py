@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from copyrator.api.keys import BundleKey
+from copyrator.api.status_parts import running_plans
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import JobRecord
@@ -184,7 +185,7 @@ class PlanQueue:
             job
             for entry in self._context.bundles.planning
             for job in self._jobs.of(entry.key, entry.uid)
-            if job.name in entry.status.plan_jobs and not job.done
+            if job.name in running_plans(entry.status) and not job.done
         ]
 
     def _usage(self) -> _Usage:

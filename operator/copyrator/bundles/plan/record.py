@@ -10,27 +10,32 @@ own, on which neither approval nor a deploy depends.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
-from copyrator.api.drift import DriftCheck
+from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,
     MAX_UNBOUND,
     ApprovedPlan,
+    Baseline,
     PlanDecision,
     PlanOutcome,
     PlanRecord,
+    PlanRequests,
     PlanStatus,
     PreviewPlan,
 )
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of, job_name
@@ -79,19 +84,19 @@ class PlanPurpose(Enum):
 def record_of(status: BundleStatus, purpose: PlanPurpose) -> PlanRecord:
     """The record of the newest plan of this purpose."""
     if purpose is PlanPurpose.CHECK:
-        return status.drift.check
-    return status.preview if purpose is PlanPurpose.PREVIEW else status.plan
+        return status.part(DriftStatus).check
+    return status.part(PreviewPlan) if purpose is PlanPurpose.PREVIEW else status.part(PlanStatus)
 
 
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
     record = replace(record_of(status, purpose), **fields)
     if isinstance(record, DriftCheck):
-        return replace(status, drift=replace(status.drift, check=record))
+        return status.with_part(replace(status.part(DriftStatus), check=record))
     if isinstance(record, PreviewPlan):
-        return replace(status, preview=record)
+        return status.with_part(record)
     assert isinstance(record, PlanStatus)
-    return replace(status, plan=record)
+    return status.with_part(record)
 
 
 def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
@@ -101,13 +106,16 @@ def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
 
 def is_current(status: BundleStatus, target: PlanTarget) -> bool:
     """Whether the plan in the status was made of this input, and no attempt has begun with it."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     return plan.outcome is not None and is_for(plan, target) and not is_spent(status)
 
 
 def is_spent(status: BundleStatus) -> bool:
     """Whether an attempt has begun with the plan."""
-    return status.plan.job is not None and status.plan.job == status.attempted.plan_job
+    return (
+        status.part(PlanStatus).job is not None
+        and status.part(PlanStatus).job == status.attempted.plan_job
+    )
 
 
 def is_for(plan: PlanStatus, target: PlanTarget) -> bool:
@@ -123,7 +131,7 @@ def is_for(plan: PlanStatus, target: PlanTarget) -> bool:
 
 def is_free_for(status: BundleStatus, target: PlanTarget) -> bool:
     """Whether the record may be of a plan of this input: no other deploy has a plan there."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     return plan.outcome is None or is_spent(status) or is_for(plan, target)
 
 
@@ -145,7 +153,7 @@ def content_of(made_of: _Content) -> tuple[str | None, str | None, str | None]:
 
 def must_plan(status: BundleStatus, target: PlanTarget, now: datetime) -> bool:
     """Whether a plan has to be made now, before the deploy can continue."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     if not is_current(status, target):
         return True
     if plan.outcome == PlanOutcome.FAILED:
@@ -159,7 +167,7 @@ def next_check(status: BundleStatus) -> datetime | None:
 
     A failed plan that no deploy waits for, such as one that a user requested, isn't retried.
     """
-    plan, due = status.plan, None
+    plan, due = status.part(PlanStatus), None
     waits = any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
     if plan.outcome == PlanOutcome.FAILED and waits:
         due = parse_time(plan.next_retry_at)
@@ -171,12 +179,12 @@ def next_check(status: BundleStatus) -> datetime | None:
 def awaits_approval_since(status: BundleStatus) -> datetime | None:
     """When the plan that waits for a decision was made; None where none does."""
     waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
-    return parse_time(status.plan.made_at) if waits else None
+    return parse_time(status.part(PlanStatus).made_at) if waits else None
 
 
 def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
     """When the plan expires; None where it doesn't wait for a decision."""
-    plan, end = status.plan, parse_time(status.plan.expires_at)
+    plan, end = status.part(PlanStatus), parse_time(status.part(PlanStatus).expires_at)
     is_open = plan.outcome == PlanOutcome.PLANNED and plan.decision is None
     return end if is_open and end and now < end and not is_spent(status) else None
 
@@ -188,14 +196,14 @@ def _has_expired(plan: PlanStatus, now: datetime) -> bool:
 
 def awaited_plan(status: BundleStatus) -> PlanStatus:
     """The plan of a deploy that hasn't begun; an empty record where there is none."""
-    waits = status.plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
+    waits = status.part(PlanStatus).outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
     is_open = waits and not is_spent(status) and not _is_left_by_pin(status)
-    return status.plan if is_open else PlanStatus()
+    return status.part(PlanStatus) if is_open else PlanStatus()
 
 
 def _is_left_by_pin(status: BundleStatus) -> bool:
     """Whether the plan is of another version than the pinned one, or of one that was unpinned."""
-    plan, pin = status.plan, status.pin
+    plan, pin = status.part(PlanStatus), status.part(PinStatus)
     return plan.digest != pin.digest and bool(pin.digest or plan.pinned)
 
 
@@ -213,7 +221,7 @@ def kept_candidate(
         target: the input for ``found``; its values and spec must be those of the plan.
         now: the time; an expired plan isn't kept.
     """
-    plan = status.plan
+    plan = status.part(PlanStatus)
     waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
     is_over = plan.decision == PlanDecision.REJECTED or is_spent(status)
     if not waits or is_over or _is_left_by_pin(status):
@@ -222,7 +230,7 @@ def kept_candidate(
     if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
         return None
     candidate = Candidate(plan.version or "", plan.digest or "")
-    if candidate.digest in spec.skip_digests:
+    if candidate.digest in spec.part(RollbackSpec).skip_digests:
         return None
     if candidate == found or not admits(spec, candidate.version):
         return None
@@ -244,7 +252,7 @@ def record_plan(
 
     ``is_requested``: a user requests a deploy, which an approval of an earlier one doesn't cover.
     """
-    before = status.plan
+    before = status.part(PlanStatus)
     record: dict[str, Any] = {
         "job": job,
         "number": next_number(status, purpose),
@@ -255,16 +263,16 @@ def record_plan(
         "started_at": format_time(now),
     }
     if purpose is PlanPurpose.PREVIEW:
-        requested = status.preview.requested_version
-        return replace(status, preview=PreviewPlan(**record, requested_version=requested))
+        requested = status.part(PreviewPlan).requested_version
+        return status.with_part(PreviewPlan(**record, requested_version=requested))
     record |= {
         "spec_hash": target.spec_hash,
         "job_hash": target.job_hash,
         "attempt": status.attempted.attempt,
     }
     if purpose is PlanPurpose.CHECK:
-        return replace(status, drift=replace(status.drift, check=DriftCheck(**record)))
-    record["pinned"] = target.digest == status.pin.digest or None
+        return status.with_part(replace(status.part(DriftStatus), check=DriftCheck(**record)))
+    record["pinned"] = target.digest == status.part(PinStatus).digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
     # An approval may carry over to a plan of the same input until the deploy has succeeded.
@@ -277,13 +285,13 @@ def record_plan(
         approved=before.approved if same and is_open else ApprovedPlan(),
         missing=missing_of(status),  # until this plan's are known
     )
-    return replace(status, plan=plan)
+    return status.with_part(plan)
 
 
 def _is_tried(status: BundleStatus) -> bool:
     """Whether the last attempt had the plan's input, and didn't succeed."""
     failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
-    return failed and content_of(status.attempted) == content_of(status.plan)
+    return failed and content_of(status.attempted) == content_of(status.part(PlanStatus))
 
 
 def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
@@ -291,10 +299,10 @@ def drop_plan(status: BundleStatus, target: PlanTarget) -> BundleStatus:
 
     A plan that was deployed is kept, and so is one of what is deployed, which a user requested.
     """
-    plan = status.plan
+    plan = status.part(PlanStatus)
     if plan.outcome is None or is_spent(status) or is_for(plan, target):
         return status
-    return replace(status, plan=plan.remove_plan())
+    return status.with_part(plan.remove_plan())
 
 
 def withdraw_plan(status: BundleStatus, skipped: Collection[str]) -> BundleStatus:
@@ -302,11 +310,11 @@ def withdraw_plan(status: BundleStatus, skipped: Collection[str]) -> BundleStatu
 
     The next plan has another ID, so that an approval has ended.
     """
-    plan = status.plan
+    plan = status.part(PlanStatus)
     waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED) and not is_spent(status)
     if not waits or not plan.job or (plan.digest not in skipped and not _is_left_by_pin(status)):
         return status
-    return replace(status, plan=replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1))
+    return status.with_part(replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +338,7 @@ def record_failure(
     is_away, due = why.reason in PASSING, None
     if purpose is PlanPurpose.DEPLOY:
         name = "interruptions" if is_away else "failures"
-        number = (getattr(status.plan, name) or 0) + 1
+        number = (getattr(status.part(PlanStatus), name) or 0) + 1
         if is_away or number <= retry.limit:
             due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
         fields = {"interruptions": None, name: number, "next_retry_at": due}
@@ -349,15 +357,15 @@ def set_message(status: BundleStatus, purpose: PlanPurpose, message: str | None)
 
 def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
     """The names of the Jobs whose Secrets are still needed."""
-    plan, attempted = status.plan, status.attempted
-    found = [plan.approved.job, status.baseline.job, status.deployed.plan_job]
+    plan, attempted = status.part(PlanStatus), status.attempted
+    found = [plan.approved.job, status.part(Baseline).job, status.deployed.plan_job]
     if plan.outcome != PlanOutcome.FAILED:
         found.append(plan.job)
-    if status.preview.outcome == PlanOutcome.RUNNING:
-        found.append(status.preview.job)
-    if status.drift.check.outcome == PlanOutcome.RUNNING:
-        found.append(status.drift.check.job)
-    found.append(status.drift.found_job)
+    if status.part(PreviewPlan).outcome == PlanOutcome.RUNNING:
+        found.append(status.part(PreviewPlan).job)
+    if status.part(DriftStatus).check.outcome == PlanOutcome.RUNNING:
+        found.append(status.part(DriftStatus).check.job)
+    found.append(status.part(DriftStatus).found_job)
     if attempted.outcome == Outcome.RUNNING:
         found += [attempted.job, attempted.plan_job]
     return tuple(found)
@@ -365,7 +373,7 @@ def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
 
 def has_ended_since(status: BundleStatus, then: datetime) -> bool:
     """Whether a plan or an attempt has ended since ``then``."""
-    plan, preview, attempted = status.plan, status.preview, status.attempted
+    plan, preview, attempted = status.part(PlanStatus), status.part(PreviewPlan), status.attempted
     plans = plan.made_at or plan.started_at, preview.made_at or preview.started_at
     ends = (*plans, attempted.finished_at)
     return any(end >= then for end in map(parse_time, ends) if end is not None)
@@ -477,7 +485,7 @@ def record_result(
     status: BundleStatus, made: PlanResult, spec: BundleSpec, now: datetime
 ) -> BundleStatus:
     """The status with a plan that was made; an approval of the same deploy carries over."""
-    before = status.plan
+    before = status.part(PlanStatus)
     operations, fields = summarize_result(made)
     plan = replace(
         before,
@@ -486,7 +494,7 @@ def record_result(
         interruptions=None,
         next_retry_at=None,
         made_at=format_time(now),
-        expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
+        expires_at=format_time(now + timedelta(seconds=spec.part(ApprovalSpec).expires)),
         id=_unused_id(_id_of(before, made.plan, operations), status),
         seal=made.seal,
         enforced=not made.unenforced,
@@ -498,7 +506,7 @@ def record_result(
     else:
         given = before.approved
         plan = replace(plan, decision=PlanDecision.APPROVED, by=given.by, at=given.at)
-    return replace(status, plan=plan)
+    return status.with_part(plan)
 
 
 def is_exact(plan: Plan) -> bool | None:
@@ -519,7 +527,7 @@ def _why_inexact(plan: Plan) -> str | None:
 
 def _why_uncovered(status: BundleStatus, made: PlanResult) -> str | None:
     """Why an approval that was given doesn't carry over to the plan; None without one."""
-    before, approved = status.plan, made.approved
+    before, approved = status.part(PlanStatus), made.approved
     if approved is None:
         return None
     if approved.render == made.plan.render:
@@ -542,7 +550,7 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     approved = made.approved
     if approved is None or approved.render != made.plan.render:
         return False
-    given = status.plan.approved
+    given = status.part(PlanStatus).approved
     unbound = unbound_reasons(made.plan)
     weaker = (given.bound and unbound) or (given.exact and unbound and not is_exact(made.plan))
     if given.image != made.plan.image or weaker or (given.enforced and made.unenforced):
@@ -552,7 +560,7 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
-        if _id_of(status.plan, approved, whole) == status.plan.approved.id:
+        if _id_of(status.part(PlanStatus), approved, whole) == status.part(PlanStatus).approved.id:
             operations = whole
     if _is_tried(status) and _is_approved_before(status):
         return covers(operations, found)
@@ -583,7 +591,10 @@ def _is_other_file(status: BundleStatus, made: PlanResult) -> bool:
 
 def _is_approved_before(status: BundleStatus) -> bool:
     """Whether the approval is older than the last attempt, so that the attempt used it."""
-    started, at = parse_time(status.attempted.started_at), parse_time(status.plan.approved.at)
+    started, at = (
+        parse_time(status.attempted.started_at),
+        parse_time(status.part(PlanStatus).approved.at),
+    )
     return started is not None and at is not None and at <= started
 
 
@@ -628,7 +639,9 @@ class PreviewRequest:
 def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
     """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
     token = annotations.get(ANN_PLAN_AT)
-    is_new = token != status.last_handled_plan and ANN_PLAN_VERSION not in annotations
+    is_new = (
+        token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
+    )
     return token if is_new else None
 
 
@@ -637,7 +650,7 @@ def requested_preview(
 ) -> PreviewRequest | None:
     """The request for the plan of another version; None where there is none, or it is handled."""
     token, version = annotations.get(ANN_PLAN_AT), annotations.get(ANN_PLAN_VERSION)
-    if token is None or version is None or token == status.last_handled_plan:
+    if token is None or version is None or token == status.part(PlanRequests).last_handled_plan:
         return None
     return PreviewRequest(token, version)
 
@@ -645,8 +658,8 @@ def requested_preview(
 def request_preview(status: BundleStatus, request: PreviewRequest) -> BundleStatus:
     """The status with a handled request; its preview, or why there is none, is recorded next."""
     requested = request.version[:VERSION_LENGTH]
-    preview = PreviewPlan(number=status.preview.number, requested_version=requested)
-    return replace(status, preview=preview, last_handled_plan=request.token)
+    preview = PreviewPlan(number=status.part(PreviewPlan).number, requested_version=requested)
+    return status.with_part(preview).with_part(PlanRequests(last_handled_plan=request.token))
 
 
 def refuse_preview(
@@ -676,7 +689,7 @@ def _preview_end(now: datetime) -> str:
 
 def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
     """The status without an expired preview; its number is kept, so that it isn't used again."""
-    end = parse_time(status.preview.expires_at)
+    end = parse_time(status.part(PreviewPlan).expires_at)
     if end is None or now < end:
         return status
-    return replace(status, preview=PreviewPlan(number=status.preview.number))
+    return status.with_part(PreviewPlan(number=status.part(PreviewPlan).number))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -21,6 +21,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50
@@ -332,7 +333,7 @@ def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     uninstalled, those that the last uninstall lacked. Empty once a deploy of the plan has
     succeeded. Entries in another form than the operator's are left out.
     """
-    plan, attempted = status.plan, status.attempted
+    plan, attempted = status.part(PlanStatus), status.attempted
     is_spent = plan.job is not None and plan.job == attempted.plan_job
     if is_uninstalled(status):
         return tuple(filter(_is_valid, attempted.missing))

@@ -19,11 +19,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.api.object_refs import ValuesKind
+from copyrator.api.plan_status import ApprovedPlan, Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -537,7 +538,7 @@ class InputsStore:
             if there.plan_job is None:
                 raise _UnknownError("what is deployed was deployed without a plan")
             before = await self._read(entry, there.plan_job)
-            now = await self._read(entry, status.plan.job or "")
+            now = await self._read(entry, status.part(PlanStatus).job or "")
         except _UnknownError as error:
             return (), f"what changed isn't known: {error}"
         return seal.find_changes(before, now), ""

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import AttestState, AttestStatus, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.promotion import read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.deploy.restrictions import may_attest
@@ -66,7 +67,7 @@ class _PushError(Exception):
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     """What decides about a Bundle's statements beside its status; None: it attests nothing."""
     spec = entry.spec
-    if isinstance(spec, InvalidSpec) or spec.attest is None:
+    if isinstance(spec, InvalidSpec) or spec.find(AttestSpec) is None:
         return None
     return AttestInput(
         spec=spec,
@@ -149,7 +150,10 @@ class Attester:
         around, memory = attest_input(self._context, entry), self._context.memories[entry.key]
         if around is None:
             return Step(entry)
-        pushes, due = memory.attest, due_at(entry.status.attest, entry.status, around)
+        pushes, due = (
+            memory.attest,
+            due_at(entry.status.part(AttestationsStatus).attest, entry.status, around),
+        )
         status = record_push(entry.status, pushes.pushed)  # a deleted Bundle's isn't written
         pending = [] if entry.is_paused else find_pending(status, around)
         is_busy = pushes.task is not None and not pushes.task.done()

@@ -26,19 +26,13 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from copyrator.api.bundle_spec import (
-    AttestationsFrom,
-    BundleSpec,
-    CosignIdentitySpec,
-    CosignKeysSpec,
-    LocalObjectRef,
-    NotationSpec,
-    VerifyEntry,
-)
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import Globs, is_wild, read_globs
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import read_entries
+from copyrator.api.verify import Notation, VerifyEntry, read_entries
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
@@ -169,7 +163,9 @@ def _entry(entry: Fields, number: int) -> PolicyEntry:
         entry.fail("repositories", "is required, for example registry.example.com/team/*")
     patterns = tuple(map(_normal_pattern, globs.patterns))
     return PolicyEntry(
-        f"entry {number} of the signature policy", Globs(patterns), read_entries(entry)
+        f"entry {number} of the signature policy",
+        Globs(patterns),
+        read_entries(entry.raw, entry.path),
     )
 
 
@@ -264,11 +260,10 @@ def read_attesters(
     for one in named:
         where = f"the keys of {one.environment}, {_describe_ref(one.keys_from, namespace)}"
         try:
-            found = _read(CosignKeysSpec(one.keys_from), namespace, contents)
+            found = _read_keys(one.keys_from, namespace, contents)
         except TrustError as error:
             faults.append(str(error))
             continue
-        assert isinstance(found, CosignKeys)
         for file, key in found.keys.items():
             identity = identify(file, key)
             other = environments.setdefault(identity, one.environment)
@@ -309,32 +304,42 @@ def _signing_keys(requirements: Iterable[SignatureRequirement]) -> Iterator[tupl
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
-    match entry:
-        case CosignKeysSpec(ref):
-            name = f"the cosign keys of {_describe_ref(ref, namespace)}"
-            from copyrator.signatures.keys import read_keys  # noqa: PLC0415
+    if entry.notation is not None:
+        return _read_notation(entry.notation, namespace, contents)
+    cosign = entry.cosign
+    assert cosign is not None
+    if cosign.keys_from is not None:
+        return _read_keys(cosign.keys_from, namespace, contents)
+    from copyrator.signatures.keyless import check_trusted_root  # noqa: PLC0415
 
-            files = _files(ref, namespace, contents)
-            return CosignKeys(name, _check_content(ref, namespace, lambda: read_keys(files)))
-        case CosignIdentitySpec(issuer, pattern, ref):
-            from copyrator.signatures.keyless import check_trusted_root  # noqa: PLC0415
+    ref, issuer, pattern = cosign.trusted_root_from, cosign.issuer, cosign.subject_pattern
+    assert ref is not None
+    root = _whole(ref, namespace, contents)
+    _check_content(ref, namespace, lambda: check_trusted_root(ref.name, root))
+    return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, root)
 
-            root = _whole(ref, namespace, contents)
-            _check_content(ref, namespace, lambda: check_trusted_root(ref.name, root))
-            return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, root)
-        case NotationSpec():
-            from copyrator.signatures.notation import read_subjects  # noqa: PLC0415
 
-            signers = entry.ca_from or entry.signing_authority_from
-            assert signers is not None
-            read_subjects(entry.subjects)
-            return NotationTrust(
-                f"the notation certificates of {_describe_ref(signers, namespace)}",
-                _roots(entry.ca_from, namespace, contents),
-                entry.subjects,
-                _roots(entry.tsa_from, namespace, contents),
-                _roots(entry.signing_authority_from, namespace, contents),
-            )
+def _read_keys(ref: LocalObjectRef, namespace: str, contents: Contents) -> CosignKeys:
+    name = f"the cosign keys of {_describe_ref(ref, namespace)}"
+    from copyrator.signatures.keys import read_keys  # noqa: PLC0415
+
+    files = _files(ref, namespace, contents)
+    return CosignKeys(name, _check_content(ref, namespace, lambda: read_keys(files)))
+
+
+def _read_notation(entry: Notation, namespace: str, contents: Contents) -> NotationTrust:
+    from copyrator.signatures.notation import read_subjects  # noqa: PLC0415
+
+    signers = entry.ca_from or entry.signing_authority_from
+    assert signers is not None
+    read_subjects(entry.subjects)
+    return NotationTrust(
+        f"the notation certificates of {_describe_ref(signers, namespace)}",
+        _roots(entry.ca_from, namespace, contents),
+        entry.subjects,
+        _roots(entry.tsa_from, namespace, contents),
+        _roots(entry.signing_authority_from, namespace, contents),
+    )
 
 
 def _files(ref: LocalObjectRef, namespace: str, contents: Contents) -> Mapping[str, bytes]:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.bundle_spec import BundleSpec, LocalObjectRef, ValuesKind
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
+from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.text import count
-from copyrator.api.verify import refs_of
+from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import Attesters
@@ -218,7 +219,7 @@ RETRY: Final = 15.0
 """Seconds after which a policy that can't be read or watched is read again."""
 UNREAD_RETRY: Final = 2.0
 """The same before it was read for the first time."""
-_POLICY: Final = LocalObjectRef(ValuesKind.CONFIG_MAP, CONFIG_MAP)
+_POLICY: Final = LocalObjectRef(CONFIG_MAP)
 
 
 _Required = dict[str, tuple[SignatureRequirement, tuple[str, ...]]]
@@ -255,7 +256,7 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        if spec.verify is not None:
+        if spec.find(SignaturesSpec) is not None:
             return True
         return self._policy is not NO_POLICY and self._policy.concerns(spec)
 
@@ -269,7 +270,7 @@ class TrustStore:
         if not self.concerns(spec):
             return Asked()
         found = [self._required[one.name] for one in policy.matching(spec)]
-        if spec.verify is not None:
+        if spec.find(SignaturesSpec) is not None:
             found.append(await self._references.requirement(entry, spec))
         faults = [fault for _, some in found for fault in some]
         return trust.combine_requirements((one for one, _ in found), faults, policy.blocked(spec))
@@ -281,7 +282,7 @@ class TrustStore:
             ApiError: keys of its spec can't be read.
         """
         found = [one for one, _ in self._required.values()]
-        if spec.verify is not None:
+        if spec.find(SignaturesSpec) is not None:
             found.append((await self._references.requirement(entry, spec))[0])
         return found
 

@@ -9,7 +9,7 @@ baseline isn't `verified` (docs/adoption.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
-    UNPINNED,
     Attempted,
     Available,
     BundleStatus,
@@ -26,13 +25,15 @@ from copyrator.api.bundle_status import (
     FailedPolls,
     LastError,
     Outcome,
-    PinStatus,
     Rejected,
     VersionRef,
 )
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import UNPINNED, PinStatus
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
+from copyrator.api.verify import Verification
 from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.version.rhythm import interval_of, unready_at
 
@@ -148,7 +149,7 @@ def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
         and last.server == (desired.cluster.server if desired.cluster else None)
-        and (status.verification.policy or "") == desired.signers
+        and (status.part(Verification).policy or "") == desired.signers
     )
 
 

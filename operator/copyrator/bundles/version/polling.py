@@ -12,6 +12,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
@@ -158,7 +159,7 @@ class VersionResolver:
         Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
         """
         memory = self._context.memories[entry.key].poll
-        if not spec.promote_from.attestations or occasion not in promotion.GATE.occasions:
+        if not spec.part(PromotionSpec).attestations or occasion not in promotion.GATE.occasions:
             return False
         now, since = self._context.monotonic(), memory.confirmed_since
         if since is not None and now < since + CONFIRMED:

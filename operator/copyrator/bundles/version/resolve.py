@@ -13,10 +13,13 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_REJECTED, Rejected, Verification
-from copyrator.api.drift import DriftMode
+from copyrator.api.bundle_status import MAX_REJECTED, Rejected
+from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import PinStatus
+from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -247,7 +250,7 @@ class Judge:
 
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
-        if self.spec.promote_from:
+        if self.spec.part(PromotionSpec):
             found = self._with_promotion(replace(found, soaked=self.sources.digests))
         found = self._with_trust(found) if self.asked else found
         return self._with_charts(found) if self._asks_charts else found
@@ -311,7 +314,11 @@ class Judge:
     def _with_charts(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the charts of the waiting plan and a correction."""
         there, plan = self.entry.status.deployed, plan_record.awaited_plan(self.entry.status)
-        if self.spec.drift.mode is DriftMode.CORRECT and there.digest and found.error is None:
+        if (
+            self.spec.part(DriftSpec).mode is DriftMode.CORRECT
+            and there.digest
+            and found.error is None
+        ):
             found = replace(found, correctable=self.charts(there.digest))
         if not plan.digest or plan.digest == found.digest or found.error is not None:
             return found
@@ -400,14 +407,14 @@ class Resolver:
         try:
             if is_inherited(self.judge.entry.status):
                 return self._inherited()
-            is_pinned = self.judge.entry.status.pin.digest is not None
+            is_pinned = self.judge.entry.status.part(PinStatus).digest is not None
             return self.judge.rechecked(self._pinned() if is_pinned else self._resolve())
         except PendingError:
             return None
 
     def _pinned(self) -> Resolution:
         """The pinned version, by its digest; without it nothing is deployed."""
-        pin = self.judge.entry.status.pin
+        pin = self.judge.entry.status.part(PinStatus)
         candidate = Candidate(pin.version or "", pin.digest or "")
         answer = self.judge.queries.tag(candidate.digest)
         if answer.error is not None and not isinstance(answer.error, TagNotFound):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import parse_status
-from copyrator.api.plan_status import PlanDecision
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.plan_words import describe_difference, find_lacking
+from copyrator.api.status_parts import parse_status
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import run
@@ -80,7 +81,7 @@ class ShownPlan:
     @classmethod
     def of(cls, body: Body) -> ShownPlan:
         """The plan of a Bundle as it is now."""
-        plan, annotations = parse_status(body).plan, annotations_of(body)
+        plan, annotations = parse_status(body).part(PlanStatus), annotations_of(body)
         decided = plan.decision or ""
         for choice in (APPROVE, REJECT):
             if plan.id and annotations.get(choice.annotation) == plan.id:
@@ -145,7 +146,11 @@ def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> N
     Raises:
         Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.
     """
-    plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
+    plan, bundle, anew = (
+        view.status.part(PlanStatus),
+        f"bundle {view.name}",
+        view.hint("plan", "--refresh"),
+    )
     if fault := plan_fault(view):
         raise Fault(fault)
     if plan_id is not None and plan_id != plan.id:
@@ -174,9 +179,12 @@ def _not_asked(view: BundleView) -> str:
     spec = view.spec
     if view.is_decision_due or not isinstance(spec, BundleSpec):
         return ""
-    if spec.approval.mode is ApprovalMode.NEVER:
+    if spec.part(ApprovalSpec).mode is ApprovalMode.NEVER:
         return "spec.approval.mode is Never"
-    if spec.approval.mode is ApprovalMode.ON_RISK and not view.status.plan.risky_operations:
+    if (
+        spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
+        and not view.status.part(PlanStatus).risky_operations
+    ):
         return "spec.approval.mode is OnRisk, and it has no risky operations"
     return ""
 
@@ -187,9 +195,9 @@ def outcome(body: Body, plan_id: str) -> str:
     ``replaced`` where the plan is gone without one.
     """
     status = parse_status(body)
-    if status.plan.id == plan_id:
-        return status.plan.decision or ""
-    if plan_id in (status.plan.approved.id, status.attempted.plan):
+    if status.part(PlanStatus).id == plan_id:
+        return status.part(PlanStatus).decision or ""
+    if plan_id in (status.part(PlanStatus).approved.id, status.attempted.plan):
         return PlanDecision.APPROVED
     return "replaced"
 
@@ -206,13 +214,13 @@ async def write_decision(
         Fault: it has another plan by now, was rejected meanwhile, or is another Bundle of that
             name; or the operator doesn't respond.
     """
-    plan_id = str(parse_status(body).plan.id)
+    plan_id = str(parse_status(body).part(PlanStatus).id)
     uid = body["metadata"]["uid"]
     decides = {choice.annotation: plan_id, choice.opposite: None, names.ANN_APPROVED_BY: user}
     for _ in range(TRIES):
         clears = choice is APPROVE and _must_clear(body)
         if clears and not seconds:
-            was = decision(parse_status(body).plan)
+            was = decision(parse_status(body).part(PlanStatus))
             raise Fault(
                 f"{shown(WHAT, body)}: plan {said(plan_id)} was {was}; "
                 "approving it takes an answer of the operator: give a --timeout"
@@ -250,7 +258,7 @@ async def _patched(
 
 def _must_clear(body: Body) -> bool:
     """Whether the plan is rejected, and an approval wouldn't count yet."""
-    plan = parse_status(body).plan
+    plan = parse_status(body).part(PlanStatus)
     return plan.decision == PlanDecision.REJECTED and not plan.approval_cleared
 
 
@@ -271,7 +279,7 @@ def _is_rejected_anew(before: Body, body: Body) -> bool:
 
     By the status, and by the annotation.
     """
-    plans = [parse_status(one).plan for one in (before, body)]
+    plans = [parse_status(one).part(PlanStatus) for one in (before, body)]
     old, new = (plan.decision == PlanDecision.REJECTED for plan in plans)
     was, now = (
         annotations_of(one).get(names.ANN_REJECTED_PLAN) == plan.id
@@ -319,7 +327,7 @@ def _decide(
     found = run(_look(choice, options, plan_id))
     if shape is None:
         show(found)
-        plan = found.view.status.plan
+        plan = found.view.status.part(PlanStatus)
         lacking = "".join(f"; its {word.lack}" for word in find_lacking(plan))
         could = describe_difference(plan)
         differ = f" What could still differ: {could}." if could else ""
@@ -331,7 +339,7 @@ def _decide(
         show_object(body, shape)
         return
     word = str(choice.decision).lower() if waits else "annotated"
-    done = f"{shown(WHAT, body)}: plan {said(found.view.status.plan.id)}"
+    done = f"{shown(WHAT, body)}: plan {said(found.view.status.part(PlanStatus).id)}"
     prose([f"{done} {word}{result(body, waited=waits)}"])
 
 
@@ -350,14 +358,14 @@ async def _write(choice: DecisionVerb, options: ObjectOptions, found: PlanView) 
     async with options.target.connect() as client:
         user = await username(client)
         body = await write_decision(client, choice, dict(found.view.body), user, seconds)
-        plan = found.view.status.plan
+        plan = found.view.status.part(PlanStatus)
         plan_id, before = str(plan.id), ("", plan.decision)
         body = await wait(
             client, WHAT, body, seconds, lambda seen: outcome(seen, plan_id) not in before
         )
     taken = outcome(body, plan_id)
     if seconds and taken != choice.decision:
-        plan = parse_status(body).plan
+        plan = parse_status(body).part(PlanStatus)
         what = f"is {decision(plan)}" if plan.id == plan_id else f"was replaced by {said(plan.id)}"
         raise Fault(
             f"{shown(WHAT, body)}: plan {said(plan_id)} {what}, so your decision doesn't count; "

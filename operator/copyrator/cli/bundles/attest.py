@@ -6,17 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from copyrator.api.bundle_status import AttestState, AttestStatus, parse_status
+from copyrator.api.attest import AttestationsStatus, AttestState, AttestStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
 from copyrator.bundles.gates.evidence import AHEAD, PUSH_FAULTS, describe_record, key_of
@@ -148,14 +150,14 @@ async def _withdraw(
                 )
         record = _attested(body, version)
         withdrawal = replace(record, state=AttestState.WITHDRAWING)
-        value = parse_status(body).last_handled_withdrawal
+        value = parse_status(body).part(AttestationsStatus).last_handled_withdrawal
         if record.is_positive:
             value = f"{format_micro_time(datetime.now(UTC))} {record.digest} {reason}"
             patch = {"metadata": {"annotations": {ANN_WITHDRAW: value}}}
             body = await client.patch(BUNDLES, *name_of(body), patch)
 
         def is_recorded(seen: Body) -> bool:
-            return parse_status(seen).last_handled_withdrawal == value
+            return parse_status(seen).part(AttestationsStatus).last_handled_withdrawal == value
 
         def is_pushing(seen: Body) -> bool:
             return _is_withdrawing(seen, withdrawal) and not _obstacle(seen, withdrawal)
@@ -177,7 +179,7 @@ def _is_withdrawing(body: Body, withdrawal: AttestStatus) -> bool:
     """Whether this withdrawal is to be pushed."""
     return any(
         one.state == AttestState.WITHDRAWING and key_of(one) == key_of(withdrawal)
-        for one in parse_status(body).attest
+        for one in parse_status(body).part(AttestationsStatus).attest
     )
 
 
@@ -206,7 +208,7 @@ def is_due(body: Body, version: str | None) -> bool:
         and version in (None, status.deployed.version)
         and ANN_HOLD not in annotations_of(body)
         and attested.get("status") != ConditionStatus.FALSE
-        and all(record.digest != digest for record in status.attest)
+        and all(record.digest != digest for record in status.part(AttestationsStatus).attest)
     )
 
 
@@ -220,7 +222,7 @@ def _attested(body: Body, version: str | None) -> AttestStatus:
     there = status.deployed.digest
     found = [
         record
-        for record in status.attest
+        for record in status.part(AttestationsStatus).attest
         if (record.version == version if version else record.digest == there)
     ]
     if found and (found[-1].is_positive or found[-1].state == AttestState.WITHDRAWING):
@@ -228,7 +230,11 @@ def _attested(body: Body, version: str | None) -> AttestStatus:
     if found:
         raise Fault(f"{shown(WHAT, body)}: {said(found[-1].version)} is withdrawn already")
     what = said(version) if version else "the deployed version"
-    known = [said(record.version) for record in status.attest if record.is_positive]
+    known = [
+        said(record.version)
+        for record in status.part(AttestationsStatus).attest
+        if record.is_positive
+    ]
     more = f"; of {', '.join(known)} there is: add --version" if known else ""
     raise Fault(f"{shown(WHAT, body)}: there is no attestation of {what}{more}")
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_status import HistoryEntry, Outcome, parse_status
+from copyrator.api.bundle_status import HistoryEntry, Outcome
+from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.outcome import is_owned, secrets_of
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
@@ -163,7 +164,7 @@ def history(options: ObjectOptions) -> None:
     entries = view.status.past
     match shape:
         case Format.JSON | Format.YAML:
-            items = (body.get("status") or {}).get("history") or []
+            items = view.status.history.to_list()
             dump(typed(Kind.ATTEMPT_LIST, {"items": items}), shape)
         case Format.NAME:
             for entry in entries:

@@ -12,7 +12,8 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.plan_status import MissingPermission, PlanOutcome
+from copyrator.api.cluster import ClusterSpec
+from copyrator.api.plan_status import MissingPermission, PlanOutcome, PlanStatus
 from copyrator.api.text import count
 from copyrator.bundles.plan.rights import (
     EVENTS_NAMESPACE,
@@ -42,11 +43,11 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     if is_uninstalled(status):
         yield from _explain_uninstall(view, spec, missing)
         return
-    plan, attempted = status.plan, status.attempted
+    plan, attempted = status.part(PlanStatus), status.attempted
     found = attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
     account = ServiceAccount.of(spec)
     ago = f" {rows.age(found, view.now)} ago" if found else ""
-    is_local = account.namespace == spec.project_namespace and spec.kube_config is None
+    is_local = account.namespace == spec.project_namespace and spec.find(ClusterSpec) is None
     if is_local and account.name == _CHARTS_ACCOUNT:
         yield (
             f"The chart's value werf.namespaces grants what most charts need: add "
@@ -54,19 +55,19 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
         )
     yield f"The service account {account} lacked permissions{ago}; it cannot"
     yield from (f"  {format_permission(one)}" for one in missing)
-    where = {one.namespace for one in status.plan.missing if one.resource == "events"}
+    where = {one.namespace for one in status.part(PlanStatus).missing if one.resource == "events"}
     if EVENTS_NAMESPACE in where and spec.project_namespace != EVENTS_NAMESPACE:
         yield f"  Without events in {EVENTS_NAMESPACE} it deploys, but werf shows no Events."
     if more := _unlisted(status):
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
-    if status.plan.unreviewed:
-        yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
+    if unreviewed := status.part(PlanStatus).unreviewed:
+        yield f"  What {count(unreviewed, 'more kind')} needs isn't reviewed."
     if _is_by_blind_applies(status):
         yield (
             "Named by the plan's blind applies, one permission each. Whether more are missing "
             f"isn't known: the operator may not review permissions; see: {hint('doctor')}"
         )
-    if status.plan.outcome is None:
+    if status.part(PlanStatus).outcome is None:
         anew = view.hint("plan", "--refresh")
         yield f"werf names one permission at a time; a plan names all: {anew}"
     yield f"To grant them: {_roles_hint(view)} | kubectl apply -f -"
@@ -92,14 +93,14 @@ def _needs_of_uninstall(status: BundleStatus, spec: BundleSpec) -> tuple[Missing
 
 def _is_by_blind_applies(status: BundleStatus) -> bool:
     """Whether they are from the plan's blind applies: reviews count all."""
-    plan = status.plan
+    plan = status.part(PlanStatus)
     made = plan.outcome == PlanOutcome.PLANNED
     return made and bool(plan.missing) and plan.missing_permissions is None
 
 
 def _unlisted(status: BundleStatus) -> int:
-    listed = sum(len(one.verbs) for one in status.plan.missing)
-    return max((status.plan.missing_permissions or 0) - listed, 0)
+    listed = sum(len(one.verbs) for one in status.part(PlanStatus).missing)
+    return max((status.part(PlanStatus).missing_permissions or 0) - listed, 0)
 
 
 def _roles_hint(view: BundleView) -> str:
@@ -107,7 +108,7 @@ def _roles_hint(view: BundleView) -> str:
 
 
 def _next(view: BundleView) -> str:
-    plan, attempted = view.status.plan, view.status.attempted
+    plan, attempted = view.status.part(PlanStatus), view.status.attempted
     is_proved = plan.job == attempted.plan_job
     if plan.outcome in (PlanOutcome.PLANNED, PlanOutcome.FAILED) and not is_proved:
         return view.hint("plan", "--refresh")
@@ -126,7 +127,7 @@ def roles_of(
     missing = missing_of(status)
     if missing and is_uninstalled(status):
         missing = (*missing, *_needs_of_uninstall(status, spec))
-    elif missing and status.plan.missing_permissions is None:  # not reviewed
+    elif missing and status.part(PlanStatus).missing_permissions is None:  # not reviewed
         missing = (*missing, *list_missing(required_permissions(spec.project_namespace, {})))
     if not is_namespace_missing or not missing:
         return grants(ServiceAccount.of(spec), spec.name, missing)

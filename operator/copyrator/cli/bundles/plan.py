@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,17 +16,19 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import JobSpec
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import (
     OperationCounts,
     PlanOutcome,
+    PlanRequests,
     PlanStatus,
     PlanSummary,
     PreviewPlan,
 )
 from copyrator.api.plan_words import find_lacking
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import (
@@ -241,7 +243,11 @@ class PlanView:
     @property
     def plan(self) -> PlanSummary:
         """The one that is shown: of what would be deployed, or of a version that a user named."""
-        return self.view.status.preview if self.is_preview else self.view.status.plan
+        return (
+            self.view.status.part(PreviewPlan)
+            if self.is_preview
+            else self.view.status.part(PlanStatus)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,13 +325,13 @@ async def _request_plan(
         Fault: nothing can be planned, or another request came after this one.
     """
     check_updates_are_on(WHAT, body)
-    former = parse_status(body).plan
+    former = parse_status(body).part(PlanStatus)
     also = {names.ANN_PLAN_VERSION: wanted.version}
     token, body = await annotated(client, WHAT, body, names.ANN_PLAN_AT, also)
 
     def handled(seen: Body) -> bool:
         check_updates_are_on(WHAT, seen)  # they may be switched off meanwhile
-        if parse_status(seen).last_handled_plan == token:
+        if parse_status(seen).part(PlanRequests).last_handled_plan == token:
             return True
         current = annotations_of(seen).get(names.ANN_PLAN_AT)
         if wanted.version is not None and current != token:
@@ -334,11 +340,13 @@ async def _request_plan(
 
     def busy(seen: Body) -> bool:
         status = parse_status(seen)
-        plan: PlanSummary = status.plan if wanted.version is None else status.preview
+        plan: PlanSummary = (
+            status.part(PlanStatus) if wanted.version is None else status.part(PreviewPlan)
+        )
         return plan.outcome == PlanOutcome.RUNNING
 
     body = await wait(client, WHAT, body, wanted.timeout, handled, busy=busy)
-    now = parse_status(body).plan
+    now = parse_status(body).part(PlanStatus)
     is_former = (now.number, now.id) == (former.number, former.id)
     if wanted.version is None and wanted.timeout and is_former:
         raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{_obstacle(body)}")
@@ -355,7 +363,11 @@ def _obstacle(body: Body) -> str:
 
 def plan_fault(view: BundleView) -> str:
     """Why there is no plan to show; empty where there is one."""
-    plan, bundle, anew = view.status.plan, f"bundle {view.name}", view.hint("plan", "--refresh")
+    plan, bundle, anew = (
+        view.status.part(PlanStatus),
+        f"bundle {view.name}",
+        view.hint("plan", "--refresh"),
+    )
     if plan.outcome is None:
         return (
             f"{bundle} has no plan{result(view.body).rstrip('.')}. Plans are made where "
@@ -425,7 +437,7 @@ def describe_origin(found: PlanView) -> Iterator[Detail]:
 
 
 def _describe_preview(view: BundleView) -> Iterator[Detail]:
-    plan, there = view.status.preview, view.status.deployed
+    plan, there = view.status.part(PreviewPlan), view.status.deployed
     asked = said(plan.requested_version)
     asked = f", for {asked}" if plan.requested_version != plan.version else ""
     yield Detail("Version", f"{describe_version(plan.version, plan.digest)}{asked}")
@@ -472,7 +484,7 @@ def _anew(found: PlanView) -> tuple[str, ...]:
     """The options by which the plan is made again."""
     if not found.is_preview:
         return ("--refresh",)
-    return "--version", said(found.view.status.preview.requested_version)
+    return "--version", said(found.view.status.part(PreviewPlan).requested_version)
 
 
 def rows_of(found: PlanView) -> list[PlannedOperation]:

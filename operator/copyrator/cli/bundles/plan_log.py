@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus, parse_status
-from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.drift import DriftStatus
+from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.outcome import is_owned
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
@@ -105,7 +108,7 @@ async def read_drift_log(client: KubeClient, body: Body) -> PlanLog:
     """
     status, namespace = parse_status(body), release_namespace(body)
     expected = _Expected(
-        status.drift.found_job,
+        status.part(DriftStatus).found_job,
         (JobKind.DRIFT, JobKind.PLAN),  # a plan of exactly what is deployed counts as a check
         lambda found: agreed_drift(found, status, namespace),
     )
@@ -242,7 +245,7 @@ def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Ope
 
     Those of the newest check also have to have its ID.
     """
-    check, drift = status.drift.check, status.drift
+    check, drift = status.part(DriftStatus).check, status.part(DriftStatus)
     is_newest = check.job == drift.found_job and check.id is not None
     for missing in (None, namespace):
         operations = effects(found, missing)
@@ -277,7 +280,9 @@ async def with_refusals(client: KubeClient, body: Body) -> Body:
     """
     if not _is_asked(parse_status(body)):
         return body
-    return with_refusals_of(body, (await read_plan_log(client, body, parse_status(body).plan)).diff)
+    return with_refusals_of(
+        body, (await read_plan_log(client, body, parse_status(body).part(PlanStatus))).diff
+    )
 
 
 def with_refusals_of(body: Body, diff: str | None) -> Body:
@@ -286,12 +291,12 @@ def with_refusals_of(body: Body, diff: str | None) -> Body:
     if not diff or not isinstance(spec, BundleSpec) or not _is_asked(status):
         return body
     missing = list_missing(read_refused(_words(diff), ServiceAccount.of(spec)))
-    plan = {**body["status"]["plan"], "missing": [one.to_dict() for one in missing]}
-    return {**body, "status": {**body["status"], "plan": plan}}
+    plan = replace(status.part(PlanStatus), missing=missing)
+    return {**body, "status": status.with_part(plan).to_dict()}
 
 
 def _is_asked(status: BundleStatus) -> bool:
-    plan = status.plan
+    plan = status.part(PlanStatus)
     return (
         plan.outcome == PlanOutcome.PLANNED
         and plan.missing_permissions is None

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.freeze import Freeze
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import refs_of
+from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.gates import age, promotion, signature
@@ -187,7 +190,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         unread[FREEZE.name] = frozen.gap
     now = datetime.now(UTC)
     seen = ALL_SEEN
-    if spec.promote_from:
+    if spec.part(PromotionSpec):
         seen = await _seen_time(client, installation, unread)
     attesters = NO_ATTESTERS
     try:
@@ -216,10 +219,11 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
     from copyrator.bundles.inputs.watches import attester_refs  # noqa: PLC0415 - not for --help
     from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
 
-    named = spec.promote_from.attestations
+    named = spec.part(PromotionSpec).attestations
     if not named:
         return NO_ATTESTERS
-    required = spec.verify.any_of if spec.verify is not None else ()
+    signatures = spec.find(SignaturesSpec)
+    required = signatures.any_of if signatures is not None else ()
     refs = dict.fromkeys((*attester_refs(spec), *refs_of(required)))
     contents = {ref: await read_files(client, spec.namespace, ref) for ref in refs}
     found, _ = await asyncio.to_thread(

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.bundle import BUNDLE_SKIPPED_DIGESTS, parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.age import AgeStatus
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
@@ -23,13 +24,14 @@ from copyrator.api.bundle_status import (
     Deployed,
     HistoryEntry,
     Outcome,
-    PinStatus,
-    parse_status,
 )
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
+from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
+from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
@@ -82,7 +84,7 @@ def _complete(words: Callable[[Body], Iterable[str | None]]) -> Callable[..., An
 
 def _versions(body: Body) -> tuple[str | None, ...]:
     status = parse_status(body)
-    return status.available.version, status.attempted.version, status.plan.version
+    return status.available.version, status.attempted.version, status.part(PlanStatus).version
 
 
 def _succeeded(body: Body) -> Iterator[str | None]:
@@ -165,7 +167,9 @@ def describe_skip(body: Body, version: str, digest: str) -> str:
 
 @click.command()
 @object_options("bundles")
-@click.argument("version", shell_complete=_complete(lambda body: _spec_of(body).skip_digests))
+@click.argument(
+    "version", shell_complete=_complete(lambda body: _spec_of(body).part(RollbackSpec).skip_digests)
+)
 @object_option
 def unskip(options: ObjectOptions, version: str) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
@@ -205,7 +209,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
     targets = rollback_targets(status, reference)
     running = _running(status).digest
     if to is None:
-        if status.pin.digest == running is not None:
+        if status.part(PinStatus).digest == running is not None:
             first = max((i for i, at in enumerate(targets) if at.digest == running), default=-1)
             targets = targets[first + 1 :]
         found = [at for at in targets if at.digest != running]
@@ -260,12 +264,15 @@ async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, A
         value = f"{chosen.version}@{chosen.digest}"
         if options.shape is None:
             prose([_announce(body, status, chosen)])
-        if annotations_of(body).get(ANN_PIN) == value and status.pin.digest != chosen.digest:
+        if (
+            annotations_of(body).get(ANN_PIN) == value
+            and status.part(PinStatus).digest != chosen.digest
+        ):
             # It was seen already, and ended or refused. Without it, it counts again; another pin
             # that is in force stays meanwhile.
             body = await _annotate_pin(client, body, None, _SEEN_WITHIN, confirm)
         body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0, confirm)
-        if (refused := parse_status(body).pin).refused and refused.requested == value:
+        if (refused := parse_status(body).part(PinStatus)).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
         if not timeout or _suspends(body):
             return body, chosen
@@ -361,7 +368,7 @@ async def _annotate_pin(
         raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
     def seen(found: Body) -> bool:
-        return parse_status(found).pin.requested == value
+        return parse_status(found).part(PinStatus).requested == value
 
     return await wait(client, "bundles", body, seconds, seen)
 
@@ -370,7 +377,7 @@ async def _unpin(options: ObjectOptions) -> tuple[dict[str, Any], str]:
     """End the pin; return the Bundle, and what was done."""
     async with options.target.connect() as client:
         body = await options.read(client)
-        about, pin = shown("bundles", body), parse_status(body).pin
+        about, pin = shown("bundles", body), parse_status(body).part(PinStatus)
         asked = annotations_of(body).get(ANN_PIN, NO_PIN)
         if pin.digest is None and pin.refused is None and asked in (NO_PIN, pin.requested):
             return body, f"{about} isn't pinned."
@@ -390,7 +397,7 @@ async def _skip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], s
         digest = _digest_of(body, version)
 
         def add(known: tuple[str, ...], seen: BundleStatus) -> tuple[str, ...]:
-            if seen.pin.digest == digest:
+            if seen.part(PinStatus).digest == digest:
                 raise Fault(
                     f"{shown('bundles', body)} is pinned to {version} ({digest}), so nothing was "
                     f"changed. To end that: {hint_about('unpin', 'bundle', body)}"
@@ -415,12 +422,16 @@ async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any],
     async with options.target.connect() as client:
         body = await options.read(client)
         spec, named = _spec_of(body), _DIGEST.fullmatch(version)
-        found = [at for at in spec.skip_digests if named and at.startswith(f"sha256:{named[1]}")]
+        found = [
+            at
+            for at in spec.part(RollbackSpec).skip_digests
+            if named and at.startswith(f"sha256:{named[1]}")
+        ]
         if not found:
-            skipped = set(spec.skip_digests)
+            skipped = set(spec.part(RollbackSpec).skip_digests)
             found = [at for at in _known_digests(parse_status(body), version) if at in skipped]
         if not found:
-            known = ", ".join(spec.skip_digests) or "none"
+            known = ", ".join(spec.part(RollbackSpec).skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
 
         def remove(known: tuple[str, ...], _seen: BundleStatus) -> tuple[str, ...]:
@@ -431,7 +442,9 @@ async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any],
 
 def _known_digests(status: BundleStatus, version: str) -> list[str]:
     """The digests of a version that the status has, the newest first."""
-    seen = sorted(status.candidates, key=lambda one: one.first_seen or "", reverse=True)
+    seen = sorted(
+        status.part(AgeStatus).candidates, key=lambda one: one.first_seen or "", reverse=True
+    )
     found = [(at.version, at.digest) for at in (status.available, status.attempted)]
     found[1:1] = [(at.version, at.digest) for at in seen]
     found += [(at.version, at.digest) for at in status.past]
@@ -445,7 +458,7 @@ async def _change_skipped(
 ) -> dict[str, Any]:
     """Change the annotation; if another client changes the Bundle meanwhile, once more."""
     for _ in range(_TRIES):
-        known = _spec_of(body).skip_digests
+        known = _spec_of(body).part(RollbackSpec).skip_digests
         digests = change(known, parse_status(body))
         if digests == known:
             return body

@@ -19,9 +19,10 @@ from copyrator.api import names
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rollout import RolloutState, read_rollout_state
+from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
-from copyrator.api.rule_status import read_rule_status, read_unconfirmed
+from copyrator.api.rule_status import read_rule_status
+from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
@@ -62,16 +63,7 @@ Result = tuple[dict[str, Any], str]
 """The object, and what was done to it."""
 
 _timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
-_HANDLED = {
-    names.ANN_RULE_REQUESTED_AT: "lastHandledRequest",
-    names.ANN_REQUESTED_AT: "lastHandledRequest",
-    names.ANN_FORCE_AT: "lastHandledForce",
-}
-_FAILED = {
-    names.ANN_REQUESTED_AT: "lastFailedRequest",
-    names.ANN_FORCE_AT: "lastFailedForce",
-}
-"""Annotation to the field of the status that echoes it."""
+_ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFailedForce"
 
 
 @click.command()
@@ -113,7 +105,8 @@ def reconcile(options: ObjectOptions, *, force: bool) -> None:
 
 def _is_kept(body: Body) -> bool:
     """Whether a request failed that the operator handles later."""
-    return any((body.get("status") or {}).get(field) for field in _FAILED.values())
+    status = parse_status(body, *_ECHOES)
+    return bool(status.last_failed_request or status.last_failed_force)
 
 
 def _waits(body: Body) -> str:
@@ -187,12 +180,13 @@ async def _reconcile(options: ObjectOptions, *, force: bool) -> dict[str, Any]:
         if what == "rules":
             annotation = names.ANN_RULE_REQUESTED_AT
         token, body = await annotated(client, what, body, annotation)
-        echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
 
         def handled(seen: Body) -> bool:
             _check_may_act(what, seen)  # it may be suspended meanwhile
-            status = seen.get("status") or {}
-            return token in [status.get(echo) for echo in echoes]
+            status = parse_status(seen, *_ECHOES)
+            if force:
+                return token in (status.last_handled_force, status.last_failed_force)
+            return token in (status.last_handled_request, status.last_failed_request)
 
         def busy(seen: Body) -> bool:
             return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
@@ -390,7 +384,7 @@ def _waiting(body: Body) -> str:
             f"{shown('rules', body)}: the operator hasn't reconciled its current generation yet; "
             "try again"
         )
-    edit = read_unconfirmed(read_rule_status(body.get("status")))
+    edit = read_rule_status(body.get("status")).unconfirmed
     if edit is None or not edit.copies:
         raise Fault(f"{shown('rules', body)}: no deletion is waiting for confirmation")
     return count(edit.copies, "copy", "copies")
@@ -443,7 +437,7 @@ async def _act(options: ObjectOptions, action: str) -> Result:
 
 
 def _running(body: Body) -> RolloutState | None:
-    state = read_rollout_state(read_rule_status(body.get("status")))
+    state = read_rule_status(body.get("status")).rollout
     return state if state is not None and state.running else None
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
+from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
@@ -194,8 +195,8 @@ async def _what_stays(
         with suppress(errors.Forbidden):
             found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)
             copies += sum(bool(annotations_of(body).get(names.ANN_RULE)) for body in found)
-    deployed = [(body.get("status") or {}).get("deployed") or {} for _, body in held]
-    releases = sum(bool(one.get("version")) for one in deployed)
+    deployed = [parse_status(body, "deployed").deployed for _, body in held]
+    releases = sum(bool(one.version) for one in deployed)
     click.echo(
         f"{count(copies, 'copy', 'copies')} and {count(releases, 'release')} stay as they are."
     )

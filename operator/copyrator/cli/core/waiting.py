@@ -13,6 +13,7 @@ import click
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.api.status_parts import parse_status
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, Body, shown
@@ -74,7 +75,7 @@ def result(body: Body, *, waited: bool = True) -> str:
 
 def observed(body: Body) -> int:
     """The generation that the operator has seen."""
-    return int((body.get("status") or {}).get("observedGeneration") or 0)
+    return parse_status(body, "observedGeneration").observed_generation or 0
 
 
 def in_progress(body: Body) -> bool:

@@ -245,8 +245,7 @@ async def _references(
 
 async def _registries(bundles: Sequence[Body]) -> list[Check]:
     """One request to each registry, from this machine and without credentials."""
-    from copyrator.api.bundle import parse_bundle
-    from copyrator.api.bundle_spec import BundleDefaults
+    from copyrator.api.bundle import BundleDefaults, parse_bundle
     from copyrator.api.fields import InvalidSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient

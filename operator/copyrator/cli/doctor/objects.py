@@ -11,14 +11,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec, LocalObjectRef
+from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
+from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.selectors import parse_selector
+from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
@@ -394,7 +396,9 @@ Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
 async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
     """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
     parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
-    specs = [one for one in parsed if isinstance(one, BundleSpec) and one.approval.is_enabled]
+    specs = [
+        one for one in parsed if isinstance(one, BundleSpec) and one.part(ApprovalSpec).is_enabled
+    ]
     try:
         policies = {
             namespace: await listed(client, NETWORKPOLICIES, namespace)
@@ -430,7 +434,7 @@ def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> b
 def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether it selects a pod with these labels and restricts where that connects to."""
     try:
-        selects = parse_selector(policy.get("podSelector") or {}, "podSelector").matches(labels)
+        selects = read_selector(policy.get("podSelector") or {}).matches(labels)
     except SpecError:
         return False
     return selects and "Egress" in (policy.get("policyTypes") or ())

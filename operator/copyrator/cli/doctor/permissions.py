@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode
 from copyrator.api.names import ANN_ACCEPT_FROM

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, LocalObjectRef, ValuesKind
+from copyrator.api.attest import AttestSpec
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -24,6 +25,8 @@ from copyrator.api.kubeconfig import (
     kubeconfig_in,
     read_kubeconfig_ref,
 )
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_time
@@ -167,7 +170,7 @@ async def _deployed_by(client: KubeClient, namespace: str, ref: KubeconfigRef) -
 def _of_bundle(bundle: Body) -> KubeconfigRef | None:
     """The kubeconfig of a Bundle; None where it has none, or not a valid one."""
     with suppress(SpecError):
-        return read_kubeconfig_ref(Fields(bundle.get("spec"), "spec"))
+        return read_kubeconfig_ref(map_in(bundle, "spec"), "spec")
     return None
 
 
@@ -180,7 +183,7 @@ def _sources_of(rule: Body) -> Iterator[tuple[Body, KubeconfigRef | None]]:
     for source in (spec.get("source"), *(several if isinstance(several, list) else ())):
         with suppress(SpecError):
             if isinstance(source, Mapping):
-                yield source, read_kubeconfig_ref(Fields(source, "source"))
+                yield source, read_kubeconfig_ref(source, "source")
 
 
 def _read_by(source: Body, home: str) -> Iterator[RemoteSource]:
@@ -342,9 +345,9 @@ async def attestations(
             spec = parse_bundle(body, BundleDefaults())
             if not isinstance(spec, BundleSpec):
                 continue
-            attesting += spec.attest is not None
-            promoted += bool(spec.promote_from.attestations)
-            fault = _push_fault(body) if spec.attest is not None else ""
+            attesting += spec.find(AttestSpec) is not None
+            promoted += bool(spec.part(PromotionSpec).attestations)
+            fault = _push_fault(body) if spec.find(AttestSpec) is not None else ""
             fault = fault or await _key_fault(client, installation, spec)
             try:
                 fault = fault or (await attesters_of(client, spec)).fault
@@ -370,18 +373,18 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
     from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
     from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
 
-    if spec.attest is None:
+    if (attest := spec.find(AttestSpec)) is None:
         return ""
-    key = spec.attest.key_from or OPERATORS_KEY
-    namespace = spec.namespace if spec.attest.key_from else installation.namespace
-    ref = LocalObjectRef(ValuesKind.SECRET, key.secret)
+    key = attest.own_key or OPERATORS_KEY
+    namespace = spec.namespace if attest.own_key else installation.namespace
+    ref = LocalObjectRef(key.secret, ValuesKind.SECRET)
     where = f"Secret {namespace}/{key.secret} of spec.attest"
     try:
         files = files_of(ref, await client.get(SECRETS, namespace, key.secret))
     except errors.NotFound:
         return f"{where} doesn't exist; create it"
     password = files.get(key.password_key or "")
-    is_required = spec.attest.key_from is not None and key.password_key is not None
+    is_required = attest.own_key is not None and key.password_key is not None
     missing = [key.key] if key.key not in files else []
     missing += [str(key.password_key)] if is_required and password is None else []
     if missing:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.plan_status import PlanStatus
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -90,7 +92,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
         view = BundleView(body, datetime.now(UTC))
         if isinstance(spec := view.spec, InvalidSpec):
             raise Fault(f"Bundle {namespace}/{name}: {spec}")
-        is_local = spec.kube_config is None
+        is_local = spec.find(ClusterSpec) is None
         is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
         roles = roles_of(view, spec, is_namespace_missing=is_missing)
         if not roles:
@@ -122,7 +124,7 @@ async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, A
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
-    if view.status.plan.missing_permissions is not None:
+    if view.status.part(PlanStatus).missing_permissions is not None:
         return f"the service account {account} lacks nothing that the plan was reviewed for"
     anew = view.hint("plan", "--refresh")
     return (

@@ -38,6 +38,8 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
     signature policy, too. Other kinds are ignored.
     Exit code: 0 all are valid; 1 at least one isn't.
     """
+    import msgspec
+
     from copyrator.cli.offline.manifests import read_manifests
     from copyrator.cli.offline.validate import check, is_ours, warnings
 
@@ -49,8 +51,7 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         for warning in warnings(manifest):
             click.echo(f"Warning: {warning}", err=True)
     if shape is not None:
-        items = [finding.to_dict() for finding in found]
-        dump(typed(Kind.PROBLEM_LIST, {"items": items}), shape)
+        dump(typed(Kind.PROBLEM_LIST, {"items": msgspec.to_builtins(found)}), shape)
     else:
         for finding in found:
             click.echo(str(finding))

@@ -168,7 +168,7 @@ def _finish(
     from copyrator.cli.offline.manifests import Manifest
     from copyrator.cli.offline.validate import check
 
-    found = [finding.problem for finding in check(Manifest("flags", body, {}))]
+    found = list(check(Manifest("flags", body, {})))
     if found:
         raise Fault("; ".join(f"{problem.field}: {problem.message}" for problem in found))
     if export:

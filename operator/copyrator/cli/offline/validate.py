@@ -16,17 +16,20 @@ from functools import cache
 from typing import Any, Final
 
 import jinja2
+import msgspec
 from jinja2 import meta, nodes
 from jsonschema import Draft4Validator, ValidationError
 from jsonschema.validators import extend
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, NotationSpec, VerifyEntry
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.rule import parse_rule, path_of
+from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
+from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
+from copyrator.api.verify import SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.offline.install import schemas
@@ -382,43 +385,43 @@ _VERSIONS = {
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem and its position."""
+class Finding(msgspec.Struct, frozen=True):
+    """A problem and its position; as in ``-o json``."""
 
-    manifest: Manifest
+    file: str
     line: int
-    problem: Problem
+    kind: str
+    name: str
+    field: str
+    message: str
+
+    @classmethod
+    def of(
+        cls, manifest: Manifest, problem: Problem, path: Sequence[Step] | None = None
+    ) -> Finding:
+        """The problem of a manifest, at its own position or another one."""
+        line = manifest.line(problem.path if path is None else path)
+        return cls(
+            manifest.source, line, manifest.kind, manifest.name, problem.field, problem.message
+        )
 
     def __str__(self) -> str:
-        field = f"{self.problem.field}: " if self.problem.field else ""
-        where = f"{self.manifest.source}:{self.line}"
-        return f"{where}: {self.manifest.kind} {self.manifest.name}: {field}{self.problem.message}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in -o json."""
-        return {
-            "file": self.manifest.source,
-            "line": self.line,
-            "kind": self.manifest.kind,
-            "name": self.manifest.name,
-            "field": self.problem.field,
-            "message": self.problem.message,
-        }
+        field = f"{self.field}: " if self.field else ""
+        return f"{self.file}:{self.line}: {self.kind} {self.name}: {field}{self.message}"
 
 
 def check(manifest: Manifest) -> Iterator[Finding]:
     """The problems of one manifest; the parser's message only where the schema has none."""
     if _is_policy(manifest):
         for problem in _of_policy(manifest.body):
-            yield Finding(manifest, manifest.line(problem.path), problem)
+            yield Finding.of(manifest, problem)
         return
     said = manifest.body.get("apiVersion")
     if manifest.kind not in _VERSIONS:
         group = str(said).partition("/")[0]
         meant = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
         text = f"{group} has no kind {manifest.kind or '(none)'}; did you mean {meant}?"
-        yield Finding(manifest, manifest.line(("kind",)), Problem(("kind",), text))
+        yield Finding.of(manifest, Problem(("kind",), text))
         return
     kinds = list(_misspelt_kinds(manifest.body))
     at = {problem.path for problem in kinds}
@@ -429,7 +432,7 @@ def check(manifest: Manifest) -> Iterator[Finding]:
     if not manifest.name:
         found.append(Problem(("metadata",), "name is required"))
     for problem in found or _parsed(manifest):
-        yield Finding(manifest, manifest.line(problem.path), problem)
+        yield Finding.of(manifest, problem)
 
 
 def warnings(manifest: Manifest) -> Iterator[Finding]:
@@ -438,9 +441,9 @@ def warnings(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind != names.RULE_KIND or isinstance(rule, InvalidSpec) or rule.legacy:
         return  # the old form can't leave namespaces out
     if said := warn_of_system_namespaces(rule.targets):
-        yield Finding(manifest, manifest.line(("spec", "targets")), Problem((), said))
+        yield Finding.of(manifest, Problem((), said), ("spec", "targets"))
     for problem in _of_body(rule.template.body, unknown=True) if rule.template else ():
-        yield Finding(manifest, manifest.line(problem.path), problem)
+        yield Finding.of(manifest, problem)
 
 
 def is_ours(manifest: Manifest) -> bool:
@@ -462,7 +465,8 @@ def _parsed(manifest: Manifest) -> list[Problem]:
         bundle = parse_bundle(body, BundleDefaults())
         if isinstance(bundle, InvalidSpec):
             return [_problem(bundle)]
-        entries = bundle.verify.any_of if bundle.verify else ()
+        signatures = bundle.find(SignaturesSpec)
+        entries = signatures.any_of if signatures else ()
         found = (*_subjects(entries, "spec.verify"), *_withheld(bundle))
         return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
@@ -488,10 +492,10 @@ def _of_policy(body: Mapping[str, Any]) -> Iterator[Problem]:
 def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, str]]:
     """Subjects of notation's signers that can't be used, which only verifying finds."""
     for index, entry in enumerate(entries):
-        if not isinstance(entry, NotationSpec):
+        if entry.notation is None:
             continue
         try:
-            read_subjects(entry.subjects)
+            read_subjects(entry.notation.subjects)
         except TrustError as error:
             yield f"{path}.anyOf[{index}].notation.subjects", str(error)
 

@@ -21,7 +21,7 @@ from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
-from copyrator.api.reasons.rules import FailureReason, RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec, place_of
 from copyrator.api.rule_status import Failure
 from copyrator.cli.core.cluster import Target, ahead, all_of
@@ -413,9 +413,7 @@ class DryRun:
             for rule in self.context.rules
             if rule.key != but
             and not isinstance(rule.spec, InvalidSpec)
-            and (
-                rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
-            )
+            and (rule.spec.kind == kind or any(one.kind == kind for one in rule.spec.sources))
         )
 
     async def _try_serve(self, rule: Rule) -> None:
@@ -448,7 +446,7 @@ class FullSummary(RuleSummary):
         """Keep it."""
         self.failures[key] = (failure.reason, failure.text)
 
-    failures: dict[CopyKey, tuple[FailureReason, str]] = dataclasses.field(default_factory=dict)
+    failures: dict[CopyKey, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
 
 @asynccontextmanager

@@ -114,10 +114,10 @@ def _selector(selector: LabelSelector) -> dict[str, Any]:
     """In a manifest's form: simple labels as matchLabels."""
     labels, expressions = {}, []
     for want in selector.requirements:
-        if want.operator is Operator.IN and len(want.values) == 1 and want.key not in labels:
-            labels[want.key] = want.values[0]
+        if want.value is not None and want.key not in labels:
+            labels[want.key] = want.value
         else:
-            values = {"values": list(want.values)} if want.values else {}
+            values = {"values": sorted(want.values)} if want.values else {}
             expressions.append({"key": want.key, "operator": str(want.operator), **values})
     return {
         **({"matchLabels": labels} if labels else {}),
@@ -276,15 +276,15 @@ def _parsed(text: str) -> LabelSelector | None:
         found = _REQUIREMENT.match(rest)
         if found is None or not (key := found["key"] or found["no"]):
             return None
-        values: tuple[str, ...] = ()
+        values = frozenset[str]()
         if found["no"]:
             operator = Operator.DOES_NOT_EXIST
         elif found["sign"]:
             operator = Operator.NOT_IN if found["sign"] == "!=" else Operator.IN
-            values = (found["value"],)
+            values = frozenset((found["value"],))
         elif found["word"]:
             operator = Operator.IN if found["word"] == "in" else Operator.NOT_IN
-            values = tuple(sorted({value.strip() for value in found["values"].split(",")}))
+            values = frozenset(value.strip() for value in found["values"].split(","))
         else:
             operator = Operator.EXISTS
         requirements.append(Requirement(key, operator, values))

@@ -21,6 +21,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import RuleSpec, Source
+from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
@@ -39,6 +40,7 @@ from copyrator.cli.rules.dry_run import (
 )
 from copyrator.cli.rules.plan_rows import (
     COLUMNS,
+    NO_KEYS,
     Keys,
     PlanRow,
     RowAction,
@@ -165,7 +167,7 @@ class Files:
         added = False
         for part in binding.composition.parts:
             for manifest in self.manifests:
-                if self._is_source(manifest, part.entry.source):
+                if self._is_source(manifest, part.entry):
                     body = await self.stored(client, part.resource, manifest)
                     name = ObjectName(part.entry.namespace, manifest.name)
                     part.assumed[name] = body
@@ -367,13 +369,13 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     assert state.compiled is not None
     resource = context.kinds[state.compiled.resource].resource
     for key, (reason, message) in found.failures.items():
-        action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
-        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason.value, message))
+        action = RowAction.CONFLICT if reason == FailureReason.CONFLICT else RowAction.BLOCKED
+        rows.append(PlanRow(action, resource.kind, key.namespace, key.name, reason, message))
     for index, row in enumerate(rows):
         note, reported = row.note, dry_run.reported(rule.key, row.namespace, row.name)
         if reported and dry_run.actor.who and not row.reason:  # possible for the user only
             note = dry_run.actor.tried(reported).strip()
-        rows[index] = dataclasses.replace(row, group=resource.group, note=note)
+        rows[index] = replace(row, group=resource.group, note=note)
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
@@ -424,9 +426,9 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     ]
     if problem:
         action = (
-            RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
+            RowAction.CONFLICT if problem.reason == FailureReason.CONFLICT else RowAction.BLOCKED
         )
-        return PlanRow(action, *where, problem.reason.value, problem.text)
+        return PlanRow(action, *where, problem.reason, problem.text)
     methods = [method for method, _ in mine]
     if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
         return PlanRow(RowAction.RECREATE, *where)
@@ -434,7 +436,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     if action_ is None:
         return None
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
-    keys = Keys()
+    keys = NO_KEYS
     if wanted is not None:
         keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
@@ -449,5 +451,5 @@ async def _diff(dry_run: DryRun, key: CopyKey, wanted: Body, *, new: bool) -> Ke
     try:
         live = await dry_run.client.get(resource, key.namespace, key.name)
     except errors.ApiError:
-        return Keys()
+        return NO_KEYS
     return diff(live, wanted)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from copyrator.api.rollout import Rollout
 from copyrator.api.rule_status import shared_message
+from copyrator.api.structs import replace
 from copyrator.api.text import count, some
 from copyrator.api.times import format_duration
 from copyrator.cli.core.objects import Body
@@ -34,22 +37,23 @@ class RowAction(StrEnum):
     """The API server, an admission plugin or a webhook refuses it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True, omit_defaults=True):
     """What changes of an object, by name; never by value."""
 
-    added: Sequence[str] = ()
-    changed: Sequence[str] = ()
-    removed: Sequence[str] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         signs = (("+", self.added), ("~", self.changed), ("-", self.removed))
         return " ".join(f"{sign}{key}" for sign, keys in signs for key in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
-    """One target."""
+NO_KEYS: Final = Keys()
+
+
+class PlanRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One target; as in ``-o json``."""
 
     action: RowAction
     kind: str
@@ -57,7 +61,7 @@ class PlanRow:
     name: str
     reason: str = ""
     message: str = ""
-    keys: Keys = field(default_factory=Keys)
+    keys: Keys = NO_KEYS
     note: str = ""
     """What else is known of it."""
     group: str = ""
@@ -68,22 +72,6 @@ class PlanRow:
         """As `kubectl -o name` prints it."""
         kind = f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
         return f"{kind}/{self.name}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in -o json."""
-        found: dict[str, Any] = {
-            "action": self.action.value,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-        }
-        if self.reason:
-            found |= {"reason": self.reason, "message": self.message}
-        if keys := {name: list(value) for name, value in asdict(self.keys).items() if value}:
-            found["keys"] = keys
-        if self.note:
-            found["note"] = self.note
-        return found
 
     @property
     def what(self) -> str:
@@ -119,7 +107,7 @@ class RulePlan:
         found = typed(Kind.PLAN, {"rule": self.rule})
         if self.fault:
             return {**found, "error": self.fault}
-        changes = [row.to_dict() for row in self.rows]
+        changes = msgspec.to_builtins(self.rows)
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {**found, "upToDate": self.right, "changes": changes, **notes}
 
@@ -155,11 +143,14 @@ def diff(live: Body | None, wanted: Body) -> Keys:
     """Which keys of an object differ; of other kinds, which top-level fields."""
     before = _flat(live) if live else {}
     after = _flat(wanted)
-    return Keys(
-        added=sorted(after.keys() - before.keys()),
-        changed=sorted(key for key in after.keys() & before.keys() if after[key] != before[key]),
-        removed=sorted(before.keys() - after.keys()),
+    found = Keys(
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(
+            sorted(one for one in after.keys() & before.keys() if after[one] != before[one])
+        ),
+        removed=tuple(sorted(before.keys() - after.keys())),
     )
+    return NO_KEYS if found == NO_KEYS else found
 
 
 def _flat(body: Body) -> dict[str, Any]:

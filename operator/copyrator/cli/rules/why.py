@@ -258,7 +258,7 @@ def waits_for_rollout(owner: str, state: RolloutState) -> str:
         f"the step of this copy hasn't begun (step {state.step}"
     )
     if state.stopped is not None:
-        who = state.stopped.consumer
+        who = state.stopped
         return f"{text}); the rollout is stopped by {who.kind} {who.namespace}/{who.name}."
     due = f", the next one is due at {format_time(state.next_at)}" if state.next_at else ""
     return f"{text}{due})."

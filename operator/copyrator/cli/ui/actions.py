@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import parse_status
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.api.plan_words import find_lacking
+from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.bundles.plan.record import is_spent
 from copyrator.bundles.plan.rights import format_permission, missing_of
@@ -92,7 +92,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         found: the plan, and its log as far as it could be read.
         number: of the page, if there are more operations than fit on one.
     """
-    view, plan = found.view, found.view.status.plan
+    view, plan = found.view, found.view.status.part(PlanStatus)
     is_made = plan.outcome == PlanOutcome.PLANNED
     changes = planned_changes(found) if is_made else PlannedChanges(())
     pages = pages_of(len(changes.operations), OPERATIONS)
@@ -138,7 +138,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
 
 def describe_plan_effect(view: BundleView) -> str:
     """The one sentence about a plan: what it would do, and what it waits for."""
-    plan = view.status.plan
+    plan = view.status.part(PlanStatus)
     if fault := plan_fault(view):
         return f"{fault[0].upper()}{fault[1:]}."
     done = describe_effect(plan.counts)
@@ -147,14 +147,18 @@ def describe_plan_effect(view: BundleView) -> str:
 
 def _state(view: BundleView) -> str:
     decided = ShownPlan.of(view.body).decision
-    if decided and view.status.plan.decision is None and not is_expired(view.status.plan, view.now):
+    if (
+        decided
+        and view.status.part(PlanStatus).decision is None
+        and not is_expired(view.status.part(PlanStatus), view.now)
+    ):
         return f"{decided.lower()}, which the operator hasn't seen yet"
     return plan_state(view) + ("; its deploy has begun" if is_spent(view.status) else "")
 
 
 def choices(view: BundleView) -> Iterator[dict[str, str]]:
     """The decisions that can be taken about a plan now; ``look`` is the class of a button."""
-    plan, deployed = view.status.plan, view.status.deployed.version
+    plan, deployed = view.status.part(PlanStatus), view.status.deployed.version
     kept = f"{said(deployed)} stays deployed" if deployed else "nothing is deployed"
     effects = (
         (APPROVE, f"Approving deploys {said(plan.version)}, as soon as its other gates pass."),
@@ -174,7 +178,7 @@ def choices(view: BundleView) -> Iterator[dict[str, str]]:
 
 def _is_open(choice: DecisionVerb, view: BundleView) -> bool:
     try:
-        approve.check_open(choice.decision, view, view.status.plan.id)
+        approve.check_open(choice.decision, view, view.status.part(PlanStatus).id)
     except Fault:
         return False
     return ShownPlan.of(view.body).decision != choice.decision
@@ -184,12 +188,13 @@ def _missing_permissions(found: PlanView) -> Iterator[str]:
     status = parse_status(with_refusals_of(found.view.body, found.log.diff))
     missing = missing_of(status)
     yield from (said(format_permission(one), 500) for one in missing)
-    if missing and status.plan.unreviewed:
-        yield f"{count(status.plan.unreviewed, 'kind')} not reviewed"
+    unreviewed = status.part(PlanStatus).unreviewed
+    if missing and unreviewed:
+        yield f"{count(unreviewed, 'kind')} not reviewed"
 
 
 def _facts(found: PlanView) -> Iterator[Detail]:
-    view, plan = found.view, found.view.status.plan
+    view, plan = found.view, found.view.status.part(PlanStatus)
     yield Detail("Version", describe_version(plan.version, plan.digest))
     there = view.status.deployed
     yield Detail("Deployed", describe_version(there.version, there.digest) if there.digest else "-")

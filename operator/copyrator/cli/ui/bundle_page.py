@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import parse_status
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift import DriftVerdict
+from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, Result, Status, compute
+from copyrator.api.health import HealthMode, HealthSpec, Result, Status, compute
 from copyrator.api.keys import ObjectName
+from copyrator.api.plan_status import PlanStatus
+from copyrator.api.status_parts import parse_status
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -247,7 +249,7 @@ class BundleReader:
 
     async def _read_drift(self, body: Body, seconds: float, *, is_opened: bool) -> DriftReading:
         """The diff of what drifted; what an ended Job's log has is read once."""
-        drift, uid = parse_status(body).drift, str(body["metadata"].get("uid"))
+        drift, uid = parse_status(body).part(DriftStatus), str(body["metadata"].get("uid"))
         if drift.verdict != DriftVerdict.DRIFTED or not drift.found_job:
             return NO_DIFF
         known = self._drifts.get(uid)
@@ -276,7 +278,7 @@ def _keep(known: dict[str, K], uid: str, found: K) -> K:
 def drift_reading(body: Body, log: PlanLog) -> DriftReading:
     """The diffs of the drifted objects that the status names; pure."""
     view = BundleView(body, datetime.min.replace(tzinfo=UTC))
-    drift, budget = view.status.drift, LineBudget(DRIFT_LINES)
+    drift, budget = view.status.part(DriftStatus), LineBudget(DRIFT_LINES)
     changes = planned_changes(PlanView(view, log)) if log.operations is not None else None
     operations = changes.operations if changes else ()
     named = {str(one.operation): one for one in operations if not one.when}
@@ -301,7 +303,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "health": _health(view),
         "log_tail": printable(view.status.last_error.log_tail or ""),
         "log_at": moment(view.status.last_error.time, view.now),
-        "has_plan": view.status.plan.outcome is not None,
+        "has_plan": view.status.part(PlanStatus).outcome is not None,
         "events": event_rows(found.events, view.now),
         "missing": found.missing,
         "actions": actions_of("bundles", view.body, decides=view.awaits_decision),
@@ -354,7 +356,7 @@ def _earliest(view: BundleView) -> str:
 
 def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
-    there, plan = view.status.deployed, view.status.plan
+    there, plan = view.status.deployed, view.status.part(PlanStatus)
     if row.state is rows.State.WAITING and view.awaits_decision:
         ends = f"; it expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
         version, counts = said(plan.version), operation_counts(plan)
@@ -370,7 +372,7 @@ def _sentence(view: BundleView, row: OverviewRow) -> str:
 
 def _plan(view: BundleView) -> Iterator[Detail]:
     """The parts about the plan; none where it has been deployed, or there is none."""
-    plan, attempt = view.status.plan, view.status.attempted
+    plan, attempt = view.status.part(PlanStatus), view.status.attempted
     is_done = bool(plan.job) and plan.job == attempt.plan_job
     if plan.outcome is not None and not is_done:
         yield from describe_plan(view)
@@ -420,7 +422,7 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
 
 def _health(view: BundleView) -> str:
     """Whether the release is healthy; the message where the page's first sentence isn't that."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
@@ -433,8 +435,8 @@ def _health(view: BundleView) -> str:
 
 def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     """What the last check for drift found; None where none is made."""
-    spec, drift = view.spec, view.status.drift
-    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+    spec, drift = view.spec, view.status.part(DriftStatus)
+    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
         return None
     condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
     is_drifted = drift.verdict == DriftVerdict.DRIFTED
@@ -450,8 +452,8 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
         "more": max((drift.count or 0) - len(drift.objects), 0),
         "corrections": drift.corrections or 0,
         "next": next_check(view, spec),
-        "mode": str(spec.drift.mode),
-        "every": format_duration(spec.drift.interval),
+        "mode": str(spec.part(DriftSpec).mode),
+        "every": format_duration(spec.part(DriftSpec).interval),
         "job": said(drift.found_job) if drift.found_job else "",
         "command": shlex.join(
             ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
@@ -541,7 +543,7 @@ async def release_objects(
     spec = view.spec
     if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
         return [], ""
-    if spec.kube_config is not None:
+    if spec.find(ClusterSpec) is not None:
         return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"

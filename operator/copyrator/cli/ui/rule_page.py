@@ -49,7 +49,6 @@ from copyrator.cli.view.rule import (
     describe_origin,
     describe_settings,
     group_failures,
-    number_of,
     remedy_of,
     rollout_progress,
     rule_kind,
@@ -211,7 +210,7 @@ class RulePage:
         if self.view.trouble:
             return printable(self.view.trouble)
         copies = count(self.view.counts.ready, "copy", "copies")
-        targets = count(number_of(self.view, "targets"), "namespace")
+        targets = count(self.view.status.targets, "namespace")
         return f"{copies} in sync in {targets}."
 
     @property
@@ -250,8 +249,8 @@ class RulePage:
         until = format_time(state.next_at) if state.next_at and not state.stopped else ""
         stopped = ""
         if state.stopped is not None:
-            who = state.stopped.consumer
-            stopped = printable(f"{who.kind} {who.namespace}/{who.name}: {state.stopped.message}")
+            who = state.stopped
+            stopped = printable(f"{who.kind} {who.namespace}/{who.name}: {who.message}")
         resume = hint("rollout", "resume", "rule", self.row.shown)
         left = rows.until(until, self.view.now)
         return RolloutParts(rollout_progress(self.view), steps, until, left, stopped, resume)
@@ -418,12 +417,12 @@ def _sources(page: RulePage) -> Iterator[list[str]]:
 
 
 def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
-    for entry in spec.sources:
-        one, optional = entry.source, ", optional" if entry.optional else ""
+    for one in spec.sources:
+        optional = ", optional" if one.optional else ""
         which = f" {one.name}" if one.name else ""
-        where = f"in {entry.namespace}{one.cluster}{optional}"
+        where = f"in {one.namespace}{one.cluster}{optional}"
         texts = [where] if one.name else [_labels(one.selector), where]
-        yield [f"{entry.alias}: {one.kind}{which}", *texts]
+        yield [f"{one.alias}: {one.kind}{which}", *texts]
     if spec.source is None:
         if not spec.sources:
             yield ["Template", "without sources"]
@@ -433,7 +432,7 @@ def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
     else:
         labels = _labels(spec.source.selector)
         where = f"in {_some(spec.source.namespaces)}{spec.source.cluster}"
-        number = number_of(page.view, "sources")
+        number = page.view.status.sources
         if known := _names_of_sources(page, spec, number):
             for name in known:
                 yield [f"{spec.kind} {name}", f"{labels} {where}"]

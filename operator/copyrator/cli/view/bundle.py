@@ -6,33 +6,28 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from operator import attrgetter
 from typing import Final
 
-from copyrator.api.bundle import parse_bundle
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import (
-    ABSENT,
-    AttestStatus,
-    BundleStatus,
-    ConsentBy,
-    ConsentState,
-    GateState,
-    PassedOver,
-    SoakStatus,
-    Trust,
-    parse_status,
-)
+from copyrator.api.age import AgeSpec
+from copyrator.api.approval import ApprovalSpec
+from copyrator.api.attest import AttestationsStatus, AttestStatus
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import ABSENT, BundleStatus, GateState, PassedOver
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.drift import DriftVerdict
+from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.health import HealthMode
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.login import LoginSpec
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.plan_status import (
     MAX_UNBOUND,
@@ -40,6 +35,7 @@ from copyrator.api.plan_status import (
     PlanOutcome,
     PlanStatus,
     PlanSummary,
+    PreviewPlan,
 )
 from copyrator.api.plan_words import (
     BOUND,
@@ -49,11 +45,15 @@ from copyrator.api.plan_words import (
     PlanWord,
     describe_difference,
 )
-from copyrator.api.promotion import shown_hold
+from copyrator.api.promotion import PromotionSpec, PromotionStatus, SoakStatus, shown_hold
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import BundleReason, HealthReason
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
+from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
@@ -80,14 +80,14 @@ _FOR_PEOPLE: Final = frozenset(one for one in BundleReason if one.ends is BY_PER
 _UNSEEN: Final = frozenset(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""
 
-_REQUIRED: Final = {
-    "skip-digests": attrgetter("skip_digests"),
-    SIGNATURE: attrgetter("verify"),
-    "age": attrgetter("min_age"),
-    "promotion": attrgetter("promote_from"),
-    "dependsOn": attrgetter("depends_on"),
-    WINDOW: attrgetter("windows"),
-    APPROVAL: attrgetter("approval.is_enabled"),
+_REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {
+    "skip-digests": lambda spec: spec.find(RollbackSpec) is not None,
+    SIGNATURE: lambda spec: spec.find(SignaturesSpec) is not None,
+    "age": lambda spec: spec.find(AgeSpec) is not None,
+    "promotion": lambda spec: spec.find(PromotionSpec) is not None,
+    "dependsOn": lambda spec: spec.find(DependenciesSpec) is not None,
+    WINDOW: lambda spec: spec.find(WindowsSpec) is not None,
+    APPROVAL: lambda spec: spec.part(ApprovalSpec).is_enabled,
 }
 """The gates that a spec may ask for, in their order, each with what asks for it."""
 
@@ -112,10 +112,7 @@ class BundleView:
     @cached_property
     def summary(self) -> BundleStatus:
         """What a line of a list shows of the status: all of it takes ten times as long to read."""
-        found = self.body.get("status")
-        if isinstance(found, dict):
-            found = {key: found[key] for key in _LISTED if key in found}
-        return parse_status({"status": found})
+        return parse_status(self.body, *_LISTED)
 
     @cached_property
     def spec(self) -> BundleSpec | InvalidSpec:
@@ -145,12 +142,12 @@ class BundleView:
     @property
     def identity(self) -> str:
         """Whose token of which cloud its registry gets; empty without ``spec.provider``."""
-        if isinstance(self.spec, InvalidSpec) or self.spec.cloud is None:
+        if isinstance(self.spec, InvalidSpec) or (login := self.spec.find(LoginSpec)) is None:
             return ""
         from copyrator.bundles.context import identity_of  # noqa: PLC0415 - not for lists
 
         known = self.installation.settings if self.installation else Settings()
-        return f"{identity_of(self.spec, known)} ({self.spec.cloud.provider})"
+        return f"{identity_of(self.spec, known)} ({login.provider})"
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -215,7 +212,7 @@ class BundleView:
             BundleReason.FROZEN,
             BundleReason.FREEZE_UNREADABLE,
         )
-        pinned = self.summary.pin.digest is not None
+        pinned = self.summary.part(PinStatus).digest is not None
         words = (("Frozen",) if frozen else ()) + (("Pinned",) if pinned else ())
         return ",".join((reason, *words, *self.flaws))
 
@@ -231,7 +228,7 @@ class BundleView:
     @property
     def awaits_decision(self) -> bool:
         """Whether the plan can be approved or rejected now, and has to be."""
-        plan = self.status.plan
+        plan = self.status.part(PlanStatus)
         planned = plan.outcome == PlanOutcome.PLANNED and bool(plan.id) and plan.decision is None
         return planned and not is_expired(plan, self.now) and self.is_decision_due
 
@@ -255,7 +252,7 @@ def _login(view: BundleView) -> str:
 
 def _plan_words(view: BundleView) -> str:
     """``enforced, not bound``; ``-`` where there is no plan, or it wasn't judged."""
-    judged = [(word, word.judge(view.status.plan)) for word in PLAN_WORDS]
+    judged = [(word, word.judge(view.status.part(PlanStatus))) for word in PLAN_WORDS]
     words = [word.name if holds else word.negation for word, holds in judged if holds is not None]
     return ", ".join(words) or "-"
 
@@ -333,15 +330,15 @@ def describe_gates(view: BundleView) -> str:
 def target_cluster(view: BundleView) -> str:
     """The cluster of spec.kubeConfig: its API server, and the Secret that names it."""
     status, spec = view.status, view.spec
-    server = status.deployed.server or status.server
-    by = spec.kube_config if isinstance(spec, BundleSpec) else None
+    server = status.deployed.server or status.part(ClusterStatus).server
+    by = spec.find(ClusterSpec) if isinstance(spec, BundleSpec) else None
     named = f" ({by})" if by is not None else ""
     return f"{said(server)}{named}" if server else f"a cluster that isn't known yet{named}"
 
 
 def describe_signatures(status: BundleStatus) -> Iterator[Detail]:
     """The verdict on what is deployed; none where no signatures are required."""
-    verified = status.verification
+    verified = status.part(Verification)
     if verified.verdict:
         reason = "" if verified.verdict == Trust.TRUSTED else f" ({verified.reason})"
         reason += ", stays deployed" if verified.verdict == Trust.NOT_TRUSTED else ""
@@ -349,7 +346,7 @@ def describe_signatures(status: BundleStatus) -> Iterator[Detail]:
 
 
 def _describe_pin(view: BundleView) -> Iterator[Detail]:
-    pin = view.status.pin
+    pin = view.status.part(PinStatus)
     if pin.digest is not None:
         yield Detail("Pinned", f"{describe_pin(view)}; {view.hint('unpin')}")
     if pin.refused is not None:
@@ -365,13 +362,13 @@ def freezes_of(body: Body, freezes: Sequence[Freeze], now: datetime) -> tuple[Fr
 
 def describe_pin(view: BundleView) -> str:
     """The pinned version, and since when."""
-    pin = view.status.pin
+    pin = view.status.part(PinStatus)
     return f"{said(pin.version)} ({rows.digest(pin.digest)}), for {rows.age(pin.at, view.now)}"
 
 
 def consent(view: BundleView, namespace: str) -> tuple[str, bool | None]:
     """Whether this other namespace accepts the release, in words; None: it hasn't been asked."""
-    found, by = view.status.consent, ""
+    found, by = view.status.part(ConsentStatus), ""
     if found.namespace == namespace:
         match found.state:
             case ConsentState.ACCEPTED:
@@ -426,7 +423,7 @@ def is_expired(plan: PlanStatus, now: datetime) -> bool:
 
 def plan_state(view: BundleView) -> str:
     """The plan's state: running, failed, decided, expired or waiting."""
-    plan = view.status.plan
+    plan = view.status.part(PlanStatus)
     match plan.outcome:
         case PlanOutcome.RUNNING:
             return f"being made by the Job {said(plan.job)}"
@@ -527,7 +524,7 @@ def describe_version(version: str | None, digest: str | None) -> str:
 
 def describe_plan(view: BundleView) -> Iterator[Detail]:
     """The parts about the plan itself, as `plan` and `describe` show them."""
-    plan = view.status.plan
+    plan = view.status.part(PlanStatus)
     is_planned = plan.outcome == PlanOutcome.PLANNED
     yield Detail("Plan", said(plan.id))
     yield from plan_facts(plan) if is_planned else ()
@@ -555,7 +552,7 @@ def plan_facts(plan: PlanStatus) -> Iterator[Detail]:
 
 def permission_summary(status: BundleStatus) -> str:
     """``missing: create, patch deployments.apps in apps``; empty where nothing is known."""
-    plan, missing = status.plan, missing_of(status)
+    plan, missing = status.part(PlanStatus), missing_of(status)
     unreviewed = f" ({count(plan.unreviewed, 'kind')} not reviewed)" if plan.unreviewed else ""
     if missing:
         named = "; ".join(format_permission(one) for one in missing[:3])
@@ -568,7 +565,7 @@ def permission_summary(status: BundleStatus) -> str:
 
 def describe_waiting(view: BundleView) -> Iterator[Detail]:
     """The plan, and how to decide about it; nothing where there is none."""
-    plan = view.status.plan
+    plan = view.status.part(PlanStatus)
     if plan.outcome is None:
         return
     first, *others = describe_plan(view)
@@ -588,7 +585,7 @@ def how_to_decide(view: BundleView) -> Iterator[str]:
 
 def describe_preview(view: BundleView) -> Iterator[Detail]:
     """The plan of a version that a user named, where there is one."""
-    plan = view.status.preview
+    plan = view.status.part(PreviewPlan)
     match plan.outcome:
         case PlanOutcome.PLANNED:
             made = f"made {rows.age(plan.made_at, view.now)} ago: {operation_counts(plan)}"
@@ -603,15 +600,15 @@ def describe_preview(view: BundleView) -> Iterator[Detail]:
 
 def preview_failure(view: BundleView) -> str:
     """Why there is no preview."""
-    plan = view.status.preview
+    plan = view.status.part(PreviewPlan)
     reason = f"{said(plan.reason)}: {said(plan.message, 1000)}"
     return f"{said(plan.requested_version)} isn't planned: {reason}"
 
 
 def describe_drift(view: BundleView) -> Iterator[Detail]:
     """What the last check for drift found; nothing where none is made."""
-    spec, drift = view.spec, view.status.drift
-    if isinstance(spec, InvalidSpec) or not spec.drift.is_enabled:
+    spec, drift = view.spec, view.status.part(DriftStatus)
+    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
         return
     condition = view.status.condition(ConditionType.DRIFTED)
     message = condition.get("message")
@@ -629,8 +626,8 @@ def describe_drift(view: BundleView) -> Iterator[Detail]:
         below.append(Detail("Corrections", drift.corrections).line)
     at_once = f"; at once: {view.hint('plan', '--refresh')}"
     below.append(Detail("Next check", f"{next_check(view, spec)}{at_once}").line)
-    every = format_duration(spec.drift.interval)
-    yield Detail("Drift", f"{text}; {spec.drift.mode}, every {every}", below)
+    every = format_duration(spec.part(DriftSpec).interval)
+    yield Detail("Drift", f"{text}; {spec.part(DriftSpec).mode}, every {every}", below)
 
 
 def next_check(view: BundleView, spec: BundleSpec) -> str:
@@ -638,8 +635,8 @@ def next_check(view: BundleView, spec: BundleSpec) -> str:
     from copyrator.bundles.plan.drift import due_at  # noqa: PLC0415 - rarely needed
 
     status, metadata = view.status, view.body["metadata"]
-    if status.drift.check.outcome == PlanOutcome.RUNNING:
-        return f"running as the Job {said(status.drift.check.job)}"
+    if status.part(DriftStatus).check.outcome == PlanOutcome.RUNNING:
+        return f"running as the Job {said(status.part(DriftStatus).check.job)}"
     hashed = spec_hash(view.body["spec"], metadata.get("labels") or {}, view.annotations)
     due = due_at(status, spec, hashed, metadata.get("uid", ""))
     if due is None:
@@ -649,7 +646,7 @@ def next_check(view: BundleView, spec: BundleSpec) -> str:
 
 def describe_health(view: BundleView) -> Iterator[Detail]:
     """Whether its release is healthy; nothing where that isn't watched."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.health is HealthMode.OFF:
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
@@ -665,20 +662,20 @@ def describe_soak(view: BundleView) -> Iterator[Detail]:
         yield Detail("Promoted to", said(view.annotations[ANN_PROMOTE_TO]))
     if ANN_HOLD in view.annotations:
         yield Detail("Held", f"{hold_text(view)}; {view.hint('unhold')}")
-    if view.status.soak:
+    if view.status.part(PromotionStatus).soak:
         yield Detail(
             "Soak",
             below=[
                 f"{said(one.version):<12} {rows.digest(one.digest)}  {deployed_for(one, view.now)}"
-                for one in reversed(view.status.soak)
+                for one in reversed(view.status.part(PromotionStatus).soak)
             ],
         )
-    if view.status.attest:
+    if view.status.part(AttestationsStatus).attest:
         yield Detail(
             "Attested",
             below=[
                 f"{said(one.version):<12} {rows.digest(one.digest)}  {_statement(one, view.now)}"
-                for one in reversed(view.status.attest)
+                for one in reversed(view.status.part(AttestationsStatus).attest)
             ],
         )
 

@@ -14,11 +14,12 @@ from typing import Final
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_status import Failure
 from copyrator.api.times import format_time
 from copyrator.cli.core.output import printable
 from copyrator.cli.view.lists import pages_of
 from copyrator.cli.view.overview import Snapshot
-from copyrator.cli.view.rule import CopyGroup, RuleView, Sample, number_of, rule_kind
+from copyrator.cli.view.rule import CopyGroup, RuleView, rule_kind
 from copyrator.copies.rollout.steps import TargetNamespace, in_order, share
 
 PAGE: Final = 100
@@ -106,9 +107,9 @@ class RuleCopies:
         return {one.name for one in self._targets}.difference(self.found, self.samples)
 
     @cached_property
-    def samples(self) -> Mapping[str, Sequence[Sample]]:
+    def samples(self) -> Mapping[str, Sequence[Failure]]:
         """The failures that the status names, by namespace."""
-        found: dict[str, list[Sample]] = {}
+        found: dict[str, list[Failure]] = {}
         for one in self.view.failures:
             found.setdefault(one.namespace, []).append(one)
         return found
@@ -203,7 +204,7 @@ class RuleCopies:
         homes = set(source.namespaces) if source is not None and not source.kubeconfig else set()
         home = homes if len(homes) == 1 else ()
         found = [one for one in matched if one.name not in home]
-        is_exact = len(matched) == number_of(self.view, "targets")
+        is_exact = len(matched) == self.view.status.targets
         is_exact &= len(found) * self._each == self.view.counts.desired
         return found if is_exact else None
 
@@ -212,7 +213,7 @@ class RuleCopies:
         """Copies in each target namespace."""
         spec = self.view.spec
         is_copied = isinstance(spec, RuleSpec) and spec.source is not None
-        return max(number_of(self.view, "sources"), 1) if is_copied else 1
+        return max(self.view.status.sources, 1) if is_copied else 1
 
     @cached_property
     def _number_later(self) -> int:
@@ -255,13 +256,13 @@ class RuleCopies:
         known = {name for _, name in there}
         return [*rows, *(self.row_of(one) for one in samples if one.name not in known)]
 
-    def row_of(self, one: Sample) -> CopyRow:
+    def row_of(self, one: Failure) -> CopyRow:
         """A failure as a row."""
         kind = rule_kind(self.view.body)
         return CopyRow(printable(one.namespace), kind, printable(one.name), group_of(one))
 
 
-def group_of(one: Sample) -> CopyGroup:
+def group_of(one: Failure) -> CopyGroup:
     """The state of a copy that fails."""
     conflicts = (FailureReason.CONFLICT, FailureReason.CONFLICT_PERSISTS)
     return CopyGroup.CONFLICT if one.reason in conflicts else CopyGroup.FAILED

@@ -338,12 +338,8 @@ def bundle_row(view: BundleView) -> OverviewRow:
 
 def _done(view: RuleView) -> float | None:
     """The part of a rollout's steps that is done; None where none is in progress."""
-    if view.rollout is None:
-        return None
-    steps = view.stored["rollout"].get("steps")
-    if not isinstance(steps, int) or not 0 < view.rollout.step <= steps:
-        return None
-    return (view.rollout.step - 1) / steps
+    found = view.rollout
+    return (found.step - 1) / found.steps if found and found.step <= found.steps else None
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:

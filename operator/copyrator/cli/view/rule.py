@@ -11,19 +11,18 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
-from copyrator.api.certificates import Certificate, read_certificates, warned
-from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.certificates import Certificate, warned
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import CertificateReason, FailureReason
-from copyrator.api.rollout import Restart, Rollout, RolloutState, read_rollout_state
+from copyrator.api.rollout import Restart, Rollout, RolloutState
 from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
-    read_copy_counts,
-    read_dropped,
+    Failure,
+    RuleStatus,
     read_rule_status,
-    read_source_clusters,
     shared_message,
 )
 from copyrator.api.text import GROUP, some
@@ -53,16 +52,6 @@ class Failing(Protocol):
     @property
     def message(self) -> str:
         """For the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A failure in a rule's status."""
-
-    namespace: str
-    name: str
-    reason: str
-    message: str
 
 
 F = TypeVar("F", bound=Failing)
@@ -160,15 +149,9 @@ class RuleView:
     now: datetime
 
     @cached_property
-    def stored(self) -> Mapping[str, Any]:
-        """The status as it is; of a list's rows only parts are read, each within bounds."""
-        found = self.body.get("status")
-        return found if isinstance(found, Mapping) else {}
-
-    @cached_property
-    def status(self) -> Mapping[str, Any]:
-        """The parts of the status that the operator may have written."""
-        return read_rule_status(self.stored)
+    def status(self) -> RuleStatus:
+        """Its status, of which the operator may have written it."""
+        return read_rule_status(self.body.get("status"))
 
     @cached_property
     def spec(self) -> RuleSpec | InvalidSpec:
@@ -184,12 +167,12 @@ class RuleView:
 
     def condition(self, kind: ConditionType = ConditionType.READY) -> Mapping[str, Any]:
         """The condition; empty where there is none."""
-        return conditions_by_type(self.stored.get("conditions")).get(kind, {})
+        return self.status.condition(kind)
 
-    @cached_property
+    @property
     def counts(self) -> CopyCounts:
         """Its copies, by their state."""
-        return read_copy_counts(self.stored)
+        return self.status.copies
 
     @property
     def copies(self) -> str:
@@ -197,35 +180,20 @@ class RuleView:
         return f"{self.counts.ready}/{self.counts.desired}"
 
     @property
-    def composed_of(self) -> str:
-        """The sources of its template, as the operator counted them: ``hub, private (3)``."""
-        found = self.status.get("composedOf")
-        return found if isinstance(found, str) else ""
-
-    @property
     def rollout(self) -> RolloutState | None:
         """The rollout that is in progress."""
-        state = read_rollout_state(self.stored)
+        state = self.status.rollout
         return state if state is not None and state.running else None
 
     @property
-    def failures(self) -> list[Sample]:
+    def failures(self) -> Sequence[Failure]:
         """The samples of failing copies that the status has."""
-        parts = ("namespace", "name", "reason", "message")
-        return [
-            Sample(*(str(one.get(part) or "") for part in parts))
-            for one in _maps(self.status.get("failures"))
-        ]
-
-    @cached_property
-    def certificates(self) -> Sequence[Certificate]:
-        """Those in its copies, the first to expire first."""
-        return read_certificates(self.stored)
+        return self.status.failures
 
     @property
     def first_to_expire(self) -> Certificate | None:
-        """Of those."""
-        return next(iter(self.certificates), None)
+        """Of the certificates in its copies."""
+        return next(iter(self.status.certificates), None)
 
     @property
     def state(self) -> rows.State:
@@ -247,12 +215,6 @@ class RuleView:
         return rows.trouble(self.body) or (str(warning.get("message") or "") if is_warned else "")
 
 
-def number_of(view: RuleView, part: str) -> int:
-    """A number of the status, such as ``targets``; 0 where it isn't one."""
-    found = view.stored.get(part)
-    return found if isinstance(found, int) and found > 0 else 0
-
-
 def rule_kind(body: Body) -> str:
     """The kind that a rule copies or renders, in either form; a dash where there is none."""
     spec = body.get("spec")
@@ -267,7 +229,7 @@ RULE_COLUMNS: Final = (
     *rows.COMMON,
     Column("COPIES", lambda view: view.copies),
     Column("KIND", lambda view: rule_kind(view.body), wide=True),
-    Column("SOURCES", lambda view: str(view.stored.get("sources", 0)), wide=True),
+    Column("SOURCES", lambda view: str(view.status.sources), wide=True),
     Column("FAILED", lambda view: str(view.counts.failed), wide=True),
     Column("CONFLICTS", lambda view: str(view.counts.conflicts), wide=True),
     Column("PENDING", lambda view: str(view.counts.pending), wide=True),
@@ -330,26 +292,20 @@ def describe_copies(view: RuleView) -> Iterator[Detail]:
 def describe_origin(view: RuleView) -> Iterator[Detail]:
     """What copies are made of, where from, when that was read, and what isn't in them."""
     status = view.status
-    if view.composed_of:
-        yield Detail("Made from", view.composed_of)
-    for one in read_source_clusters(status):
+    if status.composed_of:
+        yield Detail("Made from", status.composed_of)
+    for one in status.source_clusters:
         since = one.unreachable_since
         away = f", unreachable since {format_time(since)}" if since else ""
         yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
-    synced = status.get("lastSyncTime")
+    synced = status.last_sync_time and format_time(status.last_sync_time)
     yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
-    for lost in _maps(status.get("overridden")):
-        used = f"{lost.get('by')} is used for {lost.get('host')}"
-        yield Detail("Not used", f"{lost.get('source')}: {used}")
-    for unused in _maps(status.get("passedOver")):
-        yield Detail("Passed over", f"{unused.get('source')}: {unused.get('reason')}")
-    if dropped := read_dropped(status):
+    for lost in status.overridden:
+        yield Detail("Not used", f"{lost.source}: {lost.by} is used for {lost.host}")
+    for unused in status.passed_over:
+        yield Detail("Passed over", f"{unused.source}: {unused.reason}")
+    if dropped := status.dropped_fields:
         yield Detail("Dropped", f"{', '.join(dropped)} (unknown to the API server)")
-
-
-def _maps(found: object) -> Iterator[Body]:
-    """The items of a list that are maps: a status may have any shape where its schema is absent."""
-    yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
 
 
 def describe_settings(view: RuleView) -> Iterator[Detail]:
@@ -367,9 +323,9 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
     else:
         yield Detail("Template", spec.kind)
         for one in spec.sources:
-            source, optional = one.source, ", optional" if one.optional else ""
-            which = source.name or (source.selector and source.selector.to_string())
-            where = f"{source.kind} {which} in {one.namespace}{source.cluster}"
+            optional = ", optional" if one.optional else ""
+            which = one.name or (one.selector and one.selector.to_string())
+            where = f"{one.kind} {which} in {one.namespace}{one.cluster}"
             yield Detail("Source", f"{one.alias}: {where}{optional}")
     yield Detail("Targets", _targets(spec.targets))
     yield Detail("On conflict", spec.on_conflict)
@@ -424,7 +380,7 @@ def certificate_rows(view: RuleView, source: str | None = None) -> Iterator[Cert
     Those of one ``source`` (``namespace/name``), or of all.
     """
     due = warned(view.condition(ConditionType.CERTIFICATE_EXPIRING))
-    for number, one in enumerate(view.certificates):
+    for number, one in enumerate(view.status.certificates):
         if source not in (None, one.source):
             continue
         validity = Validity.VALID
@@ -437,26 +393,22 @@ def certificate_rows(view: RuleView, source: str | None = None) -> Iterator[Cert
         yield CertificateRow(one, *view.name, validity, _validity_period(one, view.now))
 
 
-def _steps(view: RuleView) -> object:
-    return view.stored["rollout"].get("steps", "?")
-
-
 def rollout_progress(view: RuleView) -> str:
     """``step 2/4``, or ``step 2/4, stopped``; empty where no rollout is in progress."""
     if (state := view.rollout) is None:
         return ""
     stopped = ", stopped" if state.stopped is not None else ""
-    return f"step {state.step}/{_steps(view)}{stopped}"
+    return f"step {state.step}/{state.steps or '?'}{stopped}"
 
 
 def rollout_lines(view: RuleView) -> Iterator[str]:
     """The present step, and the consumer that stopped it."""
     if (state := view.rollout) is None:
         return
-    text = f"{state.step} of {_steps(view)}"
+    text = f"{state.step} of {state.steps or '?'}"
     if state.stopped is not None:
-        who = state.stopped.consumer
-        yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {state.stopped.message}"
+        who = state.stopped
+        yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {who.message}"
     elif state.next_at is not None:
         stamp = format_time(state.next_at)
         yield f"{text}, its pause ends at {stamp} ({rows.until(stamp, view.now)})"

@@ -18,7 +18,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from copyrator.api.bundle_spec import NO_PROMOTION, BundleSpec, PromoteFrom
+from copyrator.api.age import AgeStatus
+from copyrator.api.attest import AttestationsStatus
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     BundleStatus,
@@ -26,13 +28,15 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
     Rollback,
-    parse_status,
 )
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanDecision
-from copyrator.api.promotion import read_promote_from
+from copyrator.api.plan_status import PlanDecision, PlanStatus
+from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.schema import read
+from copyrator.api.status_parts import parse_status
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import promotion
@@ -90,7 +94,7 @@ def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEven
         view: the Bundle.
         sources: the Bundles that it is promoted from, as far as the user may see them.
     """
-    promoted = _Promotions([one for one in sources if isinstance(one.get("status"), Mapping)])
+    promoted = _Promotions(sources)
     status = view.status
     dated = [*_attempts(view, promoted), *_decision(view), *_pin(view)]
     if status.attempted.is_running:
@@ -104,13 +108,11 @@ def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEven
 class _Promotions:
     """Which of the Bundles had a digest, and since when."""
 
-    def __init__(self, bodies: Sequence[Body]) -> None:
+    def __init__(self, bodies: Iterable[Body]) -> None:
         self._since: dict[str, list[tuple[datetime, str]]] = {}
         for body in bodies:
-            found = body["status"]
-            known = {key: found.get(key) for key in ("soak", "history", "deployed")}
-            status = parse_status({"status": known})
-            records = [(one.digest, one.since) for one in status.soak]
+            status = parse_status(body, "soak", "history", "deployed")
+            records = [(one.digest, one.since) for one in status.part(PromotionStatus).soak]
             records += [
                 (one.digest, one.time) for one in status.past if one.outcome == Outcome.SUCCEEDED
             ]
@@ -127,7 +129,7 @@ class _Promotions:
 
 def _attempts(view: BundleView, promoted: _Promotions) -> Iterator[VersionEvent]:
     """The attempts that have ended, oldest first."""
-    attempt, pin, spec = view.status.attempted, view.status.pin, view.spec
+    attempt, pin, spec = view.status.attempted, view.status.part(PinStatus), view.spec
     had: list[str | None] = []
     for entry in reversed(view.status.past):
         is_newest = bool(entry.job) and entry.job == attempt.job
@@ -202,7 +204,7 @@ def _event(
 
 def _decision(view: BundleView) -> Iterator[VersionEvent]:
     """A plan that was decided about and isn't deployed yet."""
-    plan, attempt = view.status.plan, view.status.attempted
+    plan, attempt = view.status.part(PlanStatus), view.status.attempted
     changes = {
         str(PlanDecision.APPROVED): VersionChange.APPROVED,
         str(PlanDecision.REJECTED): VersionChange.REJECTED,
@@ -215,7 +217,7 @@ def _decision(view: BundleView) -> Iterator[VersionEvent]:
 
 
 def _pin(view: BundleView) -> Iterator[VersionEvent]:
-    pin = view.status.pin
+    pin = view.status.part(PinStatus)
     if pin.digest is not None:
         yield VersionEvent(
             VersionChange.PINNED,
@@ -233,13 +235,13 @@ def _skipped(view: BundleView) -> Iterator[VersionEvent]:
     if not isinstance(spec, BundleSpec):
         return
     known = {one.digest: one.version for one in status.past}
-    known |= {one.digest: one.version for one in status.soak}
-    known |= {one.digest: one.version for one in status.candidates}
+    known |= {one.digest: one.version for one in status.part(PromotionStatus).soak}
+    known |= {one.digest: one.version for one in status.part(AgeStatus).candidates}
     tags = [one.version for one in status.available.rejected if one.reason == BundleReason.SKIPPED]
-    nameless = [one for one in spec.skip_digests if one not in known]
+    nameless = [one for one in spec.part(RollbackSpec).skip_digests if one not in known]
     if len(tags) == len(nameless) == 1:
         known[nameless[0]] = tags[0]
-    for digest in spec.skip_digests[:_LISTED]:
+    for digest in spec.part(RollbackSpec).skip_digests[:_LISTED]:
         yield VersionEvent(
             VersionChange.SKIPPED,
             said(known.get(digest)),
@@ -324,16 +326,13 @@ class PromotionPath:
     """Bundles that there is no room for."""
 
 
-def promotes_from(body: Body) -> PromoteFrom:
+def promotes_from(body: Body) -> PromotionSpec:
     """``spec.promoteFrom`` of a Bundle; empty where that is invalid or absent."""
-    spec = body.get("spec")
-    found = spec.get("promoteFrom") if isinstance(spec, Mapping) else None
-    if not isinstance(found, Mapping):
-        return NO_PROMOTION
+    found = map_in(map_in(body, "spec"), PromotionSpec.FIELD)
     try:
-        return read_promote_from(Fields(found, "spec.promoteFrom"), BundleKey(*name_of(body)))
+        return read(PromotionSpec, found, "").within(BundleKey(*name_of(body)))
     except SpecError:
-        return NO_PROMOTION
+        return PromotionSpec()
 
 
 class PromotionGraph:
@@ -451,7 +450,11 @@ def describe_attestation(view: BundleView) -> str:
     if not environment:
         return ""
     status = _read(view.body)
-    records = [one for one in status.attest if one.digest == status.deployed.digest]
+    records = [
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.digest == status.deployed.digest
+    ]
     if not records:
         return f"not attested as {environment} yet"
     word = "attested" if records[-1].is_positive else "withdrawn"
@@ -511,14 +514,11 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
 
 def _read(body: Body) -> BundleStatus:
     """What a status says of the soak, and of attestations."""
-    found = body.get("status")
-    if not isinstance(found, Mapping):
-        return BundleStatus()
-    return parse_status({"status": {key: found.get(key) for key in ("attest", "soak", "deployed")}})
+    return parse_status(body, "attest", "soak", "deployed")
 
 
 def _end_of_soak(status: BundleStatus, digest: str | None, wanted: float) -> datetime | None:
-    record = next((one for one in status.soak if one.digest == digest), None)
+    record = next((one for one in status.part(PromotionStatus).soak if one.digest == digest), None)
     since = parse_time(record.since) if record is not None else None
     if record is None or record.until is not None or since is None:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
+from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
@@ -18,14 +19,16 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
-from copyrator.api.plan_status import PlanOutcome
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason, Rejection
+from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.windows import is_open, next_opening
+from copyrator.api.windows import WindowsSpec, is_open, next_opening
 from copyrator.bundles.gates.catalog import FREEZE, WINDOW, all_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -66,9 +69,9 @@ def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneI
     if not known or len(known) < len(ends) or spec.suspend:
         return None
     moment = max(known)
-    if not spec.windows or is_open(spec.windows, moment):
+    if not spec.part(WindowsSpec).windows or is_open(spec.part(WindowsSpec).windows, moment):
         return moment, None
-    found = next_opening(spec.windows, moment)
+    found = next_opening(spec.part(WindowsSpec).windows, moment)
     return None if found is None else (found[0], ZoneInfo(found[1].zone))
 
 
@@ -221,7 +224,7 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
         yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
-    if spec.kube_config is not None:
+    if spec.find(ClusterSpec) is not None:
         yield _cluster(view)
     elif spec.project_namespace != spec.namespace:
         text, accepted = consent(view, spec.project_namespace)
@@ -313,11 +316,11 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
 
 def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     """Whether what is deployed is attested; nothing where nothing is."""
-    found = view.status.condition(ConditionType.ATTESTED)
-    if spec.attest is None or not found:
+    found, attest = view.status.condition(ConditionType.ATTESTED), spec.find(AttestSpec)
+    if attest is None or not found:
         return
     text = said(found.get("message"), MESSAGE).rstrip(".")
-    name = said(spec.attest.environment)
+    name = said(attest.environment)
     yield f"Attested as {name}: {said(found.get('status'))}, {said(found.get('reason'))}: {text}."
 
 
@@ -356,13 +359,13 @@ def _cluster(view: BundleView) -> DeployStep:
         reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
         return DeployStep("cluster", StepState.WAITING, text, reason=reason)
-    is_known = view.status.server is not None
+    is_known = view.status.part(ClusterStatus).server is not None
     return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
 
 
 def _is_tried_again(status: BundleStatus) -> bool:
     """Whether a deploy or a plan is running after one that had no access to another cluster."""
-    plan, attempted, last = status.plan, status.attempted, next(iter(status.past), None)
+    plan, attempted, last = status.part(PlanStatus), status.attempted, next(iter(status.past), None)
     if attempted.is_running and attempted.interruptions:
         return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
     return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
@@ -370,7 +373,7 @@ def _is_tried_again(status: BundleStatus) -> bool:
 
 def _pin(view: BundleView) -> Iterator[DeployStep]:
     """What a user rolled back to; nothing where nobody did."""
-    pin = view.status.pin
+    pin = view.status.part(PinStatus)
     if pin.digest is not None:
         text = f"only {describe_pin(view)}, is deployed"
         yield DeployStep("pin", StepState.PASSED, text, command=view.hint("unpin"))

@@ -8,7 +8,6 @@ copy is read. Consumers are read and restarted only for rules with spec.rollout.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from copyrator.api.rollout import (
     Rollout,
     RolloutState,
     Stopped,
-    read_rollout_state,
 )
+from copyrator.api.structs import replace
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout import steps
 from copyrator.copies.rollout.steps import (
@@ -271,7 +270,7 @@ class _Decision:
 
     async def _decide(self) -> float | None:
         content = content_of(self.context, self.compiled)
-        before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
+        before = self.state.rollout or self.compiled.rule.status.rollout
         if before is not None and before.content == content and not before.running:
             return self._done(content)
         now = self.context.clock()
@@ -344,7 +343,7 @@ class _Decision:
             self.barrier.close()
         if self.spec.health:
             seen = await self._read_consumers(state, found)
-            state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
+            state = replace(state, unhealthy_before=unhealthy(seen))
         return await self._begin(state, found)
 
     async def _extend(
@@ -354,8 +353,8 @@ class _Decision:
         if self.spec.health:
             seen = await self.actions.consumers.find(self.compiled, added)
             before = merge_unhealthy(state.unhealthy_before, unhealthy(seen))
-            state = dataclasses.replace(state, unhealthy_before=before)
-        state = dataclasses.replace(state, next_at=None, stopped=None)
+            state = replace(state, unhealthy_before=before)
+        state = replace(state, next_at=None, stopped=None)
         return await self._begin(state, found, is_new=False)
 
     async def _begin(
@@ -427,7 +426,7 @@ class _Decision:
         step = self._next(state, found)
         if not step:
             return self._done(state.content)
-        after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
+        after = replace(state, step=step, next_at=None, stopped=None)
         return await self._enter(after, found)
 
     def _next(self, state: RolloutState, found: RolloutTargets) -> int:
@@ -448,7 +447,7 @@ class _Decision:
     def _stop(self, state: RolloutState, one: ConsumerState) -> float:
         """Stop the rollout: from now on only missing copies are written."""
         self.barrier.stop()
-        self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
+        self.state.rollout = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
         self.state.next_status = 0.0
         wait = self.context.timing.consumer_read
         self.state.next_consumer_read = self.context.monotonic() + wait
@@ -467,14 +466,12 @@ class _Decision:
             return left
         wait = self.context.timing.consumer_read
         self.state.next_consumer_read = self.context.monotonic() + wait
-        seen = await self.actions.consumers.read(self.compiled, stopped.consumer)
+        seen = await self.actions.consumers.read(self.compiled, stopped)
         if seen is not None and not seen.healthy:
             return wait
         one = newly_unhealthy(state, await self._read_consumers(state, found))
         if one is not None:
-            self.state.rollout = dataclasses.replace(
-                state, stopped=Stopped(one.consumer, one.lacks)
-            )
+            self.state.rollout = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
             return wait
         return await self._end_step(state, found)
 

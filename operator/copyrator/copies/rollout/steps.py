@@ -12,7 +12,6 @@ expected type counts as absent.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from copyrator.api import names
 from copyrator.api.fields import map_in, maps_in, text_in
 from copyrator.api.health import Status, compute
 from copyrator.api.rollout import Consumer, Rollout, RolloutState
+from copyrator.api.structs import replace
 from copyrator.api.text import printable_start
 from copyrator.api.times import format_time, parse_time
 from copyrator.settings.limits import UNHEALTHY_BEFORE
@@ -78,7 +78,7 @@ def begin(
     """The state for the wanted content: the known one, a new one, or a finished one."""
     if before is not None and before.content == wanted.content:
         last = len(rollout.steps)
-        return before if before.step <= last else dataclasses.replace(before, step=last)
+        return before if before.step <= last else replace(before, step=last)
     if not wanted.old:
         return RolloutState(wanted.content)
     previous = _held_by_most(rollout, before, wanted.targets)
@@ -119,7 +119,7 @@ def next_step(rollout: Rollout, step: int, targets: int) -> int:
 
 def paused(state: RolloutState, now: datetime, seconds: float) -> RolloutState:
     """The same after everything of the step was written, or has failed."""
-    return dataclasses.replace(state, next_at=_whole(now + timedelta(seconds=seconds)))
+    return replace(state, next_at=_whole(now + timedelta(seconds=seconds)))
 
 
 def _whole(moment: datetime) -> datetime:

@@ -14,10 +14,9 @@ import dataclasses
 import logging
 
 from copyrator.api import names
-from copyrator.api.fields import number_in
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
-from copyrator.api.rule_status import RuleFacts, confirmed_generation, read_unconfirmed
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
@@ -80,12 +79,12 @@ class DeletionGuard:
         """After a restart, restore earlier decisions about deletions from the status."""
         if state.deletions.recalled:
             return
-        edit = read_unconfirmed(rule.status)
-        observed = number_in(rule.status, "observedGeneration")
+        edit = rule.status.unconfirmed
+        observed = rule.status.observed_generation
         confirmed, unconfirmed = state.deletions.confirmed, state.deletions.unconfirmed
         if edit and edit.copies and observed is not None:
             unconfirmed = Unconfirmed(observed, None, edit.had)
-        elif confirmed_generation(rule.status) == rule.generation:
+        elif rule.status.confirmed_generation == rule.generation:
             confirmed = rule.generation
         state.deletions.recall(confirmed, unconfirmed)
 

@@ -15,7 +15,7 @@ from copyrator.api.conditions import (
     suspend,
     suspended_ready,
 )
-from copyrator.api.fields import InvalidSpec, number_in
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec, place_of
@@ -58,7 +58,7 @@ def stopped(
     """A consumer isn't healthy with the new content: its recovery or a user continues it."""
     if rollout is None or rollout.stopped is None or compiled.spec.rollout is None:
         return None
-    who, lacks = rollout.stopped.consumer, rollout.stopped.message
+    who, lacks = rollout.stopped, rollout.stopped.message
     return ReadyCondition(
         Health.STALLED,
         RuleReason.ROLLOUT_STOPPED,
@@ -336,7 +336,7 @@ def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None
 
     The spec of an edit that isn't valid may suspend it or not, so that ends nothing.
     """
-    recorded = Suspension.parse(rule.status.get("suspension"))
+    recorded = rule.status.suspension
     kept = None if recorded == NOT_SUSPENDED else recorded
     if rule.deleting:
         return None, condition
@@ -348,8 +348,8 @@ def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None
         return kept, condition
     if kept is None:
         kept = suspend(
-            rule.status.get("conditions"),
-            observed=number_in(rule.status, "observedGeneration"),
+            rule.status.conditions,
+            observed=rule.status.observed_generation,
             generation=rule.generation,
             edits=1,
         )

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
-from copyrator.api.certificates import read_certificates, seconds_until_transition
+from copyrator.api.certificates import seconds_until_transition
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.kubeconfig import KubeconfigRef
-from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts, read_copy_counts
+from copyrator.api.rule_status import RuleFacts
 from copyrator.api.text import count
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
@@ -429,7 +428,7 @@ class RuleReconciler:
             return Done()
         outcome = await self._serve(rule)
         warning = self._context.settings.certificate_warning
-        ends = read_certificates(rule.status)
+        ends = rule.status.certificates
         return sooner(outcome, seconds_until_transition(ends, self._context.clock(), warning))
 
     async def _serve(self, rule: Rule) -> Outcome:
@@ -466,7 +465,7 @@ class RuleReconciler:
         async def persist() -> bool:
             state.next_status = 0.0
             await report(self._context, state, rule, await summarize_rule(self._context, rule))
-            stored = read_rollout_state(rule.status)
+            stored = rule.status.rollout
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
         wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
@@ -480,7 +479,7 @@ class RuleReconciler:
         summary = await summarize_rule(context, rule)
         ended = context.monotonic()
         state.next_summary = ended + SUMMARY_REST * (ended - began)
-        if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
+        if state.take_request(rule.requested, rule.status.last_handled_request):
             for key in (*summary.retrying, *summary.contested):
                 context.problems.pop(key, None)
                 context.fights.end(key)
@@ -520,7 +519,7 @@ class RuleReconciler:
     ) -> None:
         """Delay the status until the copies are written, unless more of them have failed."""
         now = self._context.monotonic()
-        known = read_copy_counts(rule.status)
+        known = rule.status.copies
         conflicts = summary.conflicts + len(summary.contested)
         if summary.failed > known.failed or conflicts > known.conflicts:
             state.note_change(now)

@@ -12,7 +12,7 @@ from copyrator.api.fields import InvalidSpec, map_in, text_in
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
-from copyrator.api.rule_status import read_rule_status
+from copyrator.api.rule_status import NO_STATUS, RuleStatus, read_rule_status
 
 REQUEST_TEXT: Final = 256
 """Characters of the requestedAt annotation that are read and copied to the status."""
@@ -46,7 +46,7 @@ class Rule:
     source_cluster: str | None = None
     resume: str | None = None
     finish: str | None = None
-    status: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    status: RuleStatus = field(default=NO_STATUS, repr=False)
 
     @property
     def owner(self) -> str:
@@ -61,7 +61,7 @@ class Rule:
     @property
     def is_observed(self) -> bool:
         """Whether its status is for this generation, so that it still holds after a restart."""
-        return bool(self.status.get("observedGeneration") == self.generation)
+        return self.status.observed_generation == self.generation
 
     def is_equivalent_to(self, other: Rule) -> bool:
         """Whether a later state of the rule has no relevant change, such as of its status only."""

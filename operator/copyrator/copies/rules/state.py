@@ -16,7 +16,6 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import read_dropped
 from copyrator.copies.rollout.steps import RolloutBarrier
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.trace import RuleTrace
@@ -267,8 +266,8 @@ class RuleState:
         self.compiled = compiled
         self.generation = generation
         known = compiled.rule.status
-        same = known.get("observedGeneration") == generation
-        self.dropped = set(read_dropped(known)) if same else None
+        same = known.observed_generation == generation
+        self.dropped = set(known.dropped_fields) if same else None
         self.deletions.had = None
         self.deletions.spare()
 

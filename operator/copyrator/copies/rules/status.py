@@ -8,41 +8,37 @@ namespace doesn't accept.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.certificates import Certificate, read_certificates, soonest
+from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
     Health,
     ReadyCondition,
-    conditions_by_type,
     ready_reason,
 )
-from copyrator.api.fields import InvalidSpec, number_in
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
+    NO_STATUS,
     Failure,
     RuleFacts,
+    RuleStatus,
     SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
-    confirmed_generation,
-    read_copy_counts,
-    read_dropped,
-    read_source_clusters,
-    read_unconfirmed,
 )
+from copyrator.api.structs import replace
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
@@ -83,11 +79,11 @@ async def write_status(
         ApiError: it can't be written.
     """
     if condition.reason not in _IN_PROGRESS:
-        facts = dataclasses.replace(facts, request=rule.requested)
+        facts = replace(facts, request=rule.requested)
     state.found = condition
     suspension, condition = ready_conditions.keep_ready(rule, condition)
     context.rule_metrics.note(rule.key, condition.reason, facts.copies)
-    facts = dataclasses.replace(
+    facts = replace(
         facts,
         suspension=suspension,
         unconfirmed=_unconfirmed(state, rule, condition),
@@ -97,15 +93,15 @@ async def write_status(
     status = build_rule_status(
         rule.status, condition, facts, generation=rule.generation, now=context.clock()
     )
-    context.rule_metrics.note_certificates(rule.key, read_certificates(status))
-    if _is_known(status, rule.status):
+    context.rule_metrics.note_certificates(rule.key, status.certificates)
+    if status == rule.status:
         state.report_by = math.inf
         return
     if state.next_status > context.monotonic():
         context.touch(rule.owner)
         return
     state.delay_status(context.monotonic() + context.timing.status_interval)
-    known, version = rule.status.get("conditions"), rule.resource_version
+    known, version = rule.status, rule.resource_version
     try:
         answer = await context.client.patch(
             RULES,
@@ -120,7 +116,7 @@ async def write_status(
                     "uid": rule.uid,
                     "resourceVersion": version,
                 },
-                "status": status,
+                "status": status.to_dict(),
             },
             kind=PatchType.APPLY,
             subresource="status",
@@ -133,7 +129,7 @@ async def write_status(
         if (one.uid, one.resource_version) == (rule.uid, version):
             one.status, one.resource_version = status, answer["metadata"]["resourceVersion"]
     state.report_by = math.inf
-    if ready_reason(known) != condition.reason and condition.reason not in _IN_PROGRESS:
+    if ready_reason(known.conditions) != condition.reason and condition.reason not in _IN_PROGRESS:
         if condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING):
             context.reports.add(_ref(rule), condition.reason, condition.message)
         else:
@@ -171,15 +167,6 @@ async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> N
         await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
 
 
-_ENDING = ("unconfirmed", "rollout", "suspension")
-"""Parts of a status that are absent once they have ended."""
-
-
-def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    gone = any(name in before and name not in status for name in _ENDING)
-    return not gone and all(before.get(name) == value for name, value in status.items())
-
-
 def _steps(rule: Rule) -> int | None:
     """How many steps a rule's rollout has; None where its spec isn't known."""
     if isinstance(rule.spec, InvalidSpec):
@@ -192,25 +179,24 @@ def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> Unc
 
     Not of a rule that is paused: it deletes nothing before another edit.
     """
-    last = confirmed_generation(rule.status)
+    last = rule.status.confirmed_generation
     paused = condition.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
     if paused or rule.generation in (state.deletions.confirmed, last):
         return None
     edit = state.deletions.unconfirmed
     if edit is not None and edit.copies is not None and edit.generation == rule.generation:
         return UnconfirmedEdit(last, len(edit.copies), edit.had)
-    known = read_unconfirmed(rule.status)
-    return known or (UnconfirmedEdit(last) if last else None)
+    return rule.status.unconfirmed or (UnconfirmedEdit(last) if last else None)
 
 
-def _record_warning(context: CopyContext, rule: Rule, kind: ConditionType, known: Any) -> None:
+def _record_warning(
+    context: CopyContext, rule: Rule, kind: ConditionType, known: RuleStatus
+) -> None:
     """Record an Event when a condition becomes True, and when what it says changes.
 
     Such as when a certificate enters its warning period, and when it ends.
     """
-    before, after = (
-        conditions_by_type(one).get(kind, {}) for one in (known, rule.status.get("conditions"))
-    )
+    before, after = known.condition(kind), rule.status.condition(kind)
     same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
     if after.get("status") == ConditionStatus.TRUE and not same:
         reason = KeptReason(after["reason"])
@@ -257,7 +243,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         )
     )
     found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-    found = dataclasses.replace(
+    found = replace(
         found,
         certificates=await _certificates(context, rule),
         clusters=[use.describe() for use in _uses(context, rule) if use.cluster],
@@ -266,7 +252,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     )
     if composed is not None:
         composition = composed.composition
-        found = dataclasses.replace(
+        found = replace(
             found,
             overridden=tuple(composition.overridden),
             passed_over=tuple(composition.passed_over),
@@ -298,7 +284,7 @@ def unreachable(context: CopyContext, rule: Rule, use: RemoteUse, why: str) -> R
 
 def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
     """What the status has of the cluster behind a kubeconfig."""
-    for known in read_source_clusters(rule.status):
+    for known in rule.status.source_clusters:
         if (known.secret, known.key) == (use.ref.secret, use.ref.key):
             return known
     return None
@@ -319,18 +305,17 @@ def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) 
     Its other clusters are recorded as they are now: of several that have changed, each is confirmed
     in turn. `lost` is the one that can't be used.
     """
-    sources, targets = (number_in(rule.status, name) or 0 for name in ("sources", "targets"))
-    kept = {KubeconfigRef(one.secret, one.key): one for one in read_source_clusters(rule.status)}
+    kept = {KubeconfigRef(one.secret, one.key): one for one in rule.status.source_clusters}
     for use in _uses(context, rule):
         if use.accepted and use is not lost:
             kept[use.ref] = use.describe()
         elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
             since = use.unreachable_since if use is lost else known.unreachable_since
-            kept[use.ref] = dataclasses.replace(known, unreachable_since=since)
+            kept[use.ref] = replace(known, unreachable_since=since)
     return RuleFacts(
-        sources=sources,
-        targets=targets,
-        copies=read_copy_counts(rule.status),
+        sources=rule.status.sources,
+        targets=rule.status.targets,
+        copies=rule.status.copies,
         clusters=list(kept.values()),
     )
 
@@ -345,7 +330,7 @@ def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
     ours = {f"metadata.{key}" for key, value in metadata.items() if value and key not in _WRITTEN}
     known = state.dropped
     if known is None:
-        known = {one for one in read_dropped(rule.status) if not one.startswith("metadata.")}
+        known = {one for one in rule.status.dropped_fields if not one.startswith("metadata.")}
     return sorted(known | ours)
 
 
@@ -433,7 +418,7 @@ def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, tuple[str, ..
 
 def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
     """What makes copies due when a version of a rule begins to be served."""
-    if served is None and not rule.status:
+    if served is None and rule.status == NO_STATUS:
         return "the rule is new"
     if served is None and rule.is_observed:
         return "found when the operator started to serve the rule"
@@ -483,7 +468,7 @@ def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: 
     namespace = failure.namespace
     if failure.reason is FailureReason.NOT_ACCEPTED or namespace == rule.key.namespace:
         return
-    notice = namespace, rule.owner, failure.reason.value
+    notice = namespace, rule.owner, failure.reason
     if not context.notices.take(notice, context.monotonic()):
         return
     name = failure.name or rule.key.name
@@ -491,4 +476,4 @@ def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: 
     fights = failure.reason is FailureReason.CONFLICT_PERSISTS
     problem = "can't keep this copy as it wants it" if fights else "can't write this copy"
     text = f"the rule {rule.owner} {problem}: {failure.text}"
-    context.recorder.record(ref, failure.reason, text)
+    context.recorder.record(ref, FailureReason.read(failure.reason), text)

@@ -8,10 +8,12 @@ rules in one namespace are one Event.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import Final, TypeVar
+
+import msgspec
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import RuleSpec
@@ -124,21 +126,17 @@ def edit_text(old: RuleSpec | None, new: RuleSpec, generation: int) -> str:
     if old is None:
         return by
     changed = [
-        one.name for one in fields(RuleSpec) if getattr(old, one.name) != getattr(new, one.name)
+        one.encode_name
+        for one in msgspec.structs.fields(RuleSpec)
+        if getattr(old, one.name) != getattr(new, one.name)
     ]
     parts = []
     if "targets" in changed:
         changed.remove("targets")
         parts.append(f"targets changed from {old.targets.to_string()} to {new.targets.to_string()}")
     if changed:
-        parts.append(f"{', '.join(map(_field, changed))} changed")
+        parts.append(f"{', '.join(changed)} changed")
     return f"{' and '.join(parts)} by {by}" if parts else by
-
-
-def _field(name: str) -> str:
-    """As in a manifest: ``on_conflict`` is onConflict."""
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))
 
 
 K = TypeVar("K", bound=Hashable)

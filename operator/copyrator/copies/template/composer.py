@@ -361,7 +361,7 @@ class Composer:
         try:
             return await part.cluster.read(part.resource, name)
         except errors.ApiError as error:  # also a 404: the watch delivers deletions
-            place = part.entry.source.cluster.strip()
+            place = part.entry.cluster.strip()
             why = (
                 f"sources.{part.entry.alias}, {place}: {error.message}; the copies stay as they are"
             )

@@ -44,14 +44,14 @@ class Part:
 
     def key(self, name: ObjectName) -> tuple[str, str, str]:
         """The key of an object in Versions."""
-        kubeconfig = self.entry.source.kubeconfig
+        kubeconfig = self.entry.kubeconfig
         place = f" of {kubeconfig}" if kubeconfig else ""
         return (f"{self.resource.key}{place}", *name)
 
     def concerns(self, name: ObjectName) -> bool:
         """Whether it may select an object that its watch delivers."""
-        source = self.entry.source
-        return source.name is None or name == ObjectName(self.entry.namespace, source.name)
+        entry = self.entry
+        return entry.name is None or name == ObjectName(entry.namespace, entry.name)
 
     def changed(self) -> None:
         """Its watch has delivered something."""
@@ -78,9 +78,9 @@ class Part:
         store = dict(self.watch.store) if self.watch is not None else {}
         reader = HeaderReader(self.resource.kind)
         store |= {name: reader(body) for name, body in self.assumed.items()}
-        source = self.entry.source
-        if source.name is not None:
-            name = ObjectName(self.entry.namespace, source.name)
+        entry = self.entry
+        if entry.name is not None:
+            name = ObjectName(entry.namespace, entry.name)
             return {name: self._with_refusal(name, store[name])} if name in store else {}
         judged = (
             (name, self._with_refusal(name, header)) for name, header in sorted(store.items())
@@ -234,15 +234,13 @@ def _with_number(part: Part) -> str:
 
 
 def _place(entry: ComposedSource, name: str) -> str:
-    source = entry.source
-    return f"sources.{entry.alias}: {source.kind} {entry.namespace}/{name}{source.cluster}"
+    return f"sources.{entry.alias}: {entry.kind} {entry.namespace}/{name}{entry.cluster}"
 
 
 def _nothing(entry: ComposedSource) -> str:
-    source = entry.source
-    if source.name is not None:
-        what = f"there is no {source.kind} {entry.namespace}/{source.name}{source.cluster}"
+    if entry.name is not None:
+        what = f"there is no {entry.kind} {entry.namespace}/{entry.name}{entry.cluster}"
         return f"sources.{entry.alias}: {what}"
-    selector = source.selector.to_string() if source.selector else ""
-    where = f"{entry.namespace}{source.cluster}"
-    return f"sources.{entry.alias}: no {source.kind} in {where} matches {selector}"
+    selector = entry.selector.to_string() if entry.selector else ""
+    where = f"{entry.namespace}{entry.cluster}"
+    return f"sources.{entry.alias}: no {entry.kind} in {where} matches {selector}"

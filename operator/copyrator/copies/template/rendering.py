@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import syntax
-from copyrator.api.rule import Place, template_texts
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_template import Place, template_texts
 from copyrator.copies.template.scope import (
     Entry,
     Findings,

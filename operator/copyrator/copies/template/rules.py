@@ -7,7 +7,7 @@ from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
-from copyrator.api.rule_status import RuleFacts, read_copy_counts
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.sources.named import ALONE
@@ -33,10 +33,7 @@ async def resolve_sources(context: CopyContext, spec: RuleSpec) -> list[Resource
         KindUnavailable, AmbiguousKind: the cluster doesn't serve one.
     """
     discovery = context.discovery
-    return [
-        await discovery.resolve(entry.source.kind, entry.source.api_version)
-        for entry in spec.sources
-    ]
+    return [await discovery.resolve(entry.kind, entry.api_version) for entry in spec.sources]
 
 
 def begin_composed(
@@ -58,7 +55,7 @@ def begin_composed(
         part.watch = watch
         part.changed()
         watches.append(watch)
-        if (kubeconfig := part.entry.source.kubeconfig) is not None:
+        if (kubeconfig := part.entry.kubeconfig) is not None:
             state.remote_sources.setdefault(kubeconfig, []).append(watch)
     context.index.set_composed(compiled.rule.owner, composition.sources())
     return watches
@@ -67,7 +64,7 @@ def begin_composed(
 def _part(
     context: CopyContext, state: RuleState, entry: ComposedSource, resource: Resource
 ) -> Part:
-    kubeconfig = entry.source.kubeconfig
+    kubeconfig = entry.kubeconfig
     if kubeconfig is not None:
         return Part(entry, resource, cluster=state.clusters[kubeconfig])
     if resource != SECRETS:
@@ -141,7 +138,7 @@ def facts_before(context: CopyContext, state: RuleState) -> RuleFacts:
         sources=binding.composition.count() if binding else 0,
         composed_of=binding.composition.to_string() if binding else "",
         targets=len(compiled.targets),
-        copies=read_copy_counts(compiled.rule.status),
+        copies=compiled.rule.status.copies,
     )
 
 
@@ -160,7 +157,7 @@ def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSp
 
     In another cluster each has its own, which needs no right to more than that object.
     """
-    entry, resource, source = part.entry, part.resource, part.entry.source
+    entry, resource = part.entry, part.resource
     reader = HeaderReader(resource.kind)
 
     def spec(name: str | None, selector: str | None = None) -> WatchSpec:
@@ -174,9 +171,9 @@ def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSp
             share=share,
         )
 
-    if source.name is None:
-        return spec(None, source.selector.to_string() if source.selector else None)
-    alone, wide = spec(source.name), spec(None)
+    if entry.name is None:
+        return spec(None, entry.selector.to_string() if entry.selector else None)
+    alone, wide = spec(entry.name), spec(None)
     if part.cluster is not None:
         return alone
     if alone in informers or wide in informers:

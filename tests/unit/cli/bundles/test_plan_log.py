@@ -1,13 +1,13 @@
 """Which Job, pod and log are a plan's, and how its operations are shown."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.status_parts import parse_status
+from copyrator.api.structs import replace
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleStatus,
-    Deployed,
-    HistoryEntry,
-    Outcome,
-    PinStatus,
-)
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
 from copyrator.api.records import Packed
+from copyrator.api.rollback import PinStatus
+from copyrator.api.structs import replace
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.requests import take_pin
 from copyrator.cli.bundles.rollback import (
@@ -65,8 +60,7 @@ def status(
         history=Packed.pack(past),
         deployed=Deployed(digest=runs),
         attempted=Attempted(attempt=1, digest=attempted or (past[0].digest if past else None)),
-        pin=PinStatus(digest=pinned),
-    )
+    ).with_part(PinStatus(digest=pinned))
 
 
 THREE = (("3", C), ("2", B), ("1", A))
@@ -220,7 +214,7 @@ class Server:
         entry = read_entry(self.body, BundleDefaults())
         assert isinstance(entry.spec, BundleSpec)
         found = take_pin(entry.annotations, entry.spec, entry.status, datetime.now(UTC))
-        self.pins.append(found.pin.digest)
+        self.pins.append(found.part(PinStatus).digest)
         self.body = {**self.body, "status": found.to_dict()}
 
     async def rolls_back(self, to: str) -> Any:

@@ -1,7 +1,6 @@
 """What a dry_run comes to, in rows; keys are named and values never."""
 
-import json
-
+import msgspec
 import pytest
 
 from copyrator.cli.rules.plan_rows import (
@@ -25,7 +24,7 @@ def test_a_difference_names_keys_and_no_values():
     keys = diff(live, wanted)
     assert str(keys) == "+new ~labels/a ~other -old"
     row = PlanRow(RowAction.UPDATE, "Secret", "ns", "name", keys=keys)
-    said = json.dumps(row.to_dict()) + str(keys)
+    said = msgspec.json.encode(row).decode() + str(keys)
     for value in ("c2FtZQ", "bmV3", "dHdv", "b2xk"):
         assert value not in said
 

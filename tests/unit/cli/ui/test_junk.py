@@ -8,12 +8,13 @@ from typing import Any, cast, get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.status_fields import json_fields
 from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
-from copyrator.api.records import Record, json_fields
+from copyrator.api.records import Record
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.freeze import Freeze, in_force
+from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.deploy.identity import spec_hash
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.cli.core.installation import Installation
@@ -400,7 +401,7 @@ def test_a_decision_is_due_by_a_condition_or_by_the_gate() -> None:
 
 def test_operations_are_counted_by_type() -> None:
     def counted(plan: dict[str, Any]) -> str:
-        return operation_counts(view_of(planned(plan)).status.plan)
+        return operation_counts(view_of(planned(plan)).status.part(PlanStatus))
 
     assert counted(PLAN) == "4 operations: 3 create, 1 delete; 1 risky"
     assert counted({"operations": 1, "counts": {"apply": 1}}) == "1 operation: 1 blind apply"

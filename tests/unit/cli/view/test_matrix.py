@@ -22,7 +22,9 @@ def copied(*rules, places=PLACES):
 
 
 def test_a_cell_has_the_number_of_copies_and_a_failure_its_words():
-    failures = [{"namespace": "team-0001", "reason": "Conflict", "message": "not ours"}]
+    failures = [
+        {"namespace": "team-0001", "name": "a", "reason": "Conflict", "message": "not ours"}
+    ]
     body = rule("a", "False", "PartialFailure", failures=failures)
     table = matrix(
         seen(body, copies=copied("a", places=PLACES[:1]), namespaces=PLACES[:3]), View(), NOW
@@ -67,7 +69,7 @@ def test_namespaces_are_chosen_by_a_glob_or_a_part(asked, found):
 
 
 def test_only_faults_leaves_the_rules_and_namespaces_with_one():
-    failures = [{"namespace": "team-0007", "reason": "Forbidden", "message": "no"}]
+    failures = [{"namespace": "team-0007", "name": "bad", "reason": "Forbidden", "message": "no"}]
     bad = rule("bad", "False", "PartialFailure", failures=failures)
     known = seen(rule("good"), bad, copies=copied("good"), namespaces=PLACES)
     table = matrix(known, View(only_faults=True), NOW)

@@ -1,18 +1,18 @@
 """What commands show of a rule: its failures, certificates and rollout."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.cli.view.objects_seen import rule
 
-from copyrator.api.rollout import Consumer, Restart, Rollout, RolloutState, Stopped
+from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
+from copyrator.api.rule_status import Failure
 from copyrator.api.selectors import LabelSelector
+from copyrator.api.structs import replace
 from copyrator.cli.rules.plan_rows import in_steps
 from copyrator.cli.rules.why import waits_for_rollout
 from copyrator.cli.view.rule import (
     RuleView,
-    Sample,
     certificate_rows,
     describe_rollout,
     explain_rule,
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(days=1)
 RUNNING = RolloutState("a" * 32, step=2, next_at=NOW + timedelta(seconds=90))
 STOPPED = RolloutState(
-    "a" * 32, step=2, stopped=Stopped(Consumer("team-a", "Deployment", "web"), "Replicas: 0/1")
+    "a" * 32, step=2, stopped=Stopped("team-a", "Deployment", "web", "Replicas: 0/1")
 )
 ROLLOUT = Rollout(("1", "10%", "100%"))
 
@@ -68,7 +68,7 @@ def test_the_spec_in_a_line(rollout, text):
     ],
 )
 def test_the_step(state, lines):
-    assert list(rollout_lines(view_of(rollout=state.to_dict(3)))) == lines
+    assert list(rollout_lines(view_of(rollout=replace(state, steps=3).to_dict()))) == lines
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_step(state, lines):
     ],
 )
 def test_the_progress_in_a_table(state, text):
-    assert rollout_progress(view_of(rollout=state.to_dict(3))) == text
+    assert rollout_progress(view_of(rollout=replace(state, steps=3).to_dict())) == text
 
 
 @pytest.mark.parametrize("junk", [None, "junk", {"content": "x", "step": 1}])
@@ -168,7 +168,7 @@ def test_the_kind_of_a_rule_in_either_form(body, kind):
 
 
 def sample(namespace, name="devs", message="no"):
-    return Sample(namespace, name, "Forbidden", message)
+    return Failure(namespace, name, "Forbidden", message)
 
 
 def test_the_same_failure_in_many_namespaces_is_one_line():

@@ -1,0 +1,39 @@
+"""The fields of a status, by their types."""
+
+from types import GenericAlias
+from typing import Any, get_args, get_origin
+
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.records import Packed, Record
+from copyrator.api.schema import slots
+from copyrator.api.status_parts import STATUS_PARTS
+from copyrator.api.structs import replace
+
+
+def json_fields(record: type[Record]) -> dict[str, Any]:
+    """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
+    found = {
+        one.name: GenericAlias(tuple, (*get_args(one.kind), ...))
+        if get_origin(one.kind) is Packed
+        else one.kind
+        for one in slots(record)
+    }
+    for part in STATUS_PARTS if record is BundleStatus else ():
+        found |= {part.FIELD: part} if part.FIELD else json_fields(part)
+    return found
+
+
+def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
+    """The status with other fields, those of its parts by their names."""
+    for kind in STATUS_PARTS:
+        if kind.FIELD:
+            part = changes.pop(_snake(kind.FIELD), None)
+        else:
+            own = {name: changes.pop(name) for name in kind.__struct_fields__ if name in changes}
+            part = replace(status.part(kind), **own) if own else None
+        status = status if part is None else status.with_part(part)
+    return replace(status, **changes)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

@@ -1,0 +1,41 @@
+"""Statuses and what is printed of them are types: what would go around these is counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import copyrator
+
+CODE = Path(copyrator.__file__).parent
+RAW = re.compile(r"""\b(?:body|seen|rule|bundle)(?:\.get\(|\[)"status"[\])]""")
+READERS = {
+    "cli/view/rows.py": 2,  # the conditions of both kinds
+    "cli/view/rule.py": 1,
+    "cli/core/reconcile.py": 2,
+    "cli/rules/dry_run.py": 1,
+    "cli/doctor/objects.py": 1,  # of a Deployment
+}
+"""Files of commands and notifications, and how often they take a status from an object."""
+WRITERS = {
+    "api/records.py": 2,
+    "api/bundle_status.py": 1,
+    "cli/bundles/plan.py": 1,
+    "cli/rules/plan_rows.py": 1,
+}
+"""How often a type says itself how it is written as a map."""
+
+
+def counted(pattern: re.Pattern[str], *folders: str) -> dict[str, int]:
+    files = (path for folder in folders for path in (CODE / folder).rglob("*.py"))
+    found = {str(path.relative_to(CODE)): pattern.findall(path.read_text()) for path in files}
+    return {name: len(hits) for name, hits in sorted(found.items()) if hits}
+
+
+def test_commands_and_notifications_take_a_status_by_its_reader() -> None:
+    assert counted(RAW, "cli", "notify") == dict(sorted(READERS.items()))
+
+
+def test_types_are_written_by_the_one_writer() -> None:
+    found = counted(re.compile(r"def to_dict\("), "")
+    assert found == dict(sorted(WRITERS.items()))
