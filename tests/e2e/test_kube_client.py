@@ -18,7 +18,7 @@ from copyrator.kube import errors
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.events import WARNING, EventRecorder, ObjectRef
+from copyrator.kube.events import EventRecorder, ObjectRef
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,
@@ -503,7 +503,7 @@ async def test_kubectl_describe_shows_events_with_their_count(
         now[0] += 61
     again = EventRecorder(client)  # as after a restart
     other = asyncio.create_task(again.run())
-    again.record(ref, WARNING, "Conflict", "somebody else's object is in the way")
+    again.record(ref, FailureReason.CONFLICT, "somebody else's object is in the way")
     await again.flush(10)
     for each in (task, other):
         each.cancel()
