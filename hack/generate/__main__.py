@@ -9,6 +9,7 @@ from generate import (
     definitions,
     manifests,
     marks,
+    reasons,
     reference,
     settings,
 )
@@ -22,6 +23,7 @@ FILES = {
     **chart_readme.FILES,
     **reference.FILES,
     **marks.FILES,
+    **reasons.FILES,
 }
 
 

@@ -13,11 +13,12 @@ from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.long import LONG
 
 from copyrator.api.keys import ObjectName
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.kube import errors
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.events import WARNING, EventRecorder, ObjectRef
+from copyrator.kube.events import EventRecorder, ObjectRef
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,
@@ -171,8 +172,12 @@ async def test_a_terminating_namespace_says_so(
             await client.create(CONFIGMAPS, ns, named("late"))
         recorder = EventRecorder(client)
         task = asyncio.create_task(recorder.run())
-        recorder.record(ObjectRef("v1", "ConfigMap", ns, "held"), WARNING, "Test", "not possible")
-        recorder.record(ObjectRef("v1", "Namespace", "", ns), WARNING, "Test", "but here it is")
+        recorder.record(
+            ObjectRef("v1", "ConfigMap", ns, "held"), FailureReason.CONFLICT, "not possible"
+        )
+        recorder.record(
+            ObjectRef("v1", "Namespace", "", ns), FailureReason.CONFLICT, "but here it is"
+        )
         await recorder.flush(10)
         task.cancel()
         found = await client.request(
@@ -493,12 +498,12 @@ async def test_kubectl_describe_shows_events_with_their_count(
     task = asyncio.create_task(recorder.run())
     ref = ObjectRef.of(made, "v1", "ConfigMap")
     for _ in range(4):
-        recorder.record(ref, WARNING, "Conflict", "somebody else's object is in the way")
+        recorder.record(ref, FailureReason.CONFLICT, "somebody else's object is in the way")
         await recorder.flush(10)
         now[0] += 61
     again = EventRecorder(client)  # as after a restart
     other = asyncio.create_task(again.run())
-    again.record(ref, WARNING, "Conflict", "somebody else's object is in the way")
+    again.record(ref, FailureReason.CONFLICT, "somebody else's object is in the way")
     await again.flush(10)
     for each in (task, other):
         each.cancel()

@@ -6,21 +6,19 @@ import re
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 
 import pytest
 import yaml
 
 from copyrator import __version__
-from copyrator.api.bundle_status import BundleReason
-from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.gates.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.version.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from copyrator.settings.limits import STEP_SECONDS
+from generate import reasons
 from localcluster import pins
 from localcluster.standin import settings
 
@@ -136,22 +134,21 @@ def test_the_table_says_on_which_occasions_each_gate_is_asked() -> None:
     assert set(OCCASIONS) == set(Occasion)
 
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
-
-
-@pytest.mark.parametrize(
-    ("heading", "reasons"),
-    [
-        ("Reasons of a rule", RuleReason),
-        ("Reasons of a copy", FailureReason),
-        ("Reasons of a Bundle", BundleReason),
-    ],
-)
-def test_each_reason_is_explained_once(heading: str, reasons: type[StrEnum]) -> None:
-    section = DOCUMENT.read_text().split(f"### {heading}\n")[1].split("\n##")[0]
-    cells = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
-    explained = [reason for cell in cells for reason in re.findall(r"`(\w+)`", cell)]
-    assert sorted(explained) == sorted(reasons)
+def test_each_reason_is_documented_and_made() -> None:
+    blocks = [
+        found[2] for page in reasons.PAGES for found in reasons.BLOCK.finditer(page.read_text())
+    ]
+    assert sorted(", ".join(blocks).split(", ")) == sorted(reasons.KINDS)
+    code = "".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    errors = re.findall(
+        r"^class (\w+)\(\w+\):",
+        (ROOT / "operator/copyrator/oci/errors.py").read_text(),
+        re.MULTILINE,
+    )
+    rows = [one for kind in reasons.KINDS.values() for one in kind]
+    assert len(rows) > 150
+    unused = [one for one in rows if not re.search(rf"\b{type(one).__name__}\.{one.name}\b", code)]
+    assert [one for one in unused if one not in errors] == []
 
 
 SECTION = (ROOT / "docs/bundles.md").read_text().split("## Versions of werf\n")[1].split("\n## ")[0]

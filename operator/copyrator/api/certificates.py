@@ -6,11 +6,11 @@ import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.fields import SpecError
+from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.records import StatusMap
 from copyrator.api.schema import TIME, custom, kept
 from copyrator.api.times import format_time, parse_time
@@ -29,14 +29,6 @@ CREDENTIAL: Final = "kubeconfig "
 """Begins the source of a token or certificate by which the sources are read, then the Secret."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """An earlier end is reported as this one."""
-
-
-class CertificateReason(StrEnum):
-    """Reasons of the condition CertificateExpiring, and of Events: stable values of the API."""
-
-    VALID = "CertificatesValid"
-    EXPIRING = "CertificateExpiring"
-    EXPIRED = "CertificateExpired"
 
 
 def _read_date(raw: Any) -> datetime:

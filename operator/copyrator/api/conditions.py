@@ -18,6 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
+from copyrator.api.reasons import AnyReason, Reason
 from copyrator.api.records import Record
 from copyrator.api.schema import COUNT, TIME, Form
 from copyrator.api.text import truncate
@@ -97,7 +98,7 @@ class ReadyCondition:
     """The overall state of an object: its health, a stable reason, and a message."""
 
     health: Health
-    reason: str
+    reason: AnyReason
     message: str = ""
     kept: ConditionStatus = ConditionStatus.UNKNOWN
     """The status of Ready where the health is PAUSED."""
@@ -120,7 +121,7 @@ class FurtherCondition:
     """A condition beside the three that every object has."""
 
     status: ConditionStatus
-    reason: str
+    reason: AnyReason
     message: str = ""
 
 
@@ -290,7 +291,7 @@ def suspend(conditions: Any, *, observed: int | None, generation: int, edits: in
     )
 
 
-def suspended_ready(kept: Suspension, reason: str, *, is_edited: bool) -> ReadyCondition:
+def suspended_ready(kept: Suspension, reason: Reason, *, is_edited: bool) -> ReadyCondition:
     """Ready while the object is suspended."""
     parts = ["suspended"]
     if kept.reason:

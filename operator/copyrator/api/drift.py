@@ -79,22 +79,6 @@ class DriftVerdict(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class DriftReason(StrEnum):
-    """Reasons of the condition Drifted, beside those that a Bundle's Ready condition has."""
-
-    DRIFTED = "Drifted"
-    DRIFT_RECURRING = "DriftRecurring"
-    """It came back after two corrections: no more are made."""
-    IN_SYNC = "InSync"
-    UNCHECKED = "Unchecked"
-    """What is deployed hasn't been compared yet."""
-    NOT_AS_DEPLOYED = "NotAsDeployed"
-    """The spec or the values aren't those of the deploy, or it failed."""
-    BASELINE_UNREADABLE = "BaselineUnreadable"
-    BLIND_APPLY = "BlindApply"
-    """Dry runs were refused, so werf doesn't know what a deploy would change."""
-
-
 class DriftCheck(PlanRecord, frozen=True):
     """A plan of what is deployed."""
 

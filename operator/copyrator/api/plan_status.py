@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Final
 
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.reasons import Severity
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.records import Record, Time
 
 MAX_RISKY: Final = 20
@@ -274,23 +275,6 @@ class PlanRequests(Record, frozen=True):
     """The value of the annotation operator.werf.dev/plan-at that was handled last."""
 
 
-class StoredReason(StrEnum):
-    """Reasons of the condition AsApproved: stable values, part of the API."""
-
-    AS_APPROVED = "AsApproved"
-    EXACT = "Exact"
-    """werf applied the very plan that was approved."""
-    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
-    RENDERS_DIFFER = "RendersDiffer"
-    """Two renders of the chart differed, so its contents have no hash."""
-    NOTHING_STORED = "NothingStored"
-    """werf found nothing to change, and the revision before isn't equal."""
-    NOT_SUPPORTED = "NotSupported"
-    """This version of werf can't be asked what it has stored."""
-    UNREADABLE = "Unreadable"
-    """What was stored, or the Job's log, couldn't be read."""
-
-
 class AsApprovedStatus(Record, frozen=True):
     """What was found about a deploy; empty where none was planned and approved."""
 
@@ -315,34 +299,18 @@ class AsApprovedStatus(Record, frozen=True):
 NOT_JUDGED: Final = AsApprovedStatus()
 """Shared by all Bundles without such a deploy."""
 
-_TEXTS: Final[Mapping[str, str]] = {
-    StoredReason.AS_APPROVED: "what was stored is what was approved",
-    StoredReason.EXACT: "the plan that was approved is the one that werf applied",
-    StoredReason.DEPLOYED_DIFFERENTLY: "what was stored isn't what was approved",
-    StoredReason.RENDERS_DIFFER: (
-        "the chart rendered differently each time it was planned, so what was stored can't be "
-        "compared"
-    ),
-    StoredReason.NOTHING_STORED: (
-        "werf found nothing to change and stored nothing, and the revision before isn't equal to "
-        "what was approved"
-    ),
-    StoredReason.NOT_SUPPORTED: (
-        "this version of werf can't be asked what it has stored, and the plan wasn't exact"
-    ),
-    StoredReason.UNREADABLE: "what was stored, or the log of the Job, couldn't be read",
+_STATUSES: Final = {
+    Severity.SUCCESS: ConditionStatus.TRUE,
+    Severity.INFO: ConditionStatus.UNKNOWN,
+    Severity.FAILURE: ConditionStatus.FALSE,
 }
 
 
 def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
     """The condition AsApproved; None where no deploy was judged."""
-    text = _TEXTS.get(found.reason or "")
-    if found.reason is None or text is None:
+    reason = StoredReason.read(found.reason or "")
+    if not isinstance(reason, StoredReason):
         return None
-    status = ConditionStatus.UNKNOWN
-    if found.reason in (StoredReason.AS_APPROVED, StoredReason.EXACT):
-        status = ConditionStatus.TRUE
-    elif found.is_different:
-        status = ConditionStatus.FALSE
     revision = f" (revision {found.revision})" if found.revision else ""
-    return FurtherCondition(status, found.reason, f"{found.version}{revision}: {text}")
+    text = f"{found.version}{revision}: {reason.meaning}"
+    return FurtherCondition(_STATUSES[reason.severity], reason, text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,68 +22,17 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
+from copyrator.api.reasons.rules import FailureReason, FieldsReason, RuleReason
+
+if TYPE_CHECKING:
+    from copyrator.api.rollout import RolloutState
+
 from copyrator.api.records import StatusMap
 from copyrator.api.rollout import RolloutState
 from copyrator.api.schema import COUNT, DERIVED, SHOWN, TIME, TOTAL, Takes, custom, items, slots
 
 MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
-
-
-class RuleReason(StrEnum):
-    """Reasons of a rule's conditions: stable values, part of the API."""
-
-    SYNCED = "Synced"
-    SATISFIED = "Satisfied"
-    """As Synced, but some of it is right in objects that other clients made."""
-    NO_TARGETS = "NoTargets"
-    """The rule is valid and requires no copy: it matches no namespace."""
-    PROGRESSING = "Progressing"
-    ROLLING_OUT = "RollingOut"
-    """Changed content is written in the steps of ``spec.rollout``."""
-    ROLLOUT_STOPPED = "RolloutStopped"
-    """A consumer isn't healthy with the new content: no further copy gets it."""
-    SUSPENDED = "Suspended"
-    PLANNED = "Planned"
-    DELETION_UNCONFIRMED = "DeletionUnconfirmed"
-    """An edit would delete more copies than ``spec.maxDelete`` allows."""
-    INVALID_SPEC = "InvalidSpec"
-    NOT_TRUSTED = "NotTrusted"
-    SOURCE_NOT_FOUND = "SourceNotFound"
-    SOURCE_UNREACHABLE = "SourceUnreachable"
-    """The sources in another cluster can't be read; the copies stay as they are."""
-    SOURCE_CLUSTER_CHANGED = "SourceClusterChanged"
-    """Another cluster than before answers behind the kubeconfig; it has to be confirmed."""
-    KIND_UNAVAILABLE = "KindUnavailable"
-    TOO_LARGE = "TooLarge"
-    """The template's sources are too many, or too large."""
-    FORBIDDEN = "Forbidden"
-    """The operator lacks a permission."""
-    CONFLICT_PERSISTS = "ConflictPersists"
-    """Other clients change copies back each time that they are written."""
-    PARTIAL_FAILURE = "PartialFailure"
-    """Some copies aren't as wanted."""
-    ALL_FAILED = "AllFailed"
-    """No copy is as wanted."""
-    INTERNAL_ERROR = "InternalError"
-    """A fault of the operator, which has changed no copy."""
-
-
-class FailureReason(StrEnum):
-    """Why one copy isn't as wanted: stable values, part of the API."""
-
-    CONFLICT = "Conflict"
-    CONFLICT_PERSISTS = "ConflictPersists"
-    """Another client changes the copy back each time that it is written."""
-    FORBIDDEN = "Forbidden"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    ADMISSION_DENIED = "AdmissionDenied"
-    IMMUTABLE = "Immutable"
-    TEMPLATE_ERROR = "TemplateError"
-    TOO_LARGE = "TooLarge"
-    NOT_ACCEPTED = "NotAccepted"
-    ERROR = "Error"
-    """Anything else, such as an API server that can't be reached."""
 
 
 def _named(words: type[StrEnum], more: str = "") -> Takes:
@@ -299,12 +248,6 @@ NO_STATUS: Final = RuleStatus()
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
 DROPPED_FIELDS: Final = 20
-
-
-class FieldsReason(StrEnum):
-    """Reasons of the condition FieldsDropped, and of Events: stable values of the API."""
-
-    UNKNOWN_FIELD = "UnknownField"
 
 
 @dataclass(frozen=True, slots=True)

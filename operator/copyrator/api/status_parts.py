@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from copyrator.api.age import AgeStatus
 from copyrator.api.attest import AttestationsStatus, AttestState
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome
 from copyrator.api.cluster import ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
@@ -20,6 +20,7 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.promotion import PromotionStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.rollback import PinStatus
 from copyrator.api.verify import Verification

@@ -23,6 +23,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
 from copyrator.api.login import LoginSpec, cloud_of
+from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleCache, BundleEntry
@@ -178,13 +179,15 @@ class Context:
         """The periods in which an operator ran, up to now."""
         return self.seen_time().as_of(self.clock())
 
-    def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
-        """Write an Event about a Bundle."""
+    def record(
+        self, entry: BundleEntry, reason: AnyReason, message: str, type_: EventType | None = None
+    ) -> None:
+        """Write an Event about a Bundle; without a type one of the reason's."""
         key = entry.key
         bundle = ObjectRef(
             names.BUNDLE_API_VERSION, names.BUNDLE_KIND, key.namespace, key.name, entry.uid
         )
-        self.recorder.record(bundle, kind, reason, message)
+        self.recorder.record(bundle, reason, message, type_=type_)
 
     def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
         """The field of a valid spec that the settings forbid, with a message; else None."""

@@ -14,16 +14,18 @@ from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
 from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.drift import DriftReason, DriftSpec, DriftStatus
+from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.status_parts import running_plans
 from copyrator.api.structs import replace
@@ -61,7 +63,6 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.events import WARNING
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
@@ -296,7 +297,7 @@ class BundleReconciler:
 
         async def tell(written: BundleEntry) -> Step:
             if found is not None:
-                self.context.record(written, WARNING, found.reason, found.message)
+                self.context.record(written, found.reason, found.message)
             return Step(written)
 
         status = replace(entry.status, conditions=tuple(conditions))
@@ -505,7 +506,7 @@ _PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
 
 
 def _not_compared(
-    status: BundleStatus, spec: BundleSpec, reason: str, message: str
+    status: BundleStatus, spec: BundleSpec, reason: Reason, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
     if not spec.part(DriftSpec).is_enabled:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
@@ -33,11 +33,14 @@ from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import (
     AsApprovedStatus,
+    PlanDecision,
     PlanOutcome,
     PlanStatus,
     as_approved_condition,
 )
 from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
+from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
 from copyrator.api.records import merge_patch
 from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace
@@ -57,13 +60,10 @@ from copyrator.bundles.trust.attester import condition_of, record_attested, upda
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
-from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.kube.events import NORMAL, WARNING, EventType, event_type
 from copyrator.kube.resources import BUNDLES
 
 log = logging.getLogger(__name__)
-
-SOAK_BROKEN: Final = "SoakBroken"
-"""Reason of the Event when evidence is lost."""
 
 
 def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -96,21 +96,12 @@ def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatu
                 f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
                 f"this Bundle: {one.broken_by}"
             )
-            context.record(entry, WARNING, SOAK_BROKEN, text)
+            context.record(entry, BundleEvent.SOAK_BROKEN, text)
             log.warning("%s: %s", entry.key, text)
 
 
 def _counts(record: SoakStatus) -> bool:
     return record.until is None or record.longest is not None
-
-
-_FAULTS = (
-    BundleReason.PLAN_FAILED,
-    BundleReason.PLAN_UNSTABLE,
-    BundleReason.SIGNATURE_INVALID,
-    BundleReason.VERIFICATION_UNAVAILABLE,
-)
-"""Reasons of gates that are faults, also where only a newer version waits."""
 
 
 def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
@@ -119,9 +110,8 @@ def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) 
         return
     if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
         return  # the condition UpdatePending told it
-    good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
-    good = good and verdict.reason not in _FAULTS
-    _emit(context, entry, NORMAL if good else WARNING, verdict.reason, verdict.message)
+    type_: EventType | None = WARNING if verdict.is_failure else None
+    _emit(context, entry, verdict.reason, verdict.message, type_)
 
 
 def record_update(
@@ -138,8 +128,7 @@ def record_update(
     if update.reason == BundleReason.PLAN_REJECTED:
         is_told = True  # by the Event about the decision
     if update.status == ConditionStatus.TRUE and not is_told:
-        kind: EventType = WARNING if update.reason in _FAULTS else NORMAL
-        _emit(context, entry, kind, update.reason, update.message)
+        _emit(context, entry, update.reason, update.message)
     _record_force(context, entry, status)
     _record_trust(context, entry, status)
     _record_decision(context, entry, status, verdict)
@@ -160,9 +149,10 @@ def _record_decision(
         return
     by = f" by {plan.by}" if plan.by else ""
     text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-    reason = f"Plan{plan.decision}"
+    is_approved = plan.decision == PlanDecision.APPROVED
+    reason = BundleEvent.PLAN_APPROVED if is_approved else BundleReason.PLAN_REJECTED
     if not reason == verdict.reason != ready_reason(entry.status.conditions):
-        context.record(entry, NORMAL, reason, text)
+        context.record(entry, reason, text)
     log.info("%s: %s", entry.key, text)
 
 
@@ -175,7 +165,7 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     is_pinned = attempted.digest == status.part(PinStatus).digest
     what = "rollback to" if is_pinned else "forced deploy of"
     text = f"The {what} {attempted.version} passes over gates: {over}"
-    context.record(entry, NORMAL, "GatesPassedOver", text)
+    context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
     log.info("%s: %s", entry.key, text)
 
 
@@ -183,17 +173,17 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
     """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
     before, pin = entry.status.part(PinStatus), written.status.part(PinStatus)
     if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
-        _emit(context, entry, WARNING, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
+        _emit(context, entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
     if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
         text = ready_conditions.pinned(written.status)
         text += f"; to end that: copyrator unpin bundle -n {entry.key.namespace} {entry.key.name}"
-        _emit(context, entry, NORMAL, BundleReason.PINNED, text)
+        _emit(context, entry, BundleReason.PINNED, text)
     elif pin.digest is None and before.digest is not None:
         why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
         if pin.requested != names.NO_PIN:
             why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
         text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
-        _emit(context, entry, NORMAL, "Unpinned", text)
+        _emit(context, entry, BundleEvent.UNPINNED, text)
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -205,8 +195,8 @@ def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) ->
         return
     found = signature.verified_condition(status)
     assert found is not None
-    kind: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
-    _emit(context, entry, kind, found.reason, found.message)
+    type_: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
+    _emit(context, entry, found.reason, found.message, type_)
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -218,7 +208,8 @@ def record_drift(context: Context, before: BundleEntry, written: BundleEntry) ->
     old, new = _condition(before), _condition(written)
     is_true = new.get("status") == ConditionStatus.TRUE
     if is_true and new.get("reason") != old.get("reason"):
-        _emit(context, written, WARNING, str(new.get("reason")), str(new.get("message")))
+        reason = DriftReason.read(str(new.get("reason")))
+        _emit(context, written, reason, str(new.get("message")), WARNING)
 
 
 def _condition(entry: BundleEntry) -> Mapping[str, Any]:
@@ -231,14 +222,14 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
     if outcome == Outcome.SUCCEEDED:
         verb = drift_record.has_or_have(status)
         text = f"{drift_record.drifted_objects(status)} {verb} been corrected"
-        _emit(context, entry, NORMAL, "DriftCorrected", text)
+        _emit(context, entry, BundleEvent.DRIFT_CORRECTED, text)
 
 
 def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where something else was deployed than what was approved."""
     old, new = before.status.part(AsApprovedStatus), written.status.part(AsApprovedStatus)
     if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
-        _emit(context, written, WARNING, found.reason, found.message)
+        _emit(context, written, found.reason, found.message)
 
 
 def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -246,17 +237,22 @@ def record_health(context: Context, before: BundleEntry, written: BundleEntry) -
     if before.health == written.health:
         return
     found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})
-    reason, message = str(found.get("reason")), str(found.get("message"))
-    if written.health == ConditionStatus.FALSE:
-        _emit(context, written, WARNING, reason, message)
-    elif written.health == ConditionStatus.TRUE and before.health == ConditionStatus.FALSE:
-        _emit(context, written, NORMAL, reason, message)
+    is_over = (before.health, written.health) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
+    if is_over or written.health == ConditionStatus.FALSE:
+        _emit(context, written, HealthReason.read(str(found.get("reason"))), str(found["message"]))
 
 
-def _emit(context: Context, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
+def _emit(
+    context: Context,
+    entry: BundleEntry,
+    reason: AnyReason,
+    message: str,
+    type_: EventType | None = None,
+) -> None:
     """Emit an Event, and log the same."""
-    context.record(entry, kind, reason, message)
-    level = logging.INFO if kind == NORMAL else logging.WARNING
+    type_ = type_ or event_type(reason)
+    context.record(entry, reason, message, type_)
+    level = logging.INFO if type_ == NORMAL else logging.WARNING
     log.log(level, "%s: %s: %s", entry.key, reason, message)
 
 

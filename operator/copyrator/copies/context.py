@@ -17,6 +17,7 @@ from copyrator.api import names
 from copyrator.api.certificates import Certificate
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
 from copyrator.copies.rules.rules import Rule, RuleCache
@@ -40,7 +41,7 @@ from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordRea
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.kube.events import NORMAL, EventRecorder, ObjectRef
+from copyrator.kube.events import EventRecorder, ObjectRef
 from copyrator.kube.resources import SECRETS, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.settings.config import Settings
@@ -189,12 +190,12 @@ class RuleReports:
         self._recorder = recorder
         self._uid_of = uid_of
         self._monotonic = monotonic
-        self._said: dict[str, dict[str, dict[ObjectRef, str | Burst]]] = {}
+        self._said: dict[str, dict[AnyReason, dict[ObjectRef, str | Burst]]] = {}
         """By namespace and reason."""
         self._since: dict[str, float] = {}
         """When the first of a namespace was kept."""
 
-    def add(self, rule: ObjectRef, reason: str, said: str | Burst) -> None:
+    def add(self, rule: ObjectRef, reason: AnyReason, said: str | Burst) -> None:
         """Keep a message, or the writes of a burst, for the next `flush`.
 
         A message says why the rule is Ready; it replaces what was kept with another reason.
@@ -227,10 +228,10 @@ class RuleReports:
                     self._record_shared(namespace, reason, rules)
                     continue
                 for rule, said in rules.items():
-                    self._recorder.record(rule, NORMAL, reason, _text(said))
+                    self._recorder.record(rule, reason, _text(said))
 
     def _record_shared(
-        self, namespace: str, reason: str, rules: Mapping[ObjectRef, str | Burst]
+        self, namespace: str, reason: AnyReason, rules: Mapping[ObjectRef, str | Burst]
     ) -> None:
         names_ = sorted(rule.name for rule in rules)
         listed = ",".join(names_)
@@ -238,7 +239,7 @@ class RuleReports:
             listed = listed[: listed.rindex(",", 0, RULES_LIMIT)]
         about = ObjectRef("v1", "Namespace", namespace, namespace, self._uid_of(namespace))
         text = f"rules {list_names(names_)}: {_common_text(list(rules.values()))}"
-        self._recorder.record(about, NORMAL, reason, text, {names.ANN_RULES: listed})
+        self._recorder.record(about, reason, text, {names.ANN_RULES: listed})
 
 
 def _text(said: str | Burst) -> str:

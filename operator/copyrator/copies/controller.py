@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
-from copyrator.api.rule_status import FailureReason
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.copies.context import Clock, CopyContext, NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler, watch_health

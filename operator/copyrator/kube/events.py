@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from copyrator.api.reasons import AnyReason, Reason, Severity
 from copyrator.api.times import format_time
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
 from copyrator.kube.resources import EVENTS
@@ -32,6 +33,16 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 EventType = Literal["Normal", "Warning"]
+
+
+def event_type(reason: AnyReason) -> EventType:
+    """By the severity of the reason, where the case doesn't say otherwise."""
+    is_fault = isinstance(reason, Reason) and reason.severity in (
+        Severity.WARNING,
+        Severity.FAILURE,
+    )
+    return "Warning" if is_fault else "Normal"
+
 
 REPEAT_SECONDS = 60.0
 """An Event's count is raised at most this often; repetitions in between are added up."""
@@ -142,20 +153,22 @@ class EventRecorder:
     def record(
         self,
         regarding: ObjectRef,
-        type_: EventType,
-        reason: str,
+        reason: AnyReason,
         message: str,
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
+        *,
+        type_: EventType | None = None,
     ) -> None:
         """Record an Event about an object. Never waits, never raises.
 
         Args:
             regarding: the object.
-            type_: "Normal" or "Warning".
             reason: the machine-readable reason.
             message: human-readable; an equal one raises a count. Truncated at a word.
             annotations: of the Event.
+            type_: "Normal" or "Warning"; None: by the reason.
         """
+        type_ = type_ or event_type(reason)
         if len(message) > MESSAGE_LIMIT:
             end = message.rfind(" ", MESSAGE_LIMIT // 2, MESSAGE_LIMIT)
             message = f"{message[: end if end > 0 else MESSAGE_LIMIT - 1]}…"

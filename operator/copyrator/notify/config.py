@@ -27,6 +27,7 @@ import yaml
 
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import NO_GLOBS, Globs, read_globs
+from copyrator.api.reasons.notices import About
 from copyrator.api.syntax import among, at_most
 from copyrator.api.text import truncate
 
@@ -51,40 +52,6 @@ _WHOLE: Final = frozenset({"link", "entries"})
 _ENTRY: Final = frozenset(
     {"name", "urlFrom", "about", "namespaces", "kinds", "minInterval", "signWith"}
 )
-
-
-class About(StrEnum):
-    """What an entry can be told about: stable values."""
-
-    DEPLOYED = "Deployed"
-    DEPLOY_FAILED = "DeployFailed"
-    ROLLED_BACK = "RolledBack"
-    """After a failed deploy with spec.autoRollback."""
-    QUARANTINED = "Quarantined"
-    """The version failed so often that it isn't retried."""
-    DEPLOYED_DIFFERENTLY = "DeployedDifferently"
-    """What was stored for the release isn't what was approved."""
-    AWAITING_APPROVAL = "AwaitingApproval"
-    PLAN_REJECTED = "PlanRejected"
-    DRIFTED = "Drifted"
-    UNTRUSTED = "Untrusted"
-    """What is deployed doesn't satisfy spec.verify or the signature policy."""
-    UNHEALTHY = "Unhealthy"
-    """With spec.health."""
-    FROZEN = "Frozen"
-    """A version or an edit waits because of a freeze."""
-    ATTESTED = "Attested"
-    """With spec.attest."""
-    NOT_ATTESTED = "NotAttested"
-    """The statement about what is deployed can't be signed or pushed, or is withdrawn."""
-    CERTIFICATE_EXPIRING = "CertificateExpiring"
-    """Of a rule's copies, or the credential of a Bundle's spec.kubeConfig."""
-    ROLLOUT_STOPPED = "RolloutStopped"
-    CONFLICT_PERSISTS = "ConflictPersists"
-    SOURCE_UNREACHABLE = "SourceUnreachable"
-    """The registry of a Bundle, or the source of a rule."""
-    NOT_READY = "NotReady"
-    """Ready is False for another reason than those above."""
 
 
 class SubjectKind(StrEnum):

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from copyrator.api.reasons import Severity
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import count, one_line
-from copyrator.notify.config import About, Config, SubjectKind
-from copyrator.notify.transitions import Severity, Transition
+from copyrator.notify.config import Config, SubjectKind
+from copyrator.notify.transitions import Transition
 
 MESSAGE_WHY: Final = 300
 """Characters of others' text for one object in a notification."""

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.keys import BundleKey, ObjectName, RuleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
+from copyrator.api.reasons.notices import NoticeEvent
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
-from copyrator.kube.events import WARNING, ObjectRef
+from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, RULES, SECRETS
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.notify import marks as stored
@@ -78,8 +79,6 @@ _START_SECONDS: Final = 5.0
 _MARKED: Final = 200
 """Marks that are set before those over the limit are dropped."""
 _OUTCOMES: Final = ("sent", "failed", "dropped")
-_FAILED: Final = "NotificationFailed"
-_INVALID: Final = "NotificationsInvalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +266,7 @@ class Notifier:
         if config.faults and config.faults != self._config.faults:
             text = "; ".join(config.faults)
             log.warning("notifications: ConfigMap %s/%s: %s", self._namespace, CONFIG_MAP, text)
-            self._recorder.record(self._about, WARNING, _INVALID, text)
+            self._recorder.record(self._about, NoticeEvent.INVALID, text)
         self._config = config
         self._metrics.notification_faults.set(len(config.faults))
         names = {entry.name for entry in config.entries}
@@ -508,7 +507,7 @@ class Notifier:
             return
         text = f"entry {entry.name}: a message failed and is tried again: {answer.fault}"
         log.warning("notifications: %s", text)
-        self._recorder.record(self._about, WARNING, _FAILED, text)
+        self._recorder.record(self._about, NoticeEvent.FAILED, text)
         if differs:
             self._spawn(self._save())
 
@@ -587,7 +586,7 @@ class Notifier:
         if not self._marks_fail:
             self._marks_fail = True
             log.warning("notifications: %s", fault)
-            self._recorder.record(self._about, WARNING, _FAILED, fault)
+            self._recorder.record(self._about, NoticeEvent.FAILED, fault)
 
     def _marks_worked(self) -> None:
         if self._marks_fail:

@@ -9,13 +9,11 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
-    BundleReason,
     BundleStatus,
     GateState,
     Outcome,
@@ -25,52 +23,16 @@ from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_
 from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.fields import text_in
 from copyrator.api.plan_status import AsApprovedStatus, PlanDecision, PlanStatus
-from copyrator.api.rule_status import RuleReason, RuleStatus
+from copyrator.api.reasons import BY_RESOLUTION, Severity
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
+from copyrator.api.reasons.rules import CertificateReason, RuleReason
+from copyrator.api.rule_status import RuleStatus
 from copyrator.api.text import count, truncate
 from copyrator.api.verify import Trust, Verification
-from copyrator.notify.config import About, SubjectKind
+from copyrator.notify.config import SubjectKind
 
-
-class Severity(StrEnum):
-    """How a message is shown: the services have a colour or a priority for each."""
-
-    INFO = "info"
-    SUCCESS = "success"
-    WARNING = "warning"
-    FAILURE = "failure"
-
-
-FAULTS: Final = frozenset(
-    {
-        About.DEPLOY_FAILED,
-        About.QUARANTINED,
-        About.DEPLOYED_DIFFERENTLY,
-        About.DRIFTED,
-        About.UNTRUSTED,
-        About.UNHEALTHY,
-        About.FROZEN,
-        About.NOT_ATTESTED,
-        About.CERTIFICATE_EXPIRING,
-        About.ROLLOUT_STOPPED,
-        About.CONFLICT_PERSISTS,
-        About.SOURCE_UNREACHABLE,
-        About.NOT_READY,
-    }
-)
-"""They last until they are resolved, which is told too."""
-
-_SEVERITY: Final[Mapping[About, Severity]] = {
-    About.DEPLOYED: Severity.SUCCESS,
-    About.AWAITING_APPROVAL: Severity.INFO,
-    About.PLAN_REJECTED: Severity.INFO,
-    About.FROZEN: Severity.INFO,
-    About.DRIFTED: Severity.WARNING,
-    About.UNHEALTHY: Severity.WARNING,
-    About.ATTESTED: Severity.SUCCESS,
-    About.NOT_ATTESTED: Severity.WARNING,
-    About.CERTIFICATE_EXPIRING: Severity.WARNING,
-    About.CONFLICT_PERSISTS: Severity.WARNING,
-}
+FAULTS: Final = frozenset(one for one in About if one.ends is BY_RESOLUTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +77,7 @@ class Transition:
     @property
     def severity(self) -> Severity:
         """By what it is about."""
-        if self.resolved:
-            return Severity.SUCCESS
-        return _SEVERITY.get(self.about, Severity.FAILURE)
+        return Severity.SUCCESS if self.resolved else self.about.severity
 
 
 def slot_of(subject: ObjectIdentity, about: About) -> str:
@@ -397,7 +357,7 @@ def _of_rule(
         since = _since(ends)
         key = f"{since} {ends.get('reason')}"
         what = "copies a certificate that ends soon"
-        if ends.get("reason") == "CertificateExpired":
+        if ends.get("reason") == CertificateReason.EXPIRED:
             what = "copies a certificate that has ended"
         message = _message(ends)
         yield Transition(subject, About.CERTIFICATE_EXPIRING, what, since, key, message, shows)

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from copyrator.api.reasons.bundles import BundleReason
+
 
 class RegistryError(Exception):
     """A request to a registry that failed, or had an unusable answer."""
 
-    reason: ClassVar[str] = "RegistryUnreachable"
+    reason: ClassVar[BundleReason] = BundleReason.REGISTRY_UNREACHABLE
     """The Bundle condition's reason for it (docs/bundles.md)."""
 
     def __init_subclass__(cls, *, is_reason: bool = True) -> None:
         """The class's name is the reason, unless it is the parent's."""
         if is_reason:
-            cls.reason = cls.__name__
+            cls.reason = BundleReason(cls.__name__)
 
     def __init__(
         self, message: str, retry_after: float | None = None, *, status: int | None = None

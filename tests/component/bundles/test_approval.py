@@ -22,10 +22,9 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
-
-from copyrator.kube.events import ObjectRef
 
 SHA = f"sha256:{'6' * 64}"
 
@@ -147,13 +146,6 @@ async def test_of_two_approvers_the_first_is_named_and_there_is_one_deploy(
     status = await deployed(cluster)
     assert (status["plan"]["by"], status["history"][0]["approvedBy"]) == ("ann", "ann")
     assert len(werf.applied) == 1
-
-
-class Told(list[tuple[str, str]]):
-    """Type and reason of each Event, as their recorder."""
-
-    def record(self, _about: ObjectRef, kind: str, reason: str, _message: str) -> None:
-        self.append((kind, reason))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import NONCE, Werf, container
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import CONSENT, soak_of
-from tests.component.bundles.test_guard import Recorder
+from tests.component.bundles.telling import Told
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -83,7 +83,7 @@ async def test_what_was_stored_otherwise_quarantines_the_version_until_another_i
     werf: Werf,
     stores: str,
 ) -> None:
-    told = Recorder()
+    told = Told()
     bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "1s"}, version="1.*")
     werf.stores = lambda _: stores
     operator = await run(recorder=told, timer_interval=1.0)
@@ -94,8 +94,8 @@ async def test_what_was_stored_otherwise_quarantines_the_version_until_another_i
     assert condition(cluster, AS_APPROVED) == DIFFERENT
     assert status["attempted"]["reason"] == "DeployedDifferently"
     assert "deployed" not in status
-    assert "1.0.0 (revision 1): what was stored isn't" in told.said["DeployedDifferently"]
-    assert "as revision 1 isn't what was approved. It isn't" in told.said["Quarantined"]
+    assert "1.0.0 (revision 1): what was stored isn't" in told.said["DeployedDifferently"][-1]
+    assert "as revision 1 isn't what was approved. It isn't" in told.said["Quarantined"][-1]
     gauge = 'copyrator_bundles_as_approved{as_approved="False"}'
     await eventually(lambda: shown(operator)[gauge] == 1)
     await idle(operator)

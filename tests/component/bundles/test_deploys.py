@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
@@ -310,13 +311,6 @@ async def test_a_failure_quotes_no_secret_that_its_job_had_and_the_edited_spec_h
     assert "hunter-two" not in str(cluster.look("bundles", "shop"))
 
 
-class Told(list[tuple[str, str]]):
-    """Reason and message of each Event, as their recorder."""
-
-    def record(self, _about: Any, _kind: str, reason: str, message: str) -> None:
-        self.append((reason, message))
-
-
 POD = 'Pod "bad" is invalid: spec.containers[0].name: Required value'
 TWO = (
     'Error: release install: failed release "shop" (namespace: "team"): 2 errors occurred:\n'
@@ -351,7 +345,9 @@ async def test_everywhere_the_first_cause_is_the_message(
     assert status["attempted"]["message"] == message
     assert status["lastError"]["message"] == message
     assert f": {message}. It isn't retried" in cluster.message()
-    await eventually(lambda: any(message in text for _, text in told), str(told))
+    await eventually(
+        lambda: any(message in text for texts in told.said.values() for text in texts), str(told)
+    )
 
 
 async def test_of_more_errors_than_are_read_of_a_log_the_first_is_first(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.telling import Told
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
@@ -236,11 +236,9 @@ async def test_failures_that_go_on_make_ready_false_after_some_time(
     fault: Any,
     seconds: int,
 ) -> None:
-    told: list[tuple[str, str]] = []
+    told = Told()
     bundle(interval=interval)
-    operator = await run(
-        recorder=SimpleNamespace(record=lambda _, kind, reason, text: told.append((kind, reason)))
-    )
+    operator = await run(recorder=told)
     await deployed(cluster, operator)
     registry.fault = fault
     await next_poll(operator)

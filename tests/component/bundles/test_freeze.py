@@ -28,7 +28,8 @@ from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP, ANN_REQUESTED_AT
-from copyrator.kube.events import ObjectRef
+from copyrator.api.reasons import AnyReason
+from copyrator.kube.events import ObjectRef, event_type
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -355,9 +356,9 @@ async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
 ) -> None:
     told: list[tuple[str, str, str]] = []
 
-    def tell(about: ObjectRef, kind: str, reason: str, *_more: Any) -> None:
+    def tell(about: ObjectRef, reason: AnyReason, *_: Any, **_more: Any) -> None:
         if about.kind != "Bundle":
-            told.append((about.kind, kind, reason))
+            told.append((about.kind, event_type(reason), reason))
 
     cluster.namespace("old")
     freeze(cluster, namespace="old")

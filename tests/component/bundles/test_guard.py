@@ -22,6 +22,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import GUARD, HOME, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf, block
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 
@@ -37,16 +38,6 @@ DENIED = (
     "Error: release install: create resource: server-side apply resource: x is forbidden: "
     f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
 )
-
-
-class Recorder:
-    """Keeps the last Event of each reason."""
-
-    def __init__(self) -> None:
-        self.said: dict[str, str] = {}
-
-    def record(self, _about: Any, _kind: str, reason: str, message: str) -> None:
-        self.said[reason] = message
 
 
 @pytest.fixture
@@ -377,7 +368,7 @@ async def test_a_refusal_is_the_attempts_reason(
         return 1, '{"status": "failed", "revision": 1, "failedOperations": ["create: x"]}'
 
     werf.ends = refuse
-    recorder = Recorder()
+    recorder = Told()
     await start(recorder=recorder)
     bundle(approval=ALWAYS, project_namespace=TEAM, retry={"limit": 3, "backoff": "1h"})
     approve(cluster, await waits(cluster))
@@ -393,7 +384,7 @@ async def test_a_refusal_is_the_attempts_reason(
         assert "nextRetryAt" not in attempted
 
         await eventually(lambda: "Quarantined" in recorder.said, "an Event")
-        said = recorder.said["Quarantined"]
+        said = recorder.said["Quarantined"][-1]
         assert f"failed: the API server refused the {verb} of {kind} {name}" in said
     else:
         assert attempted["outcome"] == "Interrupted"

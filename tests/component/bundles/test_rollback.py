@@ -22,12 +22,11 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze, thaw
 from tests.component.bundles.promoting import promoted_from, soak_of
+from tests.component.bundles.telling import Told
 from tests.component.bundles.test_signatures import VERIFY, Signed
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 from tests.unit.signatures.making import key, public_pem
-
-from copyrator.kube.events import ObjectRef
 
 OTHER = "sha256:" + 64 * "f"
 
@@ -43,19 +42,6 @@ def pin(cluster: BundleCluster, value: str | None, name: str = "shop") -> None:
 def pin_of(cluster: BundleCluster) -> dict[str, Any]:
     found: dict[str, Any] = cluster.status().get("pin", {})
     return found
-
-
-class Told:
-    """The Events of all operators of a test, as their recorder."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-
-    def record(self, _about: ObjectRef, _kind: str, reason: str, message: str, **_: Any) -> None:
-        self.events.append((reason, message))
-
-    def of(self, reason: str) -> list[str]:
-        return [message for one, message in self.events if one == reason]
 
 
 @pytest.fixture
@@ -124,7 +110,7 @@ async def test_the_pinned_version_is_deployed_and_stays_until_it_is_unpinned(
     assert status["target"] == {"version": "1.0.0", "digest": first}
     assert (status["available"]["version"], status["available"]["digest"]) == ("1.1.0", second)
     assert condition(cluster, "Ready") == ("True", "Deployed")
-    (text,) = told.of("Pinned")
+    (text,) = told.said["Pinned"]
     assert "copyrator unpin bundle -n team shop" in text
 
     pin(cluster, None)
@@ -142,7 +128,7 @@ async def test_the_pinned_version_is_deployed_and_stays_until_it_is_unpinned(
     await eventually(lambda: deployed(cluster) == third and cluster.reason() == "Deployed")
     assert pin_of(cluster) == {"requested": "none"}
     await eventually(lambda: condition(cluster, "UpdatePending") == ("", ""))
-    assert len(told.of("Unpinned")) == 1
+    assert len(told.said["Unpinned"]) == 1
 
 
 @pytest.mark.parametrize("died", ["before it was seen", "after it was seen"])
@@ -238,7 +224,7 @@ async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_no
     cluster.change("bundles", "shop", spec={field: value})
     await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
     assert pin_of(cluster) == {"requested": f"1.0.0@{first}"}, "the value isn't taken again"
-    assert "was edited" in told.of("Unpinned")[0]
+    assert "was edited" in told.said["Unpinned"][0]
     await polled(registry)
     assert deployed(cluster) == second
 
@@ -267,7 +253,7 @@ async def test_what_was_never_deployed_from_this_repository_is_refused_by_name(
     assert len(str(cluster.status())) < 20_000
     assert deployed(cluster) == second
     assert len(cluster.runs) == 2
-    assert any("no successful deploy of 0.9.0" in one for one in told.of("PinRefused"))
+    assert any("no successful deploy of 0.9.0" in one for one in told.said["PinRefused"])
 
     pin(cluster, f"1.0.0@{first}")
     await rolled_back(cluster, first)
@@ -392,7 +378,7 @@ async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster.change("bundles", "shop", spec=gates)
     pin(cluster, f"1.0.0@{first}")
     await rolled_back(cluster, first)
-    (text,) = told.of("GatesPassedOver")
+    (text,) = told.said["GatesPassedOver"]
     assert "rollback to 1.0.0" in text
     assert "dependsOn (DependencyNotReady)" in text
     assert "promotion (NotPromoted)" in text
@@ -524,7 +510,7 @@ async def test_a_freeze_holds_it_back(
     assert deployed(cluster) == second
     thaw(cluster)
     await rolled_back(cluster, first)
-    assert len(told.of("Pinned")) == 1, "when it was seen"
+    assert len(told.said["Pinned"]) == 1, "when it was seen"
 
 
 async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(
@@ -584,7 +570,7 @@ async def test_an_edit_that_ends_it_is_told_as_the_cause_also_where_the_annotati
     pin(cluster, None)
     await run(timer_interval=1.0)
     await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
-    (text,) = told.of("Unpinned")
+    (text,) = told.said["Unpinned"]
     assert text.endswith("of its spec was edited")
 
 

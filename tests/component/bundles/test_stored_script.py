@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
-from copyrator.api.plan_status import StoredReason
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.plan.operations import Plan, RenderedObjects, read_block, read_operation
 from copyrator.bundles.plan.script import PlanExit, StoredComparison

@@ -33,6 +33,7 @@ from tests.component.bundles.fake_cluster import (
 )
 from tests.component.bundles.fake_werf import Werf, container
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.kubeconfigs import SERVER, TOKEN, ca, kubeconfig_data, secret_data, token_until
@@ -79,13 +80,6 @@ def held(cluster: BundleCluster) -> str:
 
 def delete(cluster: BundleCluster) -> None:
     cluster.drop(path_of("bundles", "shop"))
-
-
-class Told(list[tuple[str, str]]):
-    """Type and reason of each Event, as their recorder."""
-
-    def record(self, _about: Any, kind: str, reason: str, _message: str) -> None:
-        self.append((kind, reason))
 
 
 async def reports(cluster: BundleCluster, reason: str) -> str:

@@ -12,7 +12,8 @@ from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.test_guard import Recorder, lists
+from tests.component.bundles.telling import Told
+from tests.component.bundles.test_guard import lists
 from tests.component.bundles.waiting import eventually
 
 from copyrator.bundles.plan.script import PlanExit
@@ -30,9 +31,9 @@ def start(cluster: BundleCluster, run: Run) -> Run:
 
 async def from_before(
     cluster: BundleCluster, start: Run, bundle: Make, **spec: Any
-) -> tuple[Any, Recorder]:
+) -> tuple[Any, Told]:
     """A Bundle with an approval whose release was deployed without one."""
-    recorder = Recorder()
+    recorder = Told()
     operator = await start(recorder=recorder)
     bundle(**spec)
     await deployed(cluster)
@@ -206,7 +207,7 @@ async def test_where_it_cannot_be_enforced_that_is_said(
     delete(cluster)
 
     await gone(cluster)
-    told = recorder.said["UninstallNotEnforced"]
+    told = recorder.said["UninstallNotEnforced"][-1]
     assert "isn't held to what plans had: there is no ValidatingAdmissionPolicy" in told
     assert cluster.jobs("plan") == []
     assert "require_guard" not in str(cluster.jobs("uninstall")[0])
@@ -215,7 +216,7 @@ async def test_where_it_cannot_be_enforced_that_is_said(
 async def test_without_an_approval_it_is_uninstalled_as_before(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
-    recorder = Recorder()
+    recorder = Told()
     await start(recorder=recorder)
     bundle()
     await deployed(cluster)

@@ -14,6 +14,7 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import turns, until
 from tests.targets import EVERYWHERE
 
+from copyrator.api.reasons import AnyReason
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
 from copyrator.copies.targets.namespaces import Namespaces
@@ -21,7 +22,7 @@ from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.client.transport import WATCH_CONNECTIONS
-from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, EventType, ObjectRef
+from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, EventType, ObjectRef, event_type
 from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
@@ -51,14 +52,15 @@ class Told(EventRecorder):
     def record(
         self,
         regarding: ObjectRef,
-        type_: EventType,
-        reason: str,
+        reason: AnyReason,
         message: str,
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
+        *,
+        type_: EventType | None = None,
     ) -> None:
-        self.told.append((regarding, type_, reason, message))
+        self.told.append((regarding, type_ or event_type(reason), reason, message))
         self.annotations = annotations
-        super().record(regarding, type_, reason, message, annotations)
+        super().record(regarding, reason, message, annotations, type_=type_)
 
 
 class Operator:

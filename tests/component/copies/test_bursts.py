@@ -20,9 +20,9 @@ from tests.steps import measured_steps
 
 from copyrator.api.keys import RuleKey
 from copyrator.api.names import ANN_RULES
+from copyrator.api.reasons.rules import RuleEvent
 from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
-from copyrator.copies.rules.status import COPIES_CHANGED
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue import queue
@@ -48,7 +48,9 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(
     await until(lambda: all(reason(cluster, name) == "Synced" for name in RULES))
     await operator.settled()
     monkeypatch.setattr(trace, "QUIET", 0.0)
-    await until(lambda: [one for one in operator.recorder.told if one[2] == COPIES_CHANGED])
+    await until(
+        lambda: [one for one in operator.recorder.told if one[2] == RuleEvent.COPIES_CHANGED]
+    )
     monkeypatch.setattr(trace, "QUIET", math.inf)
     cluster.seen.clear()
     operator.recorder.told.clear()
@@ -64,7 +66,7 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(
     await until(lambda: operator.recorder.told)
     ((about, kind, why, text),) = operator.recorder.told
     assert (about.kind, about.namespace, about.name) == ("Namespace", HOME, HOME)
-    assert (kind, why) == ("Normal", COPIES_CHANGED)
+    assert (kind, why) == ("Normal", RuleEvent.COPIES_CHANGED)
     assert text == (
         "rules rule-00, rule-01, rule-02 and 17 more: created 100 copies: "
         "namespaces team-0, team-1, team-2 and 2 more are new or changed"

@@ -4,9 +4,9 @@ from tests.component.copies.conftest import HOME, by_name, counts, make_rule
 from tests.component.kube.fake_api import error, until
 from tests.long import LONG
 
+from copyrator.api.reasons.rules import RuleEvent
 from copyrator.copies import context
 from copyrator.copies.context import TOGETHER
-from copyrator.copies.rules.status import COPIES_CHANGED
 
 
 def told(operator):
@@ -14,7 +14,7 @@ def told(operator):
     return [
         (ref.namespace, f"{ref.kind}/{ref.name}", kind, reason, message)
         for ref, kind, reason, message in operator.recorder.told
-        if reason != COPIES_CHANGED and ref.kind != "CopyratorRule"
+        if reason != RuleEvent.COPIES_CHANGED and ref.kind != "CopyratorRule"
     ]
 
 

@@ -8,7 +8,7 @@ from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
-from copyrator.copies.rules.status import COPIES_CHANGED
+from copyrator.api.reasons.rules import RuleEvent
 
 TEAMS = ["team-a", "team-b", "team-c"]
 
@@ -25,7 +25,7 @@ class Traces:
         return [
             (ref.namespace, ref.name, kind, message)
             for ref, kind, reason, message in self.told
-            if reason == COPIES_CHANGED
+            if reason == RuleEvent.COPIES_CHANGED
         ]
 
     def lines(self):

@@ -9,10 +9,11 @@ import pytest
 from tests.clock import Clock
 from tests.component.kube.fake_api import FakeApi, error, hang, until
 
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.kube import events as events_module
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.events import NO_ANNOTATIONS, NORMAL, WARNING, EventRecorder, ObjectRef
+from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, ObjectRef
 from copyrator.metrics import Metrics
 
 RULE = ObjectRef("flant.com/v1", "CopyratorRule", "ns", "main", "uid-1")
@@ -41,7 +42,7 @@ class Kit:
         ref: ObjectRef = RULE,
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
-        self.recorder.record(ref, NORMAL, "Synced", message, annotations)
+        self.recorder.record(ref, RuleReason.SYNCED, message, annotations)
 
     async def written(self) -> list[dict[str, Any]]:
         await self.recorder.flush(60)
@@ -72,7 +73,7 @@ async def test_another_annotation_is_another_event(kit: Kit) -> None:
 
 
 async def test_an_event_says_what_happened_to_what(kit: Kit) -> None:
-    kit.recorder.record(RULE, WARNING, "PartialFailure", "3 copies failed.")
+    kit.recorder.record(RULE, RuleReason.PARTIAL_FAILURE, "3 copies failed.")
     (event,) = await kit.written()
     assert event["involvedObject"] == {
         "apiVersion": "flant.com/v1",
@@ -252,7 +253,7 @@ async def test_without_a_server_recording_still_does_not_raise() -> None:
     async with KubeClient(Connection(Endpoint(host="http://127.0.0.1:9"))) as away:
         recorder = EventRecorder(away)
         task = asyncio.create_task(recorder.run())
-        recorder.record(RULE, NORMAL, "Synced", "copied")
+        recorder.record(RULE, RuleReason.SYNCED, "copied")
         await recorder.flush(60)
         assert not task.done()
         task.cancel()

@@ -14,7 +14,8 @@ from tests.authority import Authority
 from tests.component.lasting_child import LastingChild
 from tests.component.notify.conftest import Mailbox, Receiver, answering, serve
 
-from copyrator.notify.config import About, Config, SubjectKind
+from copyrator.api.reasons.notices import About
+from copyrator.notify.config import Config, SubjectKind
 from copyrator.notify.messages import build_message
 from copyrator.notify.notifier import make_isolated
 from copyrator.notify.sending import SERVICES, Order, SendResult, send

@@ -38,7 +38,8 @@ from tests.e2e.operator_process import OperatorProcess, until
 from tests.kubeconfigs import kubeconfig_data, token_until
 from tests.long import LONG
 
-from copyrator.notify.config import About, SubjectKind, read_config
+from copyrator.api.reasons.notices import About
+from copyrator.notify.config import SubjectKind, read_config
 from copyrator.notify.marks import NOTIFICATION_MARKS
 from demo.chart import ROOT, render
 from localcluster.signing import PRIVATE, self_signed

@@ -7,7 +7,7 @@ from tests.authority import Authority
 from tests.e2e.bundles.private_registry import front, proxy
 from tests.e2e.standin.conftest import Charts, Werf, detail, judged, only_stand_in
 
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.reasons.bundles import BundleReason
 from localcluster import Cluster
 
 FAR = "registry.far.example"

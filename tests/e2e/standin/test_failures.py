@@ -5,7 +5,7 @@ import signal
 
 from tests.e2e.standin.conftest import Charts, Werf, detail, judged
 
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.reasons.bundles import BundleReason
 from localcluster.waiting import eventually
 
 BAD_POD = """

@@ -24,7 +24,7 @@ from tests.e2e.standin.conftest import (
 )
 from tests.e2e.standin.test_failures import BAD_POD, ENDLESS_JOB, INVALID_SERVICE
 
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.reasons.bundles import BundleReason
 from localcluster import Api, Cluster
 
 pytestmark = detail

@@ -14,11 +14,12 @@ from tests.targets import EVERYWHERE
 from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import DEFAULT_VERSION, BundleDeletionPolicy, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.rollout import Restart
 from copyrator.api.rule import parse_rule

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.gitops import ARGOCD, FLUX, argocd, flux
 
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -18,7 +17,8 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
 )
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import RuleReason
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 PAUSED = {"Suspended", "AutoupdateDisabled", "Planned"}

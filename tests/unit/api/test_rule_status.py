@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     MAX_FAILURES,
     NO_STATUS,
     CopyCounts,
     Failure,
-    FailureReason,
     PlanCounts,
     RuleFacts,
-    RuleReason,
     UnconfirmedEdit,
     _is_ours,
     build_rule_status,

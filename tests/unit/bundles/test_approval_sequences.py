@@ -18,8 +18,9 @@ from tests.long import LONG
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PlanStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry

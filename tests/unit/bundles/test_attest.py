@@ -24,10 +24,11 @@ from copyrator.api.attest import (
     AttestStatus,
 )
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.bundle_status import Outcome
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionStatus, read_withdrawal
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace

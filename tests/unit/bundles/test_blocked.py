@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.deploy.outcome import (
     Blocked,
     Mount,

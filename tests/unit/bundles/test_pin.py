@@ -314,7 +314,7 @@ NOT_TAKEN = PinStatus(requested="x", refused="no")
 def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: list[str]) -> None:
     told: list[str] = []
 
-    def record(_entry: BundleEntry, _kind: str, reason: str, message: str) -> None:
+    def record(_entry: BundleEntry, reason: str, message: str, _type: str) -> None:
         _, ended, why = message.partition(" any more: ")
         told.append(f"{reason}: {' '.join(why.split()[:2])}" if ended else reason)
 

@@ -6,15 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleReason,
-    BundleStatus,
-    Deployed,
-    Outcome,
-    Rollback,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleReason,
-    BundleStatus,
-    Deployed,
-    Outcome,
-    Rollback,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.job import AUTO_ROLLBACK
 from copyrator.bundles.deploy.state import (

@@ -8,7 +8,6 @@ import pytest
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     Attempted,
-    BundleReason,
     BundleStatus,
     Deployed,
     HistoryEntry,
@@ -17,6 +16,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.plan_status import MissingPermission
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time

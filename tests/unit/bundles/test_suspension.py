@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle import BundleDefaults
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Deployed, Outcome
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -23,6 +23,7 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
 )
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry

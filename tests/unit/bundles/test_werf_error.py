@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.job_records import JOB
 from tests.steps import assert_quick
 
-from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.deploy.outcome import Ending, add_cause, add_missing_permissions, ending_of
 from copyrator.bundles.deploy.werf_error import (
     IN_LOG,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.metrics import Metrics
 
 FILES = Path(__file__).resolve().parents[3] / "charts" / "copyrator" / "files"

@@ -9,7 +9,7 @@ from copyrator.api.names import ANN_RULES
 from copyrator.copies.context import REPORT_SECONDS, RULES_LIMIT, RuleReports
 from copyrator.copies.rules.trace import Burst, Trigger
 from copyrator.copies.targets.planning import Action
-from copyrator.kube.events import REFILL_SECONDS, ObjectRef
+from copyrator.kube.events import REFILL_SECONDS, ObjectRef, event_type
 
 CHANGED = "CopiesChanged"
 
@@ -38,7 +38,7 @@ class Kit:
         if isinstance(event[-1], dict):
             *event, annotations = event
             self.annotations.append(annotations)
-        self.told.append((f"{ref.kind}/{ref.name}", *event))
+        self.told.append((f"{ref.kind}/{ref.name}", event_type(event[0]), *event))
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from tests.steps import assert_quick
 
-from copyrator.notify.config import About, Entry, SecretRef, SubjectKind
+from copyrator.api.reasons.notices import About
+from copyrator.notify.config import Entry, SecretRef, SubjectKind
 from copyrator.notify.marks import (
     KEY,
     NOTIFICATION_MARKS,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from copyrator.notify.config import About, Config, SubjectKind
+from copyrator.api.reasons.notices import About
+from copyrator.notify.config import Config, SubjectKind
 from copyrator.notify.messages import MESSAGE_LISTED, MESSAGE_WHY, build_message, clean
 from copyrator.notify.transitions import ObjectIdentity, Transition
 

@@ -17,14 +17,15 @@ from typing import Any, Final
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus, StoredReason
+from copyrator.api.plan_status import ApprovedPlan, PlanStatus
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
@@ -84,7 +85,6 @@ from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.events import NORMAL
 from copyrator.oci.errors import RegistryError
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class ReleaseOwnership:
                     f"Release {release} was deployed by Bundle {_name(rival)}, which "
                     f"namespace {release.namespace} hasn't accepted; this Bundle takes it over"
                 )
-                self._context.record(entry, NORMAL, "ReleaseTakenOver", text)
+                self._context.record(entry, BundleEvent.RELEASE_TAKEN_OVER, text)
                 log.info("%s: %s", entry.key, text)
 
 
@@ -497,7 +497,7 @@ class AttemptRunner:
             text = f"copies of its values can't be created: {error.message}"
             return self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
         except RegistryError as error:
-            return self._give_up(entry, spec, BundleReason(error.reason), error.message)
+            return self._give_up(entry, spec, error.reason, error.message)
         try:
             job = await self.jobs.create(build_deploy_job(order))
         except ApiError as error:

@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.jobs import JobClient

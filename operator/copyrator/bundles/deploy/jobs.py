@@ -18,7 +18,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanOutcome, PlanStatus, PreviewPlan, StoredReason
+from copyrator.api.plan_status import PlanOutcome, PlanStatus, PreviewPlan
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

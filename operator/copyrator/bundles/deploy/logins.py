@@ -19,8 +19,8 @@ from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
@@ -170,7 +170,7 @@ class JobLogins:
                 f"its token for {spec.registry} expired at {format_time(known.expires)}, and there "
                 f"is no other: {error.message}"
             )
-            known.fault = Blocked(BundleReason(error.reason), text)
+            known.fault = Blocked(error.reason, text)
 
     def find_fault(self, key: BundleKey, job: JobRecord) -> Blocked | None:
         """Why a Job that waits has no token that can be used; None where it has one."""

@@ -18,9 +18,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.bundle_status import Outcome
 from copyrator.api.fields import read_json
 from copyrator.api.plan_status import MissingPermission
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind

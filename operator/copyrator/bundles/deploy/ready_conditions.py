@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Rollback
-from copyrator.api.certificates import CertificateReason
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     ConditionStatus,
@@ -20,15 +19,15 @@ from copyrator.api.conditions import (
     ReadyCondition,
 )
 from copyrator.api.names import ANN_PIN
+from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
-
-UP_TO_DATE: Final = "UpToDate"
-"""Reason of the condition UpdatePending where all that the spec asks for is deployed."""
 
 
 def short(digest: str | None) -> str:
@@ -58,7 +57,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
         awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
         failed = [one for one in open_ones if one.state == GateState.REFUSED]
         first = (awaited or failed or open_ones)[0]  # the one for which somebody has to act
-        reason, text = first.reason or "", f"Gate {first.name}: {first.message}"
+        reason, text = BundleReason.read(first.reason or ""), f"Gate {first.name}: {first.message}"
     elif pin.digest is not None:
         reason, text = BundleReason.PINNED, pinned(status)
     elif refused:
@@ -72,7 +71,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
 def _nothing_pending(status: BundleStatus, ready: ReadyCondition | None) -> FurtherCondition:
     text = "No version waits for a gate"
     if ready is None or ready.reason == BundleReason.DEPLOYED:
-        return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+        return FurtherCondition(ConditionStatus.FALSE, BundleReason.UP_TO_DATE, text)
     target, there = status.target, status.deployed
     lacks = f", {target.version} isn't" if target.digest not in (None, there.digest) else ""
     runs = f"{there.version} is deployed" if there.digest else "nothing is deployed"
@@ -168,9 +167,8 @@ def will_retry(status: BundleStatus, *, after: str = "") -> ReadyCondition:
     )
     if attempted.outcome != Outcome.FAILED:
         text += "; this isn't counted as a failure of the version"
-    return ReadyCondition(
-        Health.RETRYING, attempted.reason or BundleReason.DEPLOY_FAILED, text + _kept(status)
-    )
+    reason = BundleReason.read(attempted.reason or BundleReason.DEPLOY_FAILED)
+    return ReadyCondition(Health.RETRYING, reason, text + _kept(status))
 
 
 def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
@@ -215,7 +213,7 @@ def suspended(version: str, digest: str, need: DeployReason | None) -> ReadyCond
 _EDITS: Final = (DeployReason.VALUES, DeployReason.SPEC, DeployReason.REQUEST)
 
 
-def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
+def unusable(reason: AnyReason, message: str, status: BundleStatus) -> ReadyCondition:
     """Ready where an object is missing or a server refuses; it is retried."""
     return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
 
@@ -309,5 +307,5 @@ def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
     found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
     if found.get("status") != ConditionStatus.TRUE:
         return None
-    reason, message = str(found.get("reason")), str(found.get("message"))
+    reason, message = CertificateReason.read(str(found.get("reason"))), str(found.get("message"))
     return FurtherCondition(ConditionStatus.TRUE, reason, message)

@@ -15,7 +15,6 @@ from typing import Final
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
@@ -24,6 +23,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec, refs_of
 

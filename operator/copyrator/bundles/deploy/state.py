@@ -21,7 +21,6 @@ from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
     Attempted,
-    BundleReason,
     BundleStatus,
     Deployed,
     DeployRef,
@@ -31,7 +30,8 @@ from copyrator.api.bundle_status import (
     PassedOver,
     Rollback,
 )
-from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus, StoredReason
+from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus
+from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace

@@ -17,10 +17,11 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
@@ -55,7 +56,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden, NamespaceTerminating, NotFound
-from copyrator.kube.events import NORMAL, WARNING, ObjectRef
+from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import NAMESPACES
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class Uninstaller:
                 f"Release {release} isn't uninstalled: it belongs to Bundle "
                 f"{owner.key.namespace}/{owner.key.name}"
             )
-            self.context.record(entry, NORMAL, "ReleaseKept", text)
+            self.context.record(entry, BundleEvent.RELEASE_KEPT, text)
             return True
         return not entry.status.has_deployed and await self._is_never_installed(entry)
 
@@ -178,7 +179,7 @@ class Uninstaller:
         log.warning("%s: %s", entry.key, text)
         self.context.metrics.orphaned_releases.labels(cause).inc()
         namespace = ObjectRef("v1", "Namespace", "", entry.key.namespace)
-        self.context.recorder.record(namespace, WARNING, "ReleaseOrphaned", text)
+        self.context.recorder.record(namespace, BundleEvent.RELEASE_ORPHANED, text)
 
     def _deploy_runs(self, entry: BundleEntry) -> bool:
         jobs = self.jobs.of(entry.key, entry.uid)
@@ -232,7 +233,7 @@ class Uninstaller:
             await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
         self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
-        self.context.record(entry, NORMAL, "Uninstalled", text)
+        self.context.record(entry, BundleEvent.UNINSTALLED, text)
         log.info("%s: its release is uninstalled", entry.key)
         return await self._remove_finalizer(entry)
 
@@ -340,7 +341,7 @@ class Uninstaller:
                 return Step(entry, entry.status, verdict, due=(again,))
         elif guarded:
             text = f"The uninstall isn't held to what plans had: {guarded}"
-            self.context.record(entry, WARNING, "UninstallNotEnforced", text)
+            self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
         sealed, name = None, uninstall_job(spec.name, entry.uid, attempt, is_guarded=is_guarded)
         if target.kubeconfig is not None:
             sealed = self.seals.sealed_kubeconfig(entry, name, target.kubeconfig)

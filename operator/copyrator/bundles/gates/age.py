@@ -13,8 +13,9 @@ from typing import Final
 
 from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -145,5 +146,4 @@ GATE: Final = Gate(
     judge=_judge,
     changes=_changes,
     ends=lambda spec: f"it has been known for {format_duration(spec.part(AgeSpec).min_age)}",
-    rejected={BundleReason.TOO_YOUNG: "was first seen too recently"},
 )

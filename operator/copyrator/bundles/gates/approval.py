@@ -14,7 +14,7 @@ from typing import Final
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
+from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.names import (
     ANN_APPROVED_BY,
     ANN_APPROVED_PLAN,
@@ -30,6 +30,7 @@ from copyrator.api.plan_status import (
     RejectedPlan,
 )
 from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
@@ -234,7 +235,9 @@ def _failure(plan: PlanStatus) -> Verdict:
     if due is None:
         text = f"planning failed {times(plan.failures or 0)}: {plan.message}"
         return Refused(BundleReason.PLAN_UNSTABLE, text)
-    return Waiting(plan.reason or BundleReason.PLAN_FAILED, plan.message or "", due)
+    return Waiting(
+        BundleReason.read(plan.reason or BundleReason.PLAN_FAILED), plan.message or "", due
+    )
 
 
 def _command(verb: str, spec: BundleSpec) -> str:

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
 from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
@@ -55,9 +55,6 @@ SKIP_DIGESTS: Final = Gate(
     concerns=uses(RollbackSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
-    rejected={
-        BundleReason.SKIPPED: f"has a digest that the annotation {ANN_SKIP_DIGESTS} names",
-    },
 )
 """A digest that a user names is never chosen.
 

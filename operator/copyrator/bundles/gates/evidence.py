@@ -25,10 +25,11 @@ from copyrator.api.attest import (
     AttestStatus,
 )
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import REGISTRY_FAULTS, BundleReason, BundleStatus
+from copyrator.api.bundle_status import REGISTRY_FAULTS, BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.promotion import AttestationsFrom, PromotionStatus, SoakStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import count, first_of, one_line
@@ -426,7 +427,9 @@ def attested_condition(
     is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
     if is_told and not all(one.is_quiet for one in pending):
         # Of a former process: the push is tried again at once.
-        return FurtherCondition(no, str(before["reason"]), str(before.get("message")))
+        return FurtherCondition(
+            no, BundleReason.read(str(before["reason"])), str(before.get("message"))
+        )
     return _judge_statement(status, around)
 
 

@@ -8,22 +8,17 @@ and writes nothing, so equal facts give the same verdict in every process. The l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    GateState,
-    GateStatus,
-    PassedOver,
-)
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
 from copyrator.api.freeze import Freeze
 from copyrator.api.promotion import SoakStatus
+from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 
@@ -125,7 +120,7 @@ class Passed:
 class Waiting:
     """The gate will pass, or be decided, without a change of the spec."""
 
-    reason: str
+    reason: AnyReason
     message: str
     until: datetime | None = None
     """When it passes by itself; None where it waits for something else."""
@@ -137,7 +132,7 @@ class Waiting:
 class Refused:
     """The gate doesn't pass until something changes."""
 
-    reason: str
+    reason: AnyReason
     message: str
     is_retried: bool = False
     """Something other than the spec has to change, so each poll evaluates the gate again."""
@@ -205,8 +200,6 @@ class Gate:
     """What happens when it passes by itself, as a clause; None where time alone changes nothing."""
     until: str = "ends"
     """What happens at the time of a verdict that waits, as a verb."""
-    rejected: Mapping[BundleReason, str] = field(default_factory=dict, hash=False)
-    """What is said of a tag that it rejects, by the reason."""
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 

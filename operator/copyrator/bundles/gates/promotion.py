@@ -12,13 +12,13 @@ from the rest of the status, and written with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -27,6 +27,7 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.plan_status import AsApprovedStatus
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
@@ -133,8 +134,9 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")
-    if text := _OTHERS_RELEASE.get(ready_reason(status.conditions) or ""):
-        yield _Break(text)
+    for one in (BundleReason.RELEASE_CONFLICT, BundleReason.RELEASE_NOT_ACCEPTED):
+        if ready_reason(status.conditions) == one:
+            yield _Break(one.meaning)
 
 
 def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
@@ -152,12 +154,6 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
         yield _Break("the release wasn't healthy", withdraws=True)
     if status.attempted.outcome == Outcome.FAILED:
         yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)
-
-
-_OTHERS_RELEASE: Final[Mapping[str, str]] = {
-    BundleReason.RELEASE_CONFLICT: "the release is another Bundle's",
-    BundleReason.RELEASE_NOT_ACCEPTED: "the release's namespace doesn't accept it",
-}
 
 
 def _is_rolled_back(status: BundleStatus) -> bool:
@@ -376,14 +372,4 @@ GATE: Final = Gate(
     judge=_judge,
     changes=_changes,
     ends=_describe_end,
-    rejected={
-        BundleReason.NOT_PROMOTED: (
-            "hasn't been deployed for long enough where spec.promoteFrom requires it"
-        ),
-        BundleReason.PROMOTION_WITHDRAWN: (
-            "was withdrawn in an environment of spec.promoteFrom.attestations"
-        ),
-        BundleReason.PROMOTION_NOT_ALLOWED: "may not be promoted from a Bundle of spec.promoteFrom",
-        BundleReason.PROMOTION_HELD: "is held in a Bundle of spec.promoteFrom",
-    },
 )

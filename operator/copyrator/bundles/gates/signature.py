@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.bundles.gates.gate import (
@@ -92,7 +93,7 @@ def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
     """The record of the verdict on what is deployed."""
     match found:
         case Passed(message):
-            trust, reason = Trust.TRUSTED, VERIFIED
+            trust, reason = Trust.TRUSTED, BundleReason.VERIFIED
         case Refused(reason, message):
             trust = Trust.NOT_TRUSTED
         case Waiting(reason, message):
@@ -110,7 +111,11 @@ def verified_condition(status: BundleStatus) -> FurtherCondition | None:
     text = found.message or ""
     if found.verdict == Trust.NOT_TRUSTED:
         text = f"{status.deployed.version} stays deployed, but isn't trusted: {text}"
-    return FurtherCondition(_STATUSES[Trust(found.verdict)], found.reason or VERIFIED, text)
+    return FurtherCondition(
+        _STATUSES[Trust(found.verdict)],
+        BundleReason.read(found.reason or BundleReason.VERIFIED),
+        text,
+    )
 
 
 _STATUSES: Final = {
@@ -124,14 +129,6 @@ GATE: Final = Gate(
     concerns=uses(SignaturesSpec),
     occasions=frozenset(Occasion),
     judge=_judge,
-    rejected={
-        BundleReason.UNSIGNED: "has no signature",
-        BundleReason.SIGNATURE_INVALID: "has no signature that is trusted",
-        BundleReason.VERIFICATION_UNAVAILABLE: "has signatures that can't be read or judged now",
-        BundleReason.NOT_IN_POLICY: (
-            "has a repository that the operator's signature policy doesn't name"
-        ),
-    },
     unjudged=(
         "set who is trusted with the options of {verify}; the keys that the Bundle and the "
         "operator's policy name aren't read"

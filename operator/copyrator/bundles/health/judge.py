@@ -25,8 +25,8 @@ from copyrator.api.conditions import (
     FurtherCondition,
     conditions_by_type,
 )
-from copyrator.api.health import HealthReason
 from copyrator.api.kstatus import RULES, Status, compute
+from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
 from copyrator.settings import limits

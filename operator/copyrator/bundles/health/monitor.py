@@ -28,8 +28,9 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.consent import ConsentStatus
-from copyrator.api.health import HealthReason, HealthSpec
+from copyrator.api.health import HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import BundleTiming, Context
@@ -361,7 +362,7 @@ class HealthMonitor:
         if found.get("status") not in tuple(ConditionStatus):
             text = "the objects of the release haven't been listed yet"
             return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
-        reason, message = str(found.get("reason")), str(found.get("message"))
+        reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
         return FurtherCondition(ConditionStatus(found["status"]), reason, message)
 
     def review(self, entry: BundleEntry) -> Step:

@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -32,7 +32,6 @@ from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.events import WARNING
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
@@ -128,7 +127,7 @@ class ConsentReviewer:
         return Step(entry, status, effect=remember, due=(AT_ONCE,))
 
     async def _report_assumed(self, text: str, entry: BundleEntry) -> Step:
-        self._context.record(entry, WARNING, "ConsentAssumed", text)
+        self._context.record(entry, BundleEvent.CONSENT_ASSUMED, text)
         log.warning("%s: %s", entry.key, text)
         return Step(entry)
 

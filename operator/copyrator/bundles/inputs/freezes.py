@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import (
     CONFIG_MAP,
     Freeze,
@@ -25,12 +24,14 @@ from copyrator.api.freeze import (
 )
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.plan.drift import correctable_job
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
-from copyrator.kube.events import NORMAL, WARNING, EventType, ObjectRef
+from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
@@ -165,18 +166,16 @@ class FreezeWatcher:
         if watch is None or not watch.seen:
             return  # it was frozen before this process began: no Event
         freeze = self._frozen.get(namespace) if namespace else self._all
-        kind: EventType = NORMAL
+        reason: Reason = BundleEvent.THAWED
         if freeze is None:
             where = Freeze(namespace=namespace).where
-            reason, text = (
-                "Thawed",
-                f"{where}: deploys begin again, unless others are frozen",
-            )
+            text = f"{where}: deploys begin again, unless others are frozen"
         else:
-            reason, text = REASONS[bool(freeze.fault)].value, sentence(freeze)
-            kind = WARNING if freeze.fault else NORMAL
-        log.log(logging.WARNING if kind == WARNING else logging.INFO, "%s: %s", reason, text)
-        self._context.recorder.record(about, kind, reason, text)
+            reason, text = REASONS[bool(freeze.fault)], sentence(freeze)
+        log.log(
+            logging.WARNING if freeze and freeze.fault else logging.INFO, "%s: %s", reason, text
+        )
+        self._context.recorder.record(about, reason, text)
 
     def _listed(self) -> None:
         """A watch has listed everything: if it was forbidden before, evaluate all Bundles again."""

@@ -19,7 +19,6 @@ from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestKey, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, TargetCluster, ValuesSource
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
@@ -27,6 +26,7 @@ from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home
 from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.api.verify import SignaturesSpec, refs_of

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
@@ -22,6 +21,7 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PROMOTE_TO
 from copyrator.api.promotion import PromotionSpec, PromotionStatus, allows_promotion, hold_text
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, BundleEntry

@@ -18,18 +18,19 @@ from typing import Final
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.drift import (
     MAX_DRIFTED,
     DriftCheck,
     DriftMode,
-    DriftReason,
     DriftSpec,
     DriftStatus,
     DriftVerdict,
 )
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
@@ -55,7 +56,7 @@ AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
 class Hindrance:
     """Why what is deployed can't be compared now."""
 
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -518,7 +519,9 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
     if not spec.part(DriftSpec).is_enabled:
         return None
     if drift.reason is not None:
-        return FurtherCondition(ConditionStatus.UNKNOWN, drift.reason, drift.message or "")
+        return FurtherCondition(
+            ConditionStatus.UNKNOWN, DriftReason.read(drift.reason), drift.message or ""
+        )
     if not has_baseline(status) or drift.verdict is None:
         text = "what is deployed hasn't been compared yet"
         return FurtherCondition(ConditionStatus.UNKNOWN, DriftReason.UNCHECKED, text)
@@ -538,7 +541,7 @@ def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherConditio
 
 
 def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
-    reason: str = DriftReason.DRIFTED
+    reason: Reason = DriftReason.DRIFTED
     text = f"{drifted_objects(status)} {has_or_have(status)} drifted"
     if spec.part(DriftSpec).mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
@@ -547,7 +550,7 @@ def _true_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
             "same objects each time: find it, or name them in spec.drift.ignore"
         )
     elif needs_approval(status, spec):
-        reason = BundleReason.RENDERED_DIFFERENTLY
+        reason = DriftReason.RENDERED_DIFFERENTLY
         text += (
             ", and the chart may render differently now than when it was deployed: a deploy that "
             "corrects it is planned, and waits for approval"

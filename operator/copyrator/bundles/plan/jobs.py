@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanRecord
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -324,7 +324,7 @@ class PlanJobClient:
         except (ApiError, RegistryError) as error:
             text, reason = error.message, BundleReason.PLAN_FAILED
             if isinstance(error, RegistryError):
-                reason = BundleReason(error.reason)
+                reason = error.reason
             elif error.transient or isinstance(error, Forbidden):
                 raise
             else:

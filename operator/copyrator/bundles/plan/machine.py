@@ -20,7 +20,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftCheck, DriftReason, DriftSpec, DriftStatus
+from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import (
@@ -32,6 +32,7 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
+from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry

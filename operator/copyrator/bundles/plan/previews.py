@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, Retry
-from copyrator.api.bundle_status import PASSING, BundleReason, BundleStatus, GateState, Outcome
+from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
@@ -32,6 +32,8 @@ from copyrator.api.plan_status import (
     PlanStatus,
     PreviewPlan,
 )
+from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.structs import replace
 from copyrator.api.text import count
@@ -320,7 +322,7 @@ class PlanFault:
     """Why there is no plan."""
 
     message: str
-    reason: str = BundleReason.PLAN_FAILED
+    reason: AnyReason = BundleReason.PLAN_FAILED
     denied: tuple[RequiredPermission, ...] = ()
     """The missing permissions because of which werf failed."""
     kinds: tuple[KindIn, ...] = ()

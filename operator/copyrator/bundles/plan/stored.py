@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.plan_status import StoredReason
+from copyrator.api.reasons.bundles import StoredReason
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER
 
 STORED: Final = "copyrator-stored"

@@ -14,10 +14,11 @@ from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.promotion import read_withdrawal
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
@@ -41,7 +42,6 @@ from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.events import NORMAL, WARNING
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
@@ -112,16 +112,14 @@ def record_attested(context: Context, before: BundleEntry, written: BundleEntry)
     """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
     kind = ConditionType.ATTESTED
     was, found = before.status.condition(kind), written.status.condition(kind)
-    status, reason, message = (str(found.get(one)) for one in ("status", "reason", "message"))
+    status, word, message = (str(found.get(one)) for one in ("status", "reason", "message"))
     is_true = status == ConditionStatus.TRUE
-    if was.get("status") == status and (is_true or was.get("reason") == reason):
+    if was.get("status") == status and (is_true or was.get("reason") == word):
         return
-    if is_true:
-        context.record(written, NORMAL, reason, message)
-        log.info("%s: %s: %s", written.key, reason, message)
-    elif status == ConditionStatus.FALSE:
-        context.record(written, WARNING, reason, message)
-        log.warning("%s: %s: %s", written.key, reason, message)
+    if status in (ConditionStatus.TRUE, ConditionStatus.FALSE):
+        context.record(written, BundleReason.read(word), message)
+        level = logging.INFO if is_true else logging.WARNING
+        log.log(level, "%s: %s: %s", written.key, word, message)
 
 
 class Attester:
@@ -178,15 +176,14 @@ class Attester:
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:
-            known = (one for one in BundleReason if one == error.reason)
-            fault = AttestFault(next(known, BundleReason.PUSH_REFUSED), error.message)
+            fault = AttestFault(error.reason, error.message)
             retry_after = error.retry_after or 0.0
             if type(error) is TagNotFound and not record.is_positive:
                 retry_after = GONE_RETRY
                 memory.pushed = PushResult(record, None, record.left or 0)
                 if record.state != AttestState.GONE:
                     text = f"a withdrawal isn't pushed: {error.message}; it is if that comes back"
-                    self._context.record(entry, WARNING, fault.reason, text)
+                    self._context.record(entry, fault.reason, text)
                     log.warning("%s: %s", entry.key, text)
         except _PushError as error:
             fault = AttestFault(error.reason, str(error))

@@ -27,11 +27,11 @@ from typing import Any, Final, TypeVar
 import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import Globs, is_wild, read_globs
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import Notation, VerifyEntry, read_entries
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters

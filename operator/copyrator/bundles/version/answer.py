@@ -19,7 +19,6 @@ from copyrator.api.bundle_status import (
     REGISTRY_FAULTS,
     Attempted,
     Available,
-    BundleReason,
     BundleStatus,
     Deployed,
     DeployRef,
@@ -30,6 +29,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.api.conditions import ConditionType, ready_reason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import UNPINNED, PinStatus
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time

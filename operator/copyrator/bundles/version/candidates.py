@@ -23,6 +23,7 @@ from packaging.version import InvalidVersion, Version
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import MAX_REJECTED, BundleStatus, Outcome, Rejected
+from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import (
     TAG,
@@ -197,19 +198,6 @@ def is_lower(one: VersionTag, other: VersionTag) -> bool:
     if one.is_semver == other.is_semver:
         return bool(one.order[0] < other.order[0])
     return one.key < other.key
-
-
-class Rejection(StrEnum):
-    """Why a tag was rejected: stable values of ``status.available.rejected``."""
-
-    OUT_OF_RANGE = "OutOfRange"
-    PRE_RELEASE = "PreRelease"
-    FILTERED = "Filtered"
-    """The tag doesn't match ``spec.tagFilter``."""
-    QUARANTINED = "Quarantined"
-    LOWER_THAN_DEPLOYED = "LowerThanDeployed"
-    NOT_A_VERSION = "NotAVersion"
-    """The highest of those that look like a version is listed, the others are counted."""
 
 
 class Selection(StrEnum):

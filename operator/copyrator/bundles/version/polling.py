@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, BundleReason, BundleStatus
+from copyrator.api.bundle_status import ABSENT, BundleStatus
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
@@ -135,7 +136,7 @@ class VersionResolver:
         if until is None or self._context.clock() < until:
             return Step(entry, due=(*due, until))
         error = entry.status.last_error
-        reason = error.reason or BundleReason.REGISTRY_UNREACHABLE
+        reason = BundleReason.read(error.reason or BundleReason.REGISTRY_UNREACHABLE)
         verdict = ready_conditions.unusable(reason, error.message or "", entry.status)
         return Step(entry, entry.status, verdict, due=due)
 

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected
+from copyrator.api.bundle_status import MAX_REJECTED, Rejected
 from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
@@ -442,7 +443,7 @@ class Resolver:
     def _tag(self, tag: str) -> Resolution:
         answer = self.judge.queries.tag(tag)
         if isinstance(answer.error, TagNotFound):
-            reason, text = BundleReason(answer.error.reason), answer.error.message
+            reason, text = answer.error.reason, answer.error.message
             if reason is BundleReason.TAG_NOT_FOUND:
                 text += "; push it, or correct spec.repo or spec.version"
             unresolved = Unresolved(reason, text)

@@ -39,11 +39,11 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
-from copyrator.cli.doctor.check import Check
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, NAMESPACES
 
 if TYPE_CHECKING:
+    from copyrator.cli.doctor.check import Check
     from copyrator.kube.client.client import KubeClient
 
 WHAT: Final = "Freeze"
@@ -150,6 +150,8 @@ async def find_all_freezes(client: KubeClient, installation: Installation) -> Fr
 
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
     """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
+    from copyrator.cli.doctor.check import Check  # noqa: PLC0415 - for doctor alone
+
     there = await find_all_freezes(client, installation)
     frozen = in_force(there.freezes, now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]

@@ -18,12 +18,13 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.freeze import Freeze
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.times import format_time, parse_time
@@ -48,7 +49,7 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.version.candidates import Choice, Criteria, Rejection, deployed_tag, explain
+from copyrator.bundles.version.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (

@@ -20,7 +20,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
     Available,
-    BundleReason,
     BundleStatus,
     Deployed,
     HistoryEntry,
@@ -30,6 +29,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.plan_status import PlanStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
 from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets

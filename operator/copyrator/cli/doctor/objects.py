@@ -19,7 +19,7 @@ from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time

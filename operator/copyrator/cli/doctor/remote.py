@@ -14,7 +14,6 @@ import click
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
@@ -28,6 +27,7 @@ from copyrator.api.kubeconfig import (
 )
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run

@@ -12,7 +12,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.clouds import Provider
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option

@@ -21,8 +21,9 @@ from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec, place_of
-from copyrator.api.rule_status import Failure, RuleReason
+from copyrator.api.rule_status import Failure
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
@@ -341,7 +342,9 @@ class DryRun:
         unread = not self.installation.is_read and reason in _REFUSED
         same = verdict and verdict.reason == reason == RuleReason.KIND_UNAVAILABLE
         if unread or same:  # of the kind's group the operator has asked discovery
-            return ReadyCondition(Health.STALLED, str(reason), str(condition.get("message")))
+            return ReadyCondition(
+                Health.STALLED, RuleReason.read(str(reason)), str(condition.get("message"))
+            )
         return verdict
 
     async def serve(self, rule: Rule) -> RuleState | None:

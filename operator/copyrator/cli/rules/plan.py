@@ -19,8 +19,8 @@ import click
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import RuleSpec, Source
-from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.cli.core.cluster import Target

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
-from copyrator.api.rule_status import FailureReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.cli.core.faults import hint

@@ -17,8 +17,9 @@ from urllib.parse import urlencode
 
 from copyrator.api import names
 from copyrator.api.globs import is_wild
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import RuleReason, shared_message
+from copyrator.api.rule_status import shared_message
 from copyrator.api.selectors import ANY_LABELS
 from copyrator.api.text import NAMED, count
 from copyrator.api.times import format_time
@@ -115,8 +116,6 @@ class FailureGroup:
     reason: str
     message: str
     remedy: str
-    command: str
-    """The command that the remedy names; empty where there is none."""
     copies: Sequence[CopyRow]
 
     @property
@@ -221,7 +220,7 @@ class RulePage:
             FailureGroup(
                 printable(group[0].reason),
                 printable(shared_message(group[0].namespace, group[0].message)),
-                *remedy_of(group[0].reason),
+                remedy_of(group[0].reason),
                 [self.copies.row_of(one) for one in group],
             )
             for group in group_failures(self.view.failures)

@@ -17,7 +17,7 @@ from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestationsStatus, AttestStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, BundleReason, BundleStatus, GateState, PassedOver
+from copyrator.api.bundle_status import ABSENT, BundleStatus, GateState, PassedOver
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
@@ -25,7 +25,7 @@ from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.health import HealthMode, HealthReason, HealthSpec
+from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
@@ -46,6 +46,8 @@ from copyrator.api.plan_words import (
     describe_difference,
 )
 from copyrator.api.promotion import PromotionSpec, PromotionStatus, SoakStatus, shown_hold
+from copyrator.api.reasons import BY_PERSON
+from copyrator.api.reasons.bundles import BundleReason, HealthReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
@@ -73,18 +75,10 @@ _LISTED: Final = (
     *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
 )
 _TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
-_FOR_PEOPLE: Final = (
-    BundleReason.AWAITING_APPROVAL,
-    BundleReason.PLAN_FAILED,
-    BundleReason.PLAN_UNSTABLE,
-    BundleReason.PROMOTION_HELD,
-    BundleReason.PROMOTION_WITHDRAWN,
-    BundleReason.PROMOTION_NOT_ALLOWED,
-    BundleReason.FROZEN,
-    BundleReason.FREEZE_UNREADABLE,
-    BundleReason.PINNED,
-)
+_FOR_PEOPLE: Final = frozenset(one for one in BundleReason if one.ends is BY_PERSON)
 """Reasons for which a version waits until a person does something, and faults of plans."""
+_UNSEEN: Final = frozenset(one for one in HealthReason if one.ends is BY_PERSON)
+"""Reasons for which health isn't known until somebody does something."""
 
 _REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {
     "skip-digests": lambda spec: spec.find(RollbackSpec) is not None,
@@ -181,7 +175,7 @@ class BundleView:
         fault = rows.fault_of(ready)
         if waits and fault and waits != ready.get("reason"):
             return f"{fault}. {pending}"
-        unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
+        unseen = healthy.get("reason") in _UNSEEN
         verified, drifted = found(ConditionType.VERIFIED), found(ConditionType.DRIFTED)
         doubted = verified.get("status") in (_FALSE, ConditionStatus.UNKNOWN)
         return (

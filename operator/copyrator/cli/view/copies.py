@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Final
 
 from copyrator.api.globs import Globs, is_wild
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import Failure, FailureReason
+from copyrator.api.rule_status import Failure
 from copyrator.api.times import format_time
 from copyrator.cli.core.output import printable
 from copyrator.cli.view.lists import pages_of

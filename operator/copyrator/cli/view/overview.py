@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import BundleReason
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons import BY_WORK
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body
@@ -100,10 +101,7 @@ CERTIFICATES: Final = 10
 """Certificates of the overview."""
 DEPLOYS: Final = 8
 """Bundles that were deployed last, of the overview."""
-_MOVING: Final = (
-    *(RuleReason.PROGRESSING, RuleReason.ROLLING_OUT),
-    *(BundleReason.DEPLOYING, BundleReason.POLLING, BundleReason.UNINSTALLING),
-)
+_MOVING: Final = frozenset(one for one in (*BundleReason, *RuleReason) if one.ends is BY_WORK)
 """Reasons of Ready while the operator works, and nobody else has to do anything."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType, conditions_by_type
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body, annotations_of

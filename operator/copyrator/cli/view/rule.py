@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,16 +11,16 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
-from copyrator.api.certificates import Certificate, CertificateReason, warned
+from copyrator.api.certificates import Certificate, warned
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.reasons.rules import CertificateReason, FailureReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState
 from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
     Failure,
-    FailureReason,
     RuleStatus,
     read_rule_status,
     shared_message,
@@ -68,23 +69,19 @@ def group_failures(failures: Iterable[F]) -> Iterator[Sequence[F]]:
             yield from ([one] for one in group)
 
 
-_REMEDIES: Mapping[str, str] = {
-    FailureReason.FORBIDDEN: "To list the permissions that the operator lacks:",
-    FailureReason.QUOTA_EXCEEDED: (
-        "Raise the namespace's quota, or leave the namespace out by spec.targets.exclude."
-    ),
-    FailureReason.ADMISSION_DENIED: (
-        "Change what the webhook refuses, or leave the namespace out by spec.targets.exclude."
-    ),
-    FailureReason.TEMPLATE_ERROR: "Correct the template, or what it reads.",
-}
-"""Where a failure's message has none."""
+_WITHOUT_REMEDY: Final = (
+    FailureReason.FORBIDDEN,
+    FailureReason.QUOTA_EXCEEDED,
+    FailureReason.ADMISSION_DENIED,
+    FailureReason.TEMPLATE_ERROR,
+)
+"""The messages of these have none."""
 
 
-def remedy_of(reason: str) -> tuple[str, str]:
-    """What a user can do about a failure, where its message doesn't say that, and a command."""
-    command = hint("doctor") if reason == FailureReason.FORBIDDEN else ""
-    return _REMEDIES.get(reason, ""), command
+def remedy_of(reason: str) -> str:
+    """What a user can do about a failure, where its message doesn't say that."""
+    found = (one.advice for one in _WITHOUT_REMEDY if one == reason)
+    return re.sub(r"copyrator (\w+)", lambda command: hint(command[1]), next(found, ""))
 
 
 def failure_lines(failures: Iterable[Failing]) -> Iterator[str]:

@@ -23,7 +23,6 @@ from copyrator.api.attest import AttestationsStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
-    BundleReason,
     BundleStatus,
     GateState,
     HistoryEntry,
@@ -34,6 +33,7 @@ from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.promotion import PromotionSpec, PromotionStatus
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.schema import read
 from copyrator.api.status_parts import parse_status

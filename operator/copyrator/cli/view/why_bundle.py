@@ -14,7 +14,6 @@ from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
-    BundleReason,
     BundleStatus,
     GateState,
     GateStatus,
@@ -25,6 +24,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
@@ -112,17 +112,14 @@ def _ends_by_itself(found: GateStatus) -> bool:
     return found.state == GateState.WAITING and (gate is None or gate.ends is not None)
 
 
-_REJECTED: dict[str, str] = {
-    "OutOfRange": "isn't in the range {wanted}",
-    "PreRelease": "is a pre-release; spec.prerelease: true admits them",
-    "Filtered": "doesn't match spec.tagFilter",
-    "Quarantined": "failed too often; {retry} retries it",
-    "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
-    "NotAVersion": "isn't a version: {message}",
-    **{reason: text for gate in _GATES.values() for reason, text in gate.rejected.items()},
+_SUBJECT: Final = "the version "
+_REJECTED: Final[Mapping[str, str]] = {
+    one: one.meaning.removeprefix(_SUBJECT)
+    for one in (*BundleReason, *Rejection)
+    if one.meaning.startswith(_SUBJECT)
 }
-
-_OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered", "NotAVersion"}
+"""What is said of a tag, by the reason why it is rejected."""
+_OF_THE_TAG: Final = frozenset(Rejection) - {Rejection.QUARANTINED, Rejection.LOWER_THAN_DEPLOYED}
 """Reasons for which a tag doesn't match."""
 
 

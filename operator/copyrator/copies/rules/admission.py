@@ -20,8 +20,8 @@ from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_status import RuleReason
 from copyrator.api.rule_template import path_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions

@@ -16,16 +16,15 @@ from copyrator.api.conditions import (
     suspended_ready,
 )
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec, place_of
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     CopyCounts,
     Failure,
-    FailureReason,
     PlanCounts,
     RuleFacts,
-    RuleReason,
     SourceCluster,
     shared_message,
 )

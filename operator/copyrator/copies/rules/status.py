@@ -26,13 +26,13 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
 from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.reasons import KeptReason
+from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
     NO_STATUS,
     Failure,
-    FailureReason,
     RuleFacts,
-    RuleReason,
     RuleStatus,
     SourceCluster,
     UnconfirmedEdit,
@@ -58,8 +58,6 @@ from copyrator.workqueue.fairness import TimeSlice
 
 log = logging.getLogger(__name__)
 
-COPIES_CHANGED = "CopiesChanged"
-"""The reason of Events about a rule's writes."""
 _IN_PROGRESS = (RuleReason.PROGRESSING,)
 """Reasons of work in progress: they cause no Event, and aren't the result of a request."""
 
@@ -136,7 +134,7 @@ async def write_status(
             context.reports.add(_ref(rule), condition.reason, condition.message)
         else:
             context.reports.forget_state(_ref(rule))
-            _warn(context, rule, condition.reason, condition.message)
+            context.recorder.record(_ref(rule), condition.reason, condition.message)
     for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
         _record_warning(context, rule, kind, known)
 
@@ -201,11 +199,8 @@ def _record_warning(
     before, after = known.condition(kind), rule.status.condition(kind)
     same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
     if after.get("status") == ConditionStatus.TRUE and not same:
-        _warn(context, rule, after["reason"], after["message"])
-
-
-def _warn(context: CopyContext, rule: Rule, reason: str, message: str) -> None:
-    context.recorder.record(_ref(rule), WARNING, reason, message)
+        reason = KeptReason(after["reason"])
+        context.recorder.record(_ref(rule), reason, after["message"], type_=WARNING)
 
 
 def _ref(rule: Rule) -> ObjectRef:
@@ -455,7 +450,7 @@ def report_all_writes(context: CopyContext, rules: Iterable[Rule]) -> None:
 
 def _report_writes(context: CopyContext, rule: Rule, burst: Burst) -> None:
     log.info("%s: %s", rule.owner, burst.to_string())
-    context.reports.add(_ref(rule), COPIES_CHANGED, burst)
+    context.reports.add(_ref(rule), RuleEvent.COPIES_CHANGED, burst)
 
 
 def notify_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
@@ -481,4 +476,4 @@ def notify_owner(context: CopyContext, rule: Rule, resource: Resource, failure: 
     fights = failure.reason is FailureReason.CONFLICT_PERSISTS
     problem = "can't keep this copy as it wants it" if fights else "can't write this copy"
     text = f"the rule {rule.owner} {problem}: {failure.text}"
-    context.recorder.record(ref, WARNING, failure.reason, text)
+    context.recorder.record(ref, FailureReason.read(failure.reason), text)

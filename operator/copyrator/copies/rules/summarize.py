@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
+from copyrator.api.reasons.rules import FailureReason
+from copyrator.api.rule_status import MAX_FAILURES, Failure
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.fights import Fight

@@ -8,7 +8,8 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule_status import Failure, FailureReason
+from copyrator.api.reasons.rules import FailureReason
+from copyrator.api.rule_status import Failure
 from copyrator.api.times import parse_time
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.status import notify_owner, record_write

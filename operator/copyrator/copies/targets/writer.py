@@ -11,8 +11,8 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
+from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
-from copyrator.api.rule_status import FailureReason
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.adoption import kept_extras

@@ -21,7 +21,7 @@ import msgspec
 from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
-from copyrator.api.rule_status import RuleReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
