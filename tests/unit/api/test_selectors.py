@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.fields import SpecError
 from copyrator.api.selectors import (
     MAX_REQUIREMENTS,
     LabelSelector,
@@ -95,17 +94,3 @@ def test_a_selector_of_sixty_four_requirements_of_sixty_four_values_is_accepted(
     last = f"v{64 - 1}"
     assert selector.matches({f"k{number}": last for number in range(MAX_REQUIREMENTS)})
     assert not selector.matches({f"k{number}": last for number in range(MAX_REQUIREMENTS - 1)})
-
-
-@pytest.mark.parametrize(
-    ("raw", "path"),
-    [
-        (many(MAX_REQUIREMENTS + 1, 1), ".matchExpressions"),
-        ({**many(MAX_REQUIREMENTS, 1), "matchLabels": {"a": "b"}}, ""),
-        (many(1, 65), ".matchExpressions[0].values"),
-    ],
-)
-def test_a_larger_one_is_refused(raw: dict[str, Any], path: str) -> None:
-    with pytest.raises(SpecError, match="at most 64") as caught:
-        read_selector(raw)
-    assert caught.value.path == path

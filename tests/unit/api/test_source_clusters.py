@@ -32,21 +32,6 @@ def test_a_kubeconfig_is_a_secret_and_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kubeconfig", "path"),
-    [
-        ({}, "spec.source.kubeConfig.secretName"),
-        ({"secretName": "Hub"}, "spec.source.kubeConfig.secretName"),
-        ({"secretName": "hub", "key": "../etc"}, "spec.source.kubeConfig.key"),
-        ("hub", "spec.source.kubeConfig"),
-    ],
-)
-def test_what_else_is_written_there_is_named(kubeconfig: object, path: str) -> None:
-    spec = parsed(kubeConfig=kubeconfig)
-    assert isinstance(spec, InvalidSpec)
-    assert spec.path == path
-
-
-@pytest.mark.parametrize(
     ("known", "found", "same"),
     [
         (SourceCluster("s", "k", "u1", "c1"), SourceCluster("s", "k", "u1", "c2"), True),

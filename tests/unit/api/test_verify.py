@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
@@ -15,9 +13,6 @@ from copyrator.api.verify import Cosign, Notation, SignaturesSpec, VerifyEntry, 
 KEYS = {"kind": "Secret", "name": "keys"}
 ROOT = {"kind": "ConfigMap", "name": "root"}
 IDENTITY = {"issuer": "https://i", "subjectPattern": ".+@x", "trustedRootFrom": ROOT}
-
-
-NOTATION = {"caFrom": ROOT, "subjects": ["*"]}
 
 
 def parsed(verify: Any) -> BundleSpec | InvalidSpec:
@@ -56,33 +51,3 @@ def test_without_it_no_signature_is_asked_for() -> None:
     found = parsed(None)
     assert isinstance(found, BundleSpec)
     assert found.find(SignaturesSpec) is None
-
-
-@pytest.mark.parametrize(
-    ("verify", "said"),
-    [
-        ({}, "spec.verify.anyOf: is required"),
-        ({"anyOf": []}, "spec.verify.anyOf: is required"),
-        ({"anyOf": [{}] * 11}, "has 11 entries; at most 10"),
-        ({"anyOf": [{}]}, "anyOf[0].cosign: or notation is required"),
-        ({"anyOf": [{"cosign": IDENTITY, "notation": NOTATION}]}, "only one of them"),
-        ({"anyOf": [{"cosign": {}}]}, "cosign.keysFrom: is required, or issuer"),
-        ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Pod", "name": "x"}}}]}, "must be one of"),
-        ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Secret"}}}]}, "keysFrom.name: is required"),
-        ({"anyOf": [{"cosign": {"keysFrom": KEYS} | IDENTITY}]}, "issuer: must be removed"),
-        ({"anyOf": [{"cosign": IDENTITY | {"issuer": "x"}}]}, "isn't the URL of an issuer"),
-        ({"anyOf": [{"cosign": IDENTITY | {"subjectPattern": "("}}]}, "regular expression"),
-        ({"anyOf": [{"cosign": IDENTITY | {"trustedRootFrom": None}}]}, "trustedRootFrom: is req"),
-        ({"anyOf": [{"notation": {"caFrom": ROOT}}]}, "notation.subjects: is required"),
-        ({"anyOf": [{"notation": {"subjects": ["*"]}}]}, "caFrom: is required, or signingAuth"),
-        (
-            {"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x"] * 21}}]},
-            "has 21 items; at most 20",
-        ),
-        ({"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x" * 513]}}]}, "at most 512 char"),
-    ],
-)
-def test_what_is_not_valid_is_named(verify: Any, said: str) -> None:
-    found = parsed(verify)
-    assert isinstance(found, InvalidSpec)
-    assert said in str(found)

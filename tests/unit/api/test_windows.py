@@ -64,39 +64,3 @@ def test_without_windows_deploys_begin_at_any_time() -> None:
     found = parsed(None)
     assert isinstance(found, BundleSpec)
     assert found.part(WindowsSpec).windows == ()
-
-
-@pytest.mark.parametrize(
-    ("window", "path", "message"),
-    [
-        ({"days": ["Monday"]}, "days[0]", "'Monday' isn't a day; use Mon, Tue"),
-        ({"days": "Mon"}, "days", "must be a list"),
-        ({"from": "9:00"}, "from", "'9:00' isn't a time; write it as 09:00"),
-        ({"from": "25:00"}, "from", "isn't a time"),
-        ({"from": "09:60"}, "from", "isn't a time"),
-        ({"from": 540}, "from", "must be a string"),
-        ({"from": "24:00"}, "from", "must be before 24:00"),
-        ({"to": "24:01"}, "to", "isn't a time"),
-        ({"to": "00:00"}, "to", "must differ from from"),
-        ({"from": "09:00", "to": "09:00"}, "to", "must differ from from"),
-        ({"timeZone": "Europe/Bielefeld"}, "timeZone", "isn't a known time zone"),
-        ({"timeZone": "localtime"}, "timeZone", "isn't a known time zone"),
-        ({"timeZone": "../../etc/passwd"}, "timeZone", "isn't a known time zone"),
-        ({"timeZone": "Z" * 9999}, "timeZone", "isn't a known time zone"),
-        ("09:00", "", "must be a map"),
-    ],
-)
-def test_a_window_that_is_not_valid_is_refused_with_its_place(
-    window: Any, path: str, message: str
-) -> None:
-    found = parsed([window])
-    assert isinstance(found, InvalidSpec)
-    assert found.path == f"spec.windows[0].{path}".rstrip(".")
-    assert message in found.message
-    assert len(found.message) < 300
-
-
-def test_the_number_of_windows_is_limited() -> None:
-    assert isinstance(parsed([{"days": ["Mon"]}] * 20), BundleSpec)
-    found = parsed([{}] * 21)
-    assert found == InvalidSpec("spec.windows", "has 21 items; at most 20 are allowed")

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copyrator.api.version_range import (
+    VERSION_CONSTRAINTS,
     ExactTag,
     Fit,
     Key,
@@ -372,3 +373,10 @@ def test_an_upper_bound_that_ends_in_0_admits_no_prereleases_by_itself() -> None
 def test_a_capital_x_is_a_wildcard_wherever_a_version_may_be() -> None:
     assert takes("1 || X", "5.0.0")
     assert takes(">=X", "5.0.0")
+
+
+def test_exceptions_count_as_alternatives_do() -> None:
+    most = "1 " + "!=1.2 " * (VERSION_CONSTRAINTS - 2) + "|| 2"
+    assert parse_version(most)
+    with pytest.raises(VersionError, match=f"it has {VERSION_CONSTRAINTS + 1} alternatives"):
+        parse_version(f"{most} !=2.1")
