@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -168,13 +169,13 @@ def _pairs(body: Iterable[ast.stmt]) -> Iterable[tuple[str, str]]:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             field = one.target.id
         elif field and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
-            yield field, _unwrapped(str(one.value.value))
+            yield field, unwrapped(str(one.value.value))
             field = ""
         else:
             field = ""
 
 
-def _unwrapped(text: str) -> str:
-    """Paragraphs and list items on one line each."""
-    parts = [" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")]
-    return "\n\n".join(parts)
+def unwrapped(text: str) -> str:
+    """Paragraphs, and items of lists, which begin with ``- ``, on one line each."""
+    parts = re.split(r"(\n\n|\n(?=- ))", inspect.cleandoc(text))
+    return "".join(part if part.isspace() else " ".join(part.split()) for part in parts)

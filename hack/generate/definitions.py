@@ -10,27 +10,35 @@ import msgspec
 import yaml
 
 from copyrator.api import names
+from copyrator.api.bundle import PARTS, Bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.rule import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
+from copyrator.api.status_parts import STATUS_PARTS
 from demo.chart import ROOT
-from generate.crds import schema_of
+from generate.crds import composed, schema_of, unwrapped
 
 CRDS = ROOT / "crds"
 _HEAD = "# Written by `make generate` from operator/copyrator/api: don't edit.\n"
 
 
-def definition(api_version: str, kind: str, root: type[Root], **composed: Schema) -> Schema:
+def definition(api_version: str, kind: str, root: type[Root], **other: Schema) -> Schema:
     """A CRD, of the type of its objects.
 
-    ``composed`` are the schemas of fields that aren't of one type: ``spec`` and ``status``.
+    ``other`` are the schemas of fields that aren't of one type, and of ``metadata``.
     """
     group, _, version = api_version.partition("/")
-    schema = schema_of(root, description=" ".join((root.__doc__ or "").split()))
+    schema = schema_of(root, description=unwrapped(root.__doc__ or ""))
+    if "spec" in other:
+        schema["required"] = ["spec"]
     schema["properties"] = {
         "apiVersion": {"type": "string", "description": f"Always {api_version}."},
         "kind": {"type": "string", "description": f"Always {kind}."},
         "metadata": {"type": "object"},  # the API server allows no description here
-    } | {name: one | composed.get(name, {}) for name, one in schema["properties"].items()}
+        **schema["properties"],
+        **other,
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -114,4 +122,25 @@ def rules() -> str:
     return _text(definition(names.RULE_API_VERSION, names.RULE_KIND, CopyratorRule))
 
 
-FILES: dict[Path, Callable[[], str]] = {CRDS / "copyrators.flant.com.yaml": rules}
+def bundles() -> str:
+    """The CRD of Bundles."""
+    spec = composed(BundleSpec, PARTS, description="What is deployed, from where, and how.")
+    observed = "Observed state. Set by the operator, except forceUpdate."
+    status = composed(BundleStatus, STATUS_PARTS, description=observed)
+    metadata = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": names.MAX_RELEASE_NAME}},
+    }
+    found = definition(
+        *(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, Bundle),
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
+    return _text(found)
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    CRDS / "copyrators.flant.com.yaml": rules,
+    CRDS / "bundles.operator.werf.dev.yaml": bundles,
+}

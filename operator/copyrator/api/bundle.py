@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -40,7 +40,7 @@ from copyrator.api.login import LoginSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.rollback import read_skip_digests
-from copyrator.api.schema import below, read, slots
+from copyrator.api.schema import Column, Root, below, read, slots
 from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec
 from copyrator.api.windows import WindowsSpec
@@ -59,6 +59,57 @@ PARTS: Final[tuple[type[Part], ...]] = (
     ClusterSpec,
 )
 """What the features add to a spec."""
+
+_READY: Final = '.status.conditions[?(@.type=="Ready")]'
+
+
+class Bundle(Root):
+    """A werf bundle in an OCI registry, which is deployed.
+
+    It is redeployed whenever the registry, the values or this object change. Deleting the Bundle
+    uninstalls the release. Its name is the Helm release's name. Its labels and annotations under
+    app.kubernetes.io/, app.k8s.io/ and argocd.argoproj.io/ are set on the release's objects.
+
+    Annotations under operator.werf.dev/:
+    - disable-autoupdate (any value) stops requests to the registry and updates.
+    - requestedAt, forceAt (any new value) poll the registry and deploy what version names at once,
+      even if it is deployed already or failed too often; forceAt passes over minAge, dependsOn and
+      windows.
+    - skip-digests names digests that are never deployed.
+    - pin, as VERSION@DIGEST, rolls back to a version that was deployed before, until it is "none".
+    - force-delete "true" deletes the Bundle without uninstalling the release.
+    """
+
+    NAMES: ClassVar[Mapping[str, Any]] = {
+        "plural": "bundles",
+        "singular": "bundle",
+        "shortNames": ["bndl"],
+        "categories": ["copyrator-all"],
+    }
+    COLUMNS = (
+        Column("Registry", ".spec.registry", "The OCI registry."),
+        Column("Repo", ".spec.repo", "The repository in the registry."),
+        Column("Target", ".status.target.version", "The tag that spec.version resolves to."),
+        Column("Version", ".status.deploy.version", "The tag that is deployed."),
+        Column(
+            *("Digest", ".status.deploy.shortDigest"),
+            "The beginning of the manifest digest that is deployed.",
+        ),
+        Column("Ready", f"{_READY}.status", "Whether the desired version is deployed."),
+        Column("Reason", f"{_READY}.reason", "Reason in CamelCase."),
+        Column(
+            *("Full-Digest", ".status.deploy.digest"),
+            "The manifest digest that is deployed.",
+            priority=1,
+        ),
+        Column(
+            *("Message", f"{_READY}.message"),
+            "What is wrong and how to fix it.",
+            priority=1,
+        ),
+        Column("Age", ".metadata.creationTimestamp", type="date"),
+    )
+
 
 BUNDLE_STATUS_BYTES: Final = 16 * 1024
 """Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some

@@ -18,10 +18,9 @@ from copyrator.api.conditions import (
     ConditionType,
     Suspension,
 )
-from copyrator.api.plan_status import (
-    MissingPermission,
-)
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.plan_status import MissingPermission
+from copyrator.api.reasons import described
+from copyrator.api.reasons.bundles import BundleReason, DriftReason, HealthReason, StoredReason
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
 from copyrator.api.schema import REQUIRED, Schema, Takes
 from copyrator.api.structs import replace
@@ -328,6 +327,15 @@ class FailedPolls(Record, frozen=True):
     """When the first of them failed."""
 
 
+_REASON: Final = Takes(
+    {
+        "description": f"Reason in CamelCase: {described(BundleReason)}. Of Drifted also "
+        f"{described(DriftReason)}; of Healthy {described(HealthReason)}; of AsApproved "
+        f"{described(StoredReason)}."
+    }
+)
+
+
 class BundleCondition(Condition, kw_only=True):
     """A condition as the CRD describes it; the status has it as a map."""
 
@@ -338,36 +346,7 @@ class BundleCondition(Condition, kw_only=True):
     controllers want them), Attested (the registry has the statement about what is deployed),
     AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
     settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
-    reason: str
-    """Reason in CamelCase: Deployed, Deploying, Polling, Suspended, AutoupdateDisabled,
-    InvalidSpec, AuthenticationFailed, IdentityMissing, IdentityRefused, IdentityUnavailable,
-    TokenExpired, RegistryUnreachable, RateLimited, TagNotFound, RepositoryNotFound,
-    NoMatchingVersion, WouldDowngrade, Forbidden, ValuesMissing, ServiceAccountMissing,
-    JobUnschedulable, ImagePullFailed, JobLost, DeployFailed, Skipped, Pinned, PinRefused, Unsigned,
-    SignatureInvalid, VerificationUnavailable, NotInPolicy, TooYoung, NotPromoted,
-    PromotionNotAllowed, PromotionWithdrawn, PromotionHeld, DependencyNotReady, OutsideWindow,
-    Frozen, FreezeUnreadable, Verified, Planning, AwaitingApproval, PlanRejected, PlanChanged,
-    PlanFailed, PlanUnstable, PlanUnbound, ExceedsApproval, DeployedDifferently, GuardNotActive,
-    DependenciesNotVendored, ChartNotPlain, RenderedDifferently, Quarantined, TimedOut,
-    KubeConfigInvalid, ClusterUnreachable, ReleaseConflict, ReleaseNotAccepted, NamespaceChanged,
-    Uninstalling or UninstallFailed. Also:
-
-    - of UpdatePending: UpToDate (nothing waits, all is deployed).
-
-    - of Drifted: Drifted, DriftRecurring, InSync, Unchecked, NotAsDeployed, BaselineUnreadable or
-    BlindApply.
-
-    - of Healthy: Healthy, Unhealthy, Progressing, NotDeployed or OtherManager.
-
-    - of Attested: Attested, Attesting, Soaking, AttestationWithdrawn, AttestKeyInvalid,
-    EnvironmentNotAllowed, PushRefused, or a reason of the registry.
-
-    - of AsApproved: AsApproved, Exact, DeployedDifferently, RendersDiffer, NothingStored,
-    NotSupported or Unreadable.
-
-    - of SettingsWithheld: NotKnownHarmless.
-
-    - of CertificateExpiring: CertificateExpiring."""
+    reason: Annotated[str, _REASON]
 
 
 def _keyed(name: str) -> Schema:

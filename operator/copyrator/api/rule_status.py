@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,11 +21,8 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
 )
+from copyrator.api.reasons import Reason, described
 from copyrator.api.reasons.rules import FailureReason, FieldsReason, RuleReason
-
-if TYPE_CHECKING:
-    from copyrator.api.rollout import RolloutState
-
 from copyrator.api.records import StatusMap
 from copyrator.api.rollout import RolloutState
 from copyrator.api.schema import COUNT, DERIVED, SHOWN, TIME, TOTAL, Takes, custom, items, slots
@@ -35,9 +31,8 @@ MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
 
 
-def _named(words: type[StrEnum], more: str = "") -> Takes:
-    *first, last = words
-    return Takes({"description": f"Reason in CamelCase: {', '.join(first)} or {last}.{more}"})
+def _named(kind: type[Reason]) -> Takes:
+    return Takes({"description": f"Reason in CamelCase: {described(kind)}."})
 
 
 class RuleCondition(Condition, kw_only=True):

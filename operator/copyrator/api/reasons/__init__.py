@@ -76,7 +76,8 @@ AnyReason: TypeAlias = Reason | KeptReason
 
 def described(kind: type[Reason]) -> str:
     """The words of a kind, for the description of a field."""
-    return ", ".join(kind)
+    *first, last = kind
+    return f"{', '.join(first)} or {last}"
 
 
 INFO, SUCCESS, WARNING, FAILURE = Severity
