@@ -6,11 +6,10 @@ from typing import Any
 
 from tests.unit.api.test_crd_fields import BUNDLE
 
-from copyrator.api.bundle import PARTS
+from copyrator.api.bundle import PARTS, STATUS_PARTS
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.schema import slots
-from copyrator.api.status_parts import STATUS_PARTS
 from generate.crds import composed
 
 RULES = "x-kubernetes-validations"
