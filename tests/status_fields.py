@@ -3,11 +3,12 @@
 from types import GenericAlias
 from typing import Any, get_args, get_origin
 
+from tests.replacing import replace
+
+from copyrator.api.bundle import STATUS_PARTS
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.records import Packed, Record
 from copyrator.api.schema import slots
-from copyrator.api.status_parts import STATUS_PARTS
-from copyrator.api.structs import replace
 
 
 def json_fields(record: type[Record]) -> dict[str, Any]:

@@ -10,12 +10,11 @@ import msgspec
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle import PARTS, Bundle
+from copyrator.api.bundle import PARTS, STATUS_PARTS, Bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.rule import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
-from copyrator.api.status_parts import STATUS_PARTS
 from demo.chart import ROOT
 from generate.crds import composed, schema_of, unwrapped
 

@@ -1,4 +1,4 @@
-"""Reads a Bundle into a BundleSpec with its parts, and bounds its status.
+"""Reads a Bundle: its spec and its status with the features' parts; bounds the status.
 
 The CRD has no bounds for the status, and anybody who may write it may store whatever the API server
 accepts: lists and texts of a status larger than any of ours are truncated.
@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.age import AgeSpec
+from copyrator.api.age import AgeSpec, AgeStatus
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.attest import AttestSpec
+from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState
 from copyrator.api.bundle_spec import (
     DEFAULT_RETRY_BACKOFF,
     DEFAULT_RETRY_LIMIT,
@@ -30,19 +30,32 @@ from copyrator.api.bundle_spec import (
     Retry,
     absent,
 )
-from copyrator.api.cluster import ClusterSpec
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.consent import ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.drift import DriftSpec
+from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import TOO_MANY, InvalidSpec, SpecError, check_text, json_type
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthSpec
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.promotion import PromotionSpec
-from copyrator.api.rollback import read_skip_digests
+from copyrator.api.plan_status import (
+    AsApprovedStatus,
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+    PreviewPlan,
+)
+from copyrator.api.promotion import PromotionSpec, PromotionStatus
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.records import Record
+from copyrator.api.rollback import PinStatus, read_skip_digests
 from copyrator.api.schema import Column, Root, below, read, slots
 from copyrator.api.structs import replace
-from copyrator.api.verify import SignaturesSpec
+from copyrator.api.verify import SignaturesSpec, Verification
 from copyrator.api.windows import WindowsSpec
 
 PARTS: Final[tuple[type[Part], ...]] = (
@@ -59,6 +72,23 @@ PARTS: Final[tuple[type[Part], ...]] = (
     ClusterSpec,
 )
 """What the features add to a spec."""
+
+STATUS_PARTS: Final[tuple[type[Record], ...]] = (
+    AgeStatus,
+    AsApprovedStatus,
+    AttestationsStatus,
+    Baseline,
+    ClusterStatus,
+    ConsentStatus,
+    DriftStatus,
+    PinStatus,
+    PlanRequests,
+    PlanStatus,
+    PreviewPlan,
+    PromotionStatus,
+    Verification,
+)
+"""What the features add to a status."""
 
 _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 
@@ -309,6 +339,36 @@ def _check_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
                 f"{BUNDLE_METADATA:,} may begin with {', '.join(RELEASE_METADATA_PREFIXES)}",
             )
     return _map(metadata.get("annotations"), "metadata.annotations")
+
+
+def parse_status(body: Any, *fields: str) -> BundleStatus:
+    """Read the status of a Bundle's body, or only some fields of it; never raises.
+
+    Those that a rule's status has, too, are read of a rule alike.
+    """
+    raw = body.get("status") if isinstance(body, dict) else None
+    if fields and isinstance(raw, dict):
+        raw = {name: raw[name] for name in fields if name in raw}
+    return BundleStatus.compose(STATUS_PARTS, raw, dict(_WORDS))
+
+
+def running_plans(status: BundleStatus) -> tuple[str, ...]:
+    """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
+    plans = status.part(PlanStatus), status.part(PreviewPlan), status.part(DriftStatus).check
+    return tuple(one.job for one in plans if one.is_running and one.job)
+
+
+_ENUMS: Final = (
+    AttestState,
+    BundleReason,
+    ConditionStatus,
+    ConditionType,
+    GateState,
+    Outcome,
+    PlanOutcome,
+)
+_WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
+"""The texts that most statuses have, shared by all of them."""
 
 
 def bound_status(raw: Any) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
+from copyrator.api.text import truncate
 from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.settings.limits import VERSION_LENGTH
@@ -103,7 +104,7 @@ _PATH: Final = syntax.matching(
 def _registry(value: str) -> str | None:
     if "://" in value:
         hint = "; for plain HTTP set spec.insecure" if value.startswith("http://") else ""
-        return f"must be host[:port] without a scheme: remove {value.partition('://')[0]}://{hint}"
+        return f"must be host[:port] without a scheme: remove {truncate(value.partition('://')[0], 80)}://{hint}"
     if "/" in value:
         return "must be host[:port] without a path: put the path into spec.repo"
     return _HOST(value)
@@ -498,8 +499,12 @@ class BundleSpec(Form, kw_only=True):
         assert found is not None, f"{kind.__name__} may be absent: use find"
         return found
 
+    def uses(self, kind: type[Part]) -> bool:
+        """Whether the spec has anything of a feature."""
+        return self.find(kind) is not None
+
     def find(self, kind: type[P]) -> P | None:
-        """The same; None where the spec has nothing of it."""
+        """Its part; None where the spec has nothing of it."""
         for one in self.parts:
             if type(one) is kind:
                 return one

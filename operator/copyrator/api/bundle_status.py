@@ -366,7 +366,7 @@ _NO_FAILED_POLLS: Final = FailedPolls()
 
 
 class BundleStatus(Composed, frozen=True):
-    """The whole status: what every Bundle has, and the features' parts (status_parts.py)."""
+    """The whole status: what every Bundle has, and the features' parts (bundle.py)."""
 
     ready: Int32 | None = None
     """1 when the spec is valid and its credentials are usable. It doesn't mean deployed: the

@@ -46,8 +46,3 @@ class ConsentStatus(Record, frozen=True):
     account may create Secrets there), where it is Accepted."""
     at: Time | None = None
     """Since when it is in this state."""
-
-    @property
-    def known(self) -> ConsentStatus | None:
-        """None where the namespace hasn't been asked."""
-        return self if self.state else None

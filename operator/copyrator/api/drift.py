@@ -6,11 +6,11 @@ What is deployed is compared regularly (docs/drift.md).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import msgspec
 
-from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
@@ -61,10 +61,9 @@ class DriftSpec(Part):
     """Objects whose changes are no drift, such as a Deployment that is scaled by a
     HorizontalPodAutoscaler."""
 
-    @property
-    def is_enabled(self) -> bool:
-        """Whether drift is checked for at all."""
-        return self.mode is not DriftMode.OFF
+    def fit(self, _spec: BundleSpec) -> Self:
+        """Where drift isn't checked for, as if it were absent."""
+        return type(self)() if self.mode is DriftMode.OFF else self
 
 
 MAX_DRIFTED: Final = 20

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 import msgspec
 
 from copyrator.api.syntax import Check, shown
-from copyrator.api.text import truncate
+from copyrator.api.text import printable_start, truncate
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.settings.limits import OBJECT_CONTAINERS
 
@@ -51,6 +51,8 @@ def read_json(text: bytes | str) -> Any:
 
 PROBLEM_PATH: Final = 512
 """Characters of the path of an invalid field: its keys are the author's and may be long."""
+PROBLEM_TEXT: Final = 1024
+"""Characters of what is said of it, which may quote its author."""
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -77,12 +79,16 @@ _JSON_NAMES: dict[type, str] = {
 
 @dataclass(frozen=True, slots=True)
 class InvalidSpec:
-    """An invalid spec: the field at fault and the remedy."""
+    """An invalid spec: the field at fault and the remedy, in bounded, printable texts."""
 
     reason: ClassVar[str] = "InvalidSpec"
 
     path: str
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", _plain(self.path, PROBLEM_PATH))
+        object.__setattr__(self, "message", _plain(self.message, PROBLEM_TEXT))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
@@ -92,14 +98,22 @@ class SpecError(Exception):
     """Raised inside the parsers only; ``parse_rule`` and ``parse_bundle`` return InvalidSpec."""
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = truncate(path, PROBLEM_PATH)
-        self.message = message
+        self.invalid = InvalidSpec(path, message)
+        super().__init__(str(self.invalid))
 
     @property
-    def invalid(self) -> InvalidSpec:
-        """The same as a value."""
-        return InvalidSpec(self.path, self.message)
+    def path(self) -> str:
+        """The field at fault."""
+        return self.invalid.path
+
+    @property
+    def message(self) -> str:
+        """The fault and the remedy."""
+        return self.invalid.message
+
+
+def _plain(text: str, most: int) -> str:
+    return printable_start(truncate(text, most), most)
 
 
 def json_type(value: Any) -> str:

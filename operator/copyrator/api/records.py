@@ -145,11 +145,15 @@ class Composed(Record, frozen=True):
 
     def part(self, kind: type[R]) -> R:
         """The part of a type."""
+        found: R = self.find(kind) or absent(kind)
+        return found
+
+    def find(self, kind: type[R]) -> R | None:
+        """The same; None where the status has nothing of it."""
         for one in self.parts:
             if type(one) is kind:
                 return one
-        found: R = absent(kind)
-        return found
+        return None
 
     def with_part(self: C, part: Record) -> C:
         """The status with a part replaced."""

@@ -51,7 +51,7 @@ class TagFilter:
             raise FilterError(_error_text(error)) from None
         if self._pattern.programsize > TAG_FILTER_STEPS:
             raise FilterError(
-                f"it takes too long for each tag ({self._pattern.programsize} steps, at most "
+                f"it takes too long to match ({self._pattern.programsize} steps, at most "
                 f"{TAG_FILTER_STEPS}); use fewer and less deeply nested repetitions"
             )
 

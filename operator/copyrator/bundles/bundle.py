@@ -19,7 +19,13 @@ import msgspec
 
 from copyrator.api import names
 from copyrator.api.attest import AttestSpec
-from copyrator.api.bundle import BundleDefaults, bound_status, parse_bundle
+from copyrator.api.bundle import (
+    BundleDefaults,
+    bound_status,
+    parse_bundle,
+    parse_status,
+    running_plans,
+)
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
@@ -30,7 +36,6 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.promotion import PromotionSpec
-from copyrator.api.status_parts import parse_status, running_plans
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
 from copyrator.bundles.plan.record import requested_plan
@@ -376,7 +381,7 @@ def _rank(entry: BundleEntry, release: ReleaseKey, *, is_contested: bool) -> int
     namespace = release.namespace
     if release.server or entry.key.namespace == namespace:
         return 0
-    consent = entry.status.part(ConsentStatus).known
+    consent = entry.status.find(ConsentStatus)
     if consent is None or consent.namespace != namespace:
         return 0 if entry.installed_release == release else 2
     if consent.state == ConsentState.ASSUMED:

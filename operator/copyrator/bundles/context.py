@@ -10,12 +10,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api import names
+from copyrator.api import names, structs
 from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec, PodDefaults
@@ -25,7 +25,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.login import LoginSpec, cloud_of
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.deploy.identity import Hash
 from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
@@ -202,7 +201,7 @@ class Context:
             return spec
         keyed = self.hasher()
         keyed.update(f"{spec.namespace}/{spec.name}\0{secret}".encode())
-        return replace(spec, secret_key_hash=keyed.hexdigest()[:32])
+        return structs.replace(spec, secret_key_hash=keyed.hexdigest()[:32])
 
     def default_spec(self, key: BundleKey) -> BundleSpec:
         """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""

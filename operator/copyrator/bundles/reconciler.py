@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api import structs
 from copyrator.api.attest import AttestationsStatus, AttestSpec
+from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
@@ -27,8 +29,6 @@ from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
-from copyrator.api.status_parts import running_plans
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
@@ -300,7 +300,7 @@ class BundleReconciler:
                 self.context.record(written, found.reason, found.message)
             return Step(written)
 
-        status = replace(entry.status, conditions=tuple(conditions))
+        status = structs.replace(entry.status, conditions=tuple(conditions))
         return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -385,7 +385,7 @@ class BundleReconciler:
         memory.desired = memory.asked_since = memory.again = None
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
-        status = replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
+        status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
         return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
 
@@ -403,7 +403,7 @@ class BundleReconciler:
         """
         now = self.context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
-        status = replace(
+        status = structs.replace(
             record_error(end_failures(status), error.reason, str(error), now),
             ready=kept_ready(status) if is_values else 0,
         )
@@ -440,7 +440,7 @@ class BundleReconciler:
             self.context.memories[entry.key].poll.desired = None
             return Step(written)
 
-        status = replace(end_failures(entry.status), ready=ready, next_poll_at=None)
+        status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)
         return Step(entry, status, verdict, effect=forget_poll)
 
     # --- a Bundle that is being deleted -----------------------------------------------------------
@@ -509,6 +509,6 @@ def _not_compared(
     status: BundleStatus, spec: BundleSpec, reason: Reason, message: str
 ) -> BundleStatus:
     """The status with the reason why no check for drift is made now."""
-    if not spec.part(DriftSpec).is_enabled:
+    if not spec.uses(DriftSpec):
         return status
     return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))

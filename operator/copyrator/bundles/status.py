@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api import names
+from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
@@ -43,7 +44,6 @@ from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
 from copyrator.api.records import merge_patch
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
@@ -285,7 +285,7 @@ def keep_ready(
     """
     before, by = entry.status, suspended_by(entry)
     if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
-        return replace(status, suspension=NOT_SUSPENDED), verdict
+        return structs.replace(status, suspension=NOT_SUSPENDED), verdict
     if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
         return status, verdict
     kept = status.suspension
@@ -301,11 +301,11 @@ def keep_ready(
             edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
         )
     if by is BundleReason.SUSPENDED and verdict.health is Health.PAUSED:
-        kept = replace(kept, pending=verdict.message or None)
+        kept = structs.replace(kept, pending=verdict.message or None)
     is_edited = entry.generation > (kept.generation or 0) or (
         kept.reason == BundleReason.DEPLOYED and status.deployed.spec_hash != entry.spec_hash
     )
-    status = replace(status, suspension=kept)
+    status = structs.replace(status, suspension=kept)
     return status, suspended_ready(kept, by, is_edited=is_edited)
 
 
@@ -350,7 +350,7 @@ class StatusWriter:
         gates = self._context.gates
         gated = isinstance(spec, BundleSpec) and gates.any_of(spec)
         kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
-        status = replace(status, gates=kept, deploy=status.deploy.shortened())
+        status = structs.replace(status, gates=kept, deploy=status.deploy.shortened())
         if not gated:
             is_told = (
                 status.part(PinStatus).digest is not None
@@ -365,7 +365,9 @@ class StatusWriter:
             further=self._further(entry, status, found, gated=gated)
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
-        status = replace(status, conditions=tuple(conditions), observed_generation=generation)
+        status = structs.replace(
+            status, conditions=tuple(conditions), observed_generation=generation
+        )
         if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
@@ -403,7 +405,7 @@ class StatusWriter:
                 generation=status.observed_generation or 0,
                 now=self._context.clock(),
             )
-            status = replace(status, conditions=tuple(conditions))
+            status = structs.replace(status, conditions=tuple(conditions))
         written = await self._replace(entry, status)
         record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)
@@ -428,7 +430,8 @@ class StatusWriter:
             found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
-            found[ConditionType.AS_APPROVED] = as_approved_condition(status.part(AsApprovedStatus))
+            if (stored := status.find(AsApprovedStatus)) is not None:
+                found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
             if spec.find(ClusterSpec) is not None:
@@ -598,7 +601,7 @@ def _has_changed(spec: BundleSpec | InvalidSpec, old: BundleStatus, status: Bund
 
     A nextPollAt that is later by whole intervals is no change.
     """
-    if replace(status, next_poll_at=None, force_update=None) != replace(
+    if structs.replace(status, next_poll_at=None, force_update=None) != structs.replace(
         old, next_poll_at=None, force_update=None
     ):
         return True

@@ -16,9 +16,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
+from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 
 Lacking = Callable[..., Awaitable[list[str]]]

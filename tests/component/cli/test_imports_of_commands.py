@@ -29,11 +29,11 @@ COUNTS = "prometheus_client"
 
 COMMANDS = {
     "get rules -A": 55,
-    "get bundles -A": 88,
+    "get bundles -A": 85,
     "get copies -A": 56,
     f"why {HOME}/source": 116,
     f"why rule {HOME}/rule": 55,
-    f"why bundle {HOME}/app": 116,
+    f"why bundle {HOME}/app": 113,
     f"describe rule {HOME}/rule": 60,
 }
 """Modules of ours that they import, at most."""

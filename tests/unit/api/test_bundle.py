@@ -301,7 +301,7 @@ def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> N
     spec = parse_bundle(bundle(), DEFAULTS)
     assert isinstance(spec, BundleSpec)
     assert spec.part(DriftSpec) == DriftSpec()
-    assert not spec.part(DriftSpec).is_enabled
+    assert not spec.uses(DriftSpec)
     ignore = [{"kind": "Deployment", "name": "web-*"}, {"kind": "Secret"}]
     drift = {"mode": "Correct", "interval": "15m", "ignore": ignore}
     spec = parse_bundle(bundle(drift=drift), DEFAULTS)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from copyrator.api.bundle import PARTS
+from copyrator.api.bundle import PARTS, STATUS_PARTS
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.schema import slots
-from copyrator.api.status_parts import STATUS_PARTS
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
@@ -24,7 +25,6 @@ from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import read_rule_status
 from copyrator.api.selectors import LabelSelector
-from copyrator.api.structs import replace
 from hostile.mangled import JSON
 
 

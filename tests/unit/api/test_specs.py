@@ -12,7 +12,7 @@ import yaml
 from tests.spec_table import SPECS, Case, check_golden, read_cases
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import PROBLEM_PATH, PROBLEM_TEXT, InvalidSpec
 from copyrator.api.rule import parse_rule
 
 ROOT = Path(__file__).parents[3]
@@ -94,3 +94,42 @@ def test_each_field_has_a_fault(kind: str, crd: str, cases: list[Case]) -> None:
     bad = (case for case in cases if case.body["kind"] == kind and not case.is_good)
     tried = {field_at(known, case.path) for case in bad}
     assert set(fields_of(known)) - tried == set()
+
+
+HOSTILE = "\x1b[31m\u202e\r\n" + "x" * 300
+REGISTRY = {"registry": "r.example", "repo": "app"}
+TEXT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("Bundle", REGISTRY | {"registry": f"{HOSTILE * 20}://r.example"}),
+        ("Bundle", REGISTRY | {"tagFilter": f"(?{HOSTILE[:200]}"}),
+        ("Bundle", REGISTRY | {"env": {HOSTILE: "x" * 129 * 1024}}),
+        ("Bundle", REGISTRY | {"job": {"podLabels": {"operator.werf.dev/" + HOSTILE: "x"}}}),
+        (
+            "Bundle",
+            REGISTRY
+            | {
+                "promoteFrom": {
+                    "attestations": [{"environment": "a", "cosign": {HOSTILE: 1, "keysFrom": {}}}]
+                }
+            },
+        ),
+        ("Rule", {"targets": {"selector": {HOSTILE * 20: "x"}}}),
+        ("Rule", {"targets": {"selector": {"matchLabels": {HOSTILE: "x"}}}}),
+        ("Rule", {"targets": {"namespaces": ["a"]}, "template": TEXT | {HOSTILE: "x" * 70_000}}),
+    ],
+)
+def test_an_author_s_text_in_a_message_is_bounded_and_printable(
+    kind: str, spec: dict[str, Any]
+) -> None:
+    body = {"metadata": {"namespace": "team", "name": "shop"}, "spec": spec}
+    if "template" not in spec and kind == "Rule":
+        spec["source"] = {"kind": "Secret", "name": "app"}
+    found: Any = parse_bundle(body, BundleDefaults()) if kind == "Bundle" else parse_rule(body)
+    assert isinstance(found, InvalidSpec)
+    assert str(found).isprintable()
+    assert len(found.path) <= PROBLEM_PATH
+    assert len(found.message) <= PROBLEM_TEXT

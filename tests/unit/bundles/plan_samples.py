@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.replacing import replace
+
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle_spec import BundleSpec, Part, Retry
+from copyrator.api.bundle_spec import BundleSpec, Part, Retry, absent
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan
@@ -42,16 +43,17 @@ PLANNED = PlanStatus(
 
 
 def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, *parts: Part, **more: Any) -> BundleSpec:
-    return BundleSpec(
+    found = BundleSpec(
         namespace="prod",
         name="shop",
         registry="r",
         repo="a",
         project_namespace="prod",
-        parts=(ApprovalSpec(mode, 3600.0), *parts),
         retry=RETRY,
         **{"version": "1.*", **more},
     )
+    fitted = [part.fit(found) for part in (ApprovalSpec(mode, 3600.0), *parts)]
+    return replace(found, parts=tuple(part for part in fitted if part != absent(type(part))))
 
 
 def with_plan(**changes: Any) -> BundleStatus:

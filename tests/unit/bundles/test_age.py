@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromotionSpec
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import age
 from copyrator.bundles.gates.gate import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
@@ -13,7 +14,6 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import GATE, passes, summary

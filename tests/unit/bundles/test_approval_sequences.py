@@ -14,15 +14,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
+from tests.replacing import replace
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
@@ -271,7 +270,7 @@ class Simulation:
     def begin(self, case: Case, status: BundleStatus) -> None:
         assert case.decision.need is not None
         status = state.begin(status, case.wanted, self.now)
-        if case.spec.part(ApprovalSpec).is_enabled:
+        if case.spec.uses(ApprovalSpec):
             self.check(case)
             status = plan_decision.use_plan(status)
         else:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
@@ -23,6 +24,7 @@ from copyrator.api.attest import (
     AttestState,
     AttestStatus,
 )
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.health import HealthMode, HealthSpec
@@ -30,8 +32,6 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionStatus, read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (

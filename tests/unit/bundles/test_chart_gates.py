@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.structs import replace
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.gates.gate import (

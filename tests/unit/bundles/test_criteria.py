@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.version.candidates import Criteria, Selection, criteria_of, deployed_tag
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from tests.long import LONG
+from tests.replacing import replace
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, TARGET, made, spec
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome, PlanStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import approval as plan_decision

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 from tests.status_fields import changed
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
@@ -27,7 +28,6 @@ from copyrator.api.drift import (
 )
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.deploy import state

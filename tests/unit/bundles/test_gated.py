@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.age import AgeSpec
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
@@ -17,7 +18,6 @@ from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
-from copyrator.api.structs import replace
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import (
     describe_left_out,
@@ -224,7 +224,6 @@ ENTRY = VerifyEntry(cosign=Cosign(LocalObjectRef("keys")))
     [
         ((), False, False),
         ((), True, True),
-        ((ApprovalSpec(ApprovalMode.NEVER),), False, False),
         ((ApprovalSpec(ApprovalMode.ON_RISK),), False, True),
         ((ApprovalSpec(ApprovalMode.ALWAYS),), False, True),
         ((DriftSpec(DriftMode.DETECT),), False, True),

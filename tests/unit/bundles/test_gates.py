@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
@@ -21,7 +22,6 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.requests import DeployRequest
 from copyrator.bundles.gates import gate as gates

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
 from copyrator.api.reasons.bundles import HealthReason
-from copyrator.api.status_parts import parse_status
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
     DECODERS,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
-from copyrator.api.structs import replace
 from copyrator.bundles.plan.inventory import ReleaseInventory, read_release
 from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
 

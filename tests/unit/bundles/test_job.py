@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.replacing import replace
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.object_refs import ValuesKind
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy.identity import ValuesFiles
 from copyrator.bundles.deploy.job import (
     AUTO_ROLLBACK,

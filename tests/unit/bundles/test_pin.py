@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
@@ -23,7 +24,6 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.ready_conditions import update_pending

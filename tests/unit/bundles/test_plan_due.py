@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.replacing import replace
 from tests.unit.bundles.plan_samples import (
     DEPLOYED,
     LATER,
@@ -17,7 +18,6 @@ from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.rollback import PinStatus, RollbackSpec
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.plan import record as plan_record

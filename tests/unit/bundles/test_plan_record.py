@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 from tests.unit.bundles.plan_samples import (
     CREATE,
     DELETE,
@@ -38,7 +39,6 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record

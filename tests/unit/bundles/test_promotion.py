@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
@@ -23,7 +24,6 @@ from copyrator.api.promotion import (
     hold_text,
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import (
     NO_SOURCES,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import DeployReason

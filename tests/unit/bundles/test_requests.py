@@ -1,9 +1,9 @@
 """Requests of users: each is acted on once, and none is lost."""
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy.requests import (
     DeployRequest,
     acknowledge,

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 from tests.status_fields import changed
 
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
@@ -18,7 +19,6 @@ from copyrator.api.bundle_status import (
     Rejected,
 )
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.api.verify import Verification
 from copyrator.bundles.version.answer import (
     DesiredVersion,

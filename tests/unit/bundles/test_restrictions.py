@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.attest import AttestKey, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
-from copyrator.api.structs import replace
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
 from copyrator.bundles.deploy.restrictions import image_repository, refusal
 

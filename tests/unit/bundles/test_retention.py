@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from tests.replacing import replace
 from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.jobs import plan_ttl
 from copyrator.bundles.plan import record as plan_record

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.structs import replace
 from copyrator.bundles.version.rhythm import (
     Rhythm,
     check_rhythm,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import MissingPermission, PlanStatus
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,

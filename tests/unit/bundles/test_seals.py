@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
-from copyrator.api.structs import replace
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore

@@ -9,6 +9,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 from tests.status_fields import changed
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -19,7 +20,6 @@ from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, S
 from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.evidence import longest_period
 from copyrator.bundles.gates.gate import (

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
@@ -18,7 +19,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.requests import DeployRequest

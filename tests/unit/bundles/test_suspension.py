@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults
+from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
@@ -24,8 +25,6 @@ from copyrator.api.conditions import (
     build_conditions,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason

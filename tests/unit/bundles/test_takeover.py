@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, DeployRef, VersionRef
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,

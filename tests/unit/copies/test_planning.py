@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
+from tests.replacing import replace
 
 from copyrator.api import names
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
-from copyrator.api.structs import replace
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import (
     Action,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
-from copyrator.api.structs import replace
 from copyrator.copies.rollout.steps import (
     RolloutBarrier,
     TargetNamespace,

@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.replacing import replace
 from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import NO_STATUS, RuleStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.copies.rollout.progress import RolloutActions, advance
 from copyrator.copies.rules.rules import Rule

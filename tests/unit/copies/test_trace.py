@@ -1,10 +1,10 @@
 """What a burst of writes says: numbers and causes, bounded."""
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import ConflictPolicy, CopiedSource, RuleSpec, Targets
-from copyrator.api.structs import replace
 from copyrator.copies.rules.trace import (
     LONGEST,
     QUIET,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
-from copyrator.api.status_parts import parse_status
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from copyrator.api import structs
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
@@ -26,7 +27,6 @@ from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
-from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
@@ -222,9 +222,11 @@ class AttemptRunner:
             ApiError: what was planned can't be read.
         """
         guarded = await self._can_be_guarded(entry, spec, status)
-        status = replace(status, attempted=replace(status.attempted, guarded=guarded or None))
+        status = structs.replace(
+            status, attempted=structs.replace(status.attempted, guarded=guarded or None)
+        )
         job = self._order_of(entry, spec, status.attempted).job
-        status = replace(status, attempted=replace(status.attempted, job=job))
+        status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
         return Step(
             entry,
             status,
@@ -349,7 +351,7 @@ class AttemptRunner:
         if ending.outcome is not Outcome.SUCCEEDED:
             return ending, None
         is_planned = entry.status.attempted.plan_job is not None
-        if not pods and is_planned and spec.part(ApprovalSpec).is_enabled:
+        if not pods and is_planned and spec.uses(ApprovalSpec):
             return ending, StoredReason.UNREADABLE
         if not compares_stored(pods):
             return ending, None
@@ -594,7 +596,7 @@ class AttemptRunner:
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
-            if not spec.part(DriftSpec).is_enabled:
+            if not spec.uses(DriftSpec):
                 _, files = await self.references.values(entry, spec)
                 return replace(order, values=files)
         elif plan is None or not is_made_of(plan, entry, spec):
@@ -620,7 +622,7 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
     ) -> DeployOrder:
         """The order of a planned Job that also compares what was stored, where it has to."""
-        if not spec.part(ApprovalSpec).is_enabled:
+        if not spec.uses(ApprovalSpec):
             return order
         nonce = self.seals.derive(entry, order.job, "nonce")
         return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
@@ -633,7 +635,7 @@ class AttemptRunner:
 
     async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
         """Keep what the plan's chart has for the uninstall, which may delete that."""
-        if not spec.part(ApprovalSpec).is_enabled:
+        if not spec.uses(ApprovalSpec):
             return
         if (made := await self._find_approved(entry, entry.status)) is not None:
             await self._inventories.add(entry, plan_job, made.plan)
@@ -727,7 +729,7 @@ class AttemptRunner:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
-        is_sealed = status.attempted.plan_job is not None or spec.part(DriftSpec).is_enabled
+        is_sealed = status.attempted.plan_job is not None or spec.uses(DriftSpec)
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
         has_login = bool(spec.auth or spec.find(LoginSpec))
@@ -807,7 +809,7 @@ def _job_hash(order: DeployOrder) -> str:
     """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
     spec = order.spec
     if SECRET_KEY_ENV in spec.env:
-        spec = replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
+        spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
     cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
     return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
 

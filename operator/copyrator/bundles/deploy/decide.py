@@ -6,10 +6,11 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from copyrator.api import structs
 from copyrator.api.age import AgeStatus
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
@@ -21,7 +22,6 @@ from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.bundle import BundleEntry
@@ -189,18 +189,20 @@ def decide_deploy(
     status = status.with_part(resolution.deployed or Verification())
     status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
     target = None
-    if resolution.tag and (spec.part(ApprovalSpec).is_enabled or entry.plan_request is not None):
+    if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
         if not resolution.plan_refused:
             waiting = plan_record.kept_candidate(status, spec, found, target, now)
         if waiting is not None and entry.plan_request is None:
-            status = status.with_part(replace(status.part(PlanStatus), newer=wanted.version))
+            status = status.with_part(
+                structs.replace(status.part(PlanStatus), newer=wanted.version)
+            )
             wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
             target = target_of(entry, spec, wanted)
         elif status.part(PlanStatus).newer is not None:
-            status = status.with_part(replace(status.part(PlanStatus), newer=None))
+            status = status.with_part(structs.replace(status.part(PlanStatus), newer=None))
     decision = state.Decision(state.DeployAction.NOTHING)
     if resolution.tag:
         decision = state.decide(status, wanted, spec.retry, now)
@@ -293,7 +295,9 @@ def _suspended(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCon
         status, _ = _outcome(case, status)
     is_answered = case.resolution.unresolved is None
     if is_answered and status.last_error.reason != status.attempted.reason:
-        status = replace(status, last_error=LastError())  # of the registry, or of what it names
+        status = structs.replace(
+            status, last_error=LastError()
+        )  # of the registry, or of what it names
     return status, ready_conditions.suspended(wanted.version, wanted.digest, need)
 
 
@@ -327,7 +331,7 @@ def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondi
         reason, message = nothing.reason, nothing.message
         status = record_error(status, reason, message, case.now)
         return status, ready_conditions.unusable(reason, message, status)
-    status = replace(status, last_error=LastError())
+    status = structs.replace(status, last_error=LastError())
     return status, ready_conditions.deployed(status, case.spec.ignored_env)
 
 
@@ -338,7 +342,7 @@ def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
     """
     resolution = case.resolution
     results = () if _is_deployed_held(case) else case.results
-    status = replace(case.status, gates=gates.record_verdicts(results)).with_part(
+    status = structs.replace(case.status, gates=gates.record_verdicts(results)).with_part(
         AgeStatus(
             candidates=age.record_candidates(
                 case.status, case.spec, resolution.seen, case.now, resolution.soaked
@@ -360,7 +364,7 @@ def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
         available = Available(version=found.version, digest=found.digest, rejected=rejected)
         status = record_available(status, available, next_poll, case.now)
     if resolution.is_pinned and resolution.tag:
-        status = replace(
+        status = structs.replace(
             status, target=VersionRef(version=resolution.tag, digest=resolution.digest)
         )
     return status
@@ -442,7 +446,7 @@ class Deployer:
         next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
         status = inputs.observed or entry.status
         status = count_failure(status, now) if is_new else status
-        status = replace(
+        status = structs.replace(
             record_error(status, error.reason, error.message, now),
             ready=0 if isinstance(error, AuthenticationFailed) else kept_ready(status),
             next_poll_at=format_time(next_poll),
@@ -563,7 +567,7 @@ class Deployer:
     async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, before = case.entry, case.spec, case.entry.status
-        need, is_planned = case.decision.need, spec.part(ApprovalSpec).is_enabled
+        need, is_planned = case.decision.need, spec.uses(ApprovalSpec)
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False

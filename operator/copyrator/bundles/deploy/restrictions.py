@@ -204,11 +204,11 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
         signed: whether the operator's signature policy concerns it.
     """
     return (
-        spec.part(ApprovalSpec).is_enabled
-        or spec.part(DriftSpec).is_enabled
-        or spec.find(SignaturesSpec) is not None
-        or bool(spec.part(PromotionSpec))
-        or spec.find(ClusterSpec) is not None
+        spec.uses(ApprovalSpec)
+        or spec.uses(DriftSpec)
+        or spec.uses(SignaturesSpec)
+        or spec.uses(PromotionSpec)
+        or spec.uses(ClusterSpec)
         or signed
     )
 

@@ -9,12 +9,12 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from copyrator.api import names
+from copyrator.api import names, structs
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
@@ -22,7 +22,6 @@ from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles.bundle import BundleEntry
@@ -105,7 +104,7 @@ class Uninstaller:
 
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
-        if self._uninstallable(entry).part(ApprovalSpec).is_enabled:
+        if self._uninstallable(entry).uses(ApprovalSpec):
             await end_plans(self.jobs, entry)
             await self.seals.remove_others(entry, ())  # those that no Bundle owns
         await self.writer.remove_finalizer(entry)
@@ -197,7 +196,7 @@ class Uninstaller:
         if _server_of(entry.status) is None:
             spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
-        return replace(spec, project_namespace=where) if where else spec
+        return structs.replace(spec, project_namespace=where) if where else spec
 
     # --- the Jobs ---------------------------------------------------------------------------------
 
@@ -290,8 +289,8 @@ class Uninstaller:
             f"Uninstalling failed {times(failures)}, the last time in "
             f"Job {job.name}: {ending.message}. Next attempt at {format_time(due)}"
         )
-        attempted = replace(entry.status.attempted, missing=ending.missing)
-        return Step(entry, replace(entry.status, attempted=attempted), verdict, due=(due,))
+        attempted = structs.replace(entry.status.attempted, missing=ending.missing)
+        return Step(entry, structs.replace(entry.status, attempted=attempted), verdict, due=(due,))
 
     async def _redacted(
         self, job: JobRecord, pods: list[dict[str, Any]], log_end: str
@@ -362,7 +361,7 @@ class Uninstaller:
         Raises:
             ApiError: the next reconcile tries again.
         """
-        known, needs_approval = ReleaseInventory(), spec.part(ApprovalSpec).is_enabled
+        known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
         if self.context.settings.guard_policy is not None and spec.find(ClusterSpec) is None:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)

@@ -280,7 +280,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=lambda spec: spec.part(ApprovalSpec).is_enabled,
+    concerns=lambda spec: spec.uses(ApprovalSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",

@@ -134,7 +134,7 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=lambda spec: spec.part(ApprovalSpec).is_enabled,
+    concerns=lambda spec: spec.uses(ApprovalSpec),
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,

@@ -206,7 +206,7 @@ class Gate:
 
 def uses(kind: type[Part]) -> Callable[[BundleSpec], bool]:
     """Whether a spec has something of a feature; for ``Gate.concerns``."""
-    return lambda spec: spec.find(kind) is not None
+    return lambda spec: spec.uses(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,7 +329,7 @@ class HealthMonitor:
         if memory.health is None:
             memory.health = HealthMemory()
         release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.status.part(ConsentStatus).known)
+        is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
         self._watches.follow(entry.key, memory.health, release if is_accepted else None)
 
     def _leave(self, key: BundleKey) -> None:
@@ -414,7 +414,7 @@ class HealthMonitor:
             return None
         if fault := judge.find_deploy_fault(spec, status):
             return fault
-        if not consent.is_accepted(spec, status.part(ConsentStatus)):
+        if not consent.is_accepted(spec, status.find(ConsentStatus)):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
         owner = self._context.bundles.owner(spec.release_key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,6 @@ from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions

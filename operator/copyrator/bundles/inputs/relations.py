@@ -334,7 +334,7 @@ def _shown(entry: BundleEntry | None) -> _Shown:
             running,
             deployed_at,
             entry.deleting,
-            status.part(ConsentStatus).known,
+            status.find(ConsentStatus),
         ),
         (leads_to, is_refused),
         fault,

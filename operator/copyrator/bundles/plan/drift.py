@@ -12,10 +12,11 @@ approved: where the render has the hash of the baseline, which is bound.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from copyrator.api import structs
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
@@ -31,7 +32,6 @@ from copyrator.api.drift import (
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
@@ -62,7 +62,7 @@ class Hindrance:
 
 def needs_baseline(spec: BundleSpec) -> bool:
     """Whether a plan of what is deployed is made after each deploy, as the baseline."""
-    return spec.part(DriftSpec).is_enabled or spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
+    return spec.uses(DriftSpec) or spec.part(ApprovalSpec).mode is ApprovalMode.ON_RISK
 
 
 def has_baseline(status: BundleStatus) -> bool:
@@ -113,7 +113,7 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
         return None
     if not has_baseline(status):
         return _baseline_due(status, spec, uid)
-    return _check_due(status, spec, uid) if spec.part(DriftSpec).is_enabled else None
+    return _check_due(status, spec, uid) if spec.uses(DriftSpec) else None
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
@@ -214,7 +214,7 @@ def break_off_check(status: BundleStatus) -> BundleStatus:
     if check.outcome != PlanOutcome.RUNNING:
         return status
     return status.with_part(
-        replace(status.part(DriftStatus), check=DriftCheck(number=check.number))
+        structs.replace(status.part(DriftStatus), check=DriftCheck(number=check.number))
     )
 
 
@@ -224,14 +224,14 @@ def switch_off_drift(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     if not needs_baseline(spec):
         drift = DriftStatus(check=DriftCheck(number=drift.check.number))
         return status.with_part(drift).with_part(Baseline())
-    if not spec.part(DriftSpec).is_enabled:
+    if not spec.uses(DriftSpec):
         return status.with_part(DriftStatus(check=drift.check))
     return status
 
 
 def set_unknown(status: BundleStatus, reason: str, message: str) -> BundleStatus:
     """The status where the last check couldn't determine whether something drifted."""
-    drift = replace(
+    drift = structs.replace(
         status.part(DriftStatus),
         verdict=DriftVerdict.UNKNOWN,
         reason=reason,
@@ -321,7 +321,7 @@ def record_verdict(
     """
     before, stamp = status.part(DriftStatus), format_time(now)
     objects = tuple(map(str, found.drifted))
-    drift = replace(
+    drift = structs.replace(
         before,
         checked_at=stamp,
         verdict=DriftVerdict.DRIFTED if objects else DriftVerdict.NOT_DRIFTED,
@@ -335,7 +335,7 @@ def record_verdict(
         differs=(differs and bool(objects)) or None,
     )
     if is_regular and not is_same(before, objects):
-        drift = replace(drift, corrections=None, corrected=())
+        drift = structs.replace(drift, corrections=None, corrected=())
     status = status.with_part(drift)
     if found.unseen and not objects:
         number = len(found.unseen) - 1
@@ -366,9 +366,9 @@ def set_hindrance(status: BundleStatus, why: Hindrance | None) -> BundleStatus:
     drift = status.part(DriftStatus)
     if why is None:
         if drift.reason in HINDRANCES:
-            drift = replace(drift, reason=None, message=None)
+            drift = structs.replace(drift, reason=None, message=None)
     else:
-        drift = replace(drift, reason=why.reason, message=why.message)
+        drift = structs.replace(drift, reason=why.reason, message=why.message)
     return status.with_part(drift)
 
 
@@ -377,7 +377,7 @@ def record_mode(
 ) -> BundleStatus:
     """The status with whether checks for drift are on, and what prevents them now."""
     status = switch_off_drift(status, spec)
-    if not spec.part(DriftSpec).is_enabled:
+    if not spec.uses(DriftSpec):
         return status
     why = find_hindrance(status, spec, spec_hash, values_hash)
     return set_hindrance(remove_ignored(status, spec), why)
@@ -394,9 +394,9 @@ def remove_ignored(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     )
     if len(kept) == len(drift.objects):
         return status
-    drift = replace(drift, objects=kept, count=len(kept) or None)
+    drift = structs.replace(drift, objects=kept, count=len(kept) or None)
     if not kept:
-        drift = replace(
+        drift = structs.replace(
             drift, verdict=DriftVerdict.NOT_DRIFTED, since=None, found_job=None, differs=None
         )
     return status.with_part(drift)
@@ -478,7 +478,7 @@ def needs_approval(status: BundleStatus, spec: BundleSpec) -> bool:
 
     With an approval or a floor a correction by itself only puts back what was deployed.
     """
-    if spec.part(DriftSpec).mode is not DriftMode.CORRECT or not spec.part(ApprovalSpec).is_enabled:
+    if spec.part(DriftSpec).mode is not DriftMode.CORRECT or not spec.uses(ApprovalSpec):
         return False
     return bool(status.part(DriftStatus).differs) or not status.part(Baseline).bound
 
@@ -491,21 +491,21 @@ def record_correction(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
     found = find_plan(status, status.part(DriftStatus).found_job)
     plan = status.part(PlanStatus) if needs_approval(status, spec) else found
     assert plan is not None, "is_due"
-    attempted = replace(
+    attempted = structs.replace(
         status.attempted,
         plan=plan.id,
         plan_job=plan.job,
         approved_by=plan.by if isinstance(plan, PlanStatus) else None,
         correction=True,
     )
-    return replace(status, attempted=attempted)
+    return structs.replace(status, attempted=attempted)
 
 
 def record_corrected(status: BundleStatus) -> BundleStatus:
     """The status where the attempt that has ended corrected what was found."""
     drift = status.part(DriftStatus)
     again = tuple(dict.fromkeys((*drift.corrected, *drift.objects)))[:MAX_DRIFTED]
-    drift = replace(drift, corrections=(drift.corrections or 0) + 1, corrected=again)
+    drift = structs.replace(drift, corrections=(drift.corrections or 0) + 1, corrected=again)
     return status.with_part(drift)
 
 
@@ -516,7 +516,7 @@ _NAMED: Final = 5
 def drifted_condition(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
     """The condition; None without ``spec.drift``."""
     drift = status.part(DriftStatus)
-    if not spec.part(DriftSpec).is_enabled:
+    if not spec.uses(DriftSpec):
         return None
     if drift.reason is not None:
         return FurtherCondition(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -33,7 +33,6 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.reasons.bundles import DriftReason
-from copyrator.api.structs import replace
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -215,9 +214,7 @@ class PlanMachine:
             memory.values_of = None
         status, now = entry.status, self.context.clock()
         since = AT_ONCE if task.spec.find(LoginSpec) else now - LEFT_WITHIN
-        is_planned = (
-            task.spec.part(ApprovalSpec).is_enabled or status.part(PreviewPlan).outcome is not None
-        )
+        is_planned = task.spec.uses(ApprovalSpec) or status.part(PreviewPlan).outcome is not None
         may_be = is_planned or bool(
             task.spec.auth or task.spec.find(LoginSpec) or task.spec.find(ClusterSpec)
         )
@@ -537,7 +534,7 @@ class PlanMachine:
         As by a check for drift; of another plan none.
         """
         entry, spec, plan = task.entry, task.spec, status.part(PlanStatus)
-        if not spec.part(DriftSpec).is_enabled or not is_judged_by(status, plan.attempt):
+        if not spec.uses(DriftSpec) or not is_judged_by(status, plan.attempt):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
@@ -567,7 +564,7 @@ class PlanMachine:
         if baseline is None:
             # Where its Secret was deleted, this plan, of one render, becomes the baseline.
             bound = bound and not has_baseline(status)
-            if bound and spec.part(ApprovalSpec).is_enabled:
+            if bound and spec.uses(ApprovalSpec):
                 bound = await self._follows_from_plan(entry, status, result.plan)
             result = await self._store(task, result)
             status = set_baseline(record_check_result(status, result, now, bound=bound), now)

@@ -5,13 +5,13 @@ No decision about deploys depends on it, nor on the gates that a deploy must pas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.structs import replace
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -84,7 +84,7 @@ class PreviewResolver:
         version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
         queries = RegistryReader(
             replace(entry, status=BundleStatus(), annotations={}),
-            replace(spec, version=request.version),
+            structs.replace(spec, version=request.version),
             await self.references.access(entry, spec),
             self.polls,
             memory.since,

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from copyrator.api.bundle import running_plans
 from copyrator.api.keys import BundleKey
-from copyrator.api.status_parts import running_plans
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import JobRecord

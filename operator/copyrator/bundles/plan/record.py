@@ -10,11 +10,12 @@ own, on which neither approval nor a deploy depends.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from copyrator.api import structs
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
@@ -35,7 +36,6 @@ from copyrator.api.plan_status import (
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
-from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.deploy.identity import hash_of, job_name
@@ -90,9 +90,9 @@ def record_of(status: BundleStatus, purpose: PlanPurpose) -> PlanRecord:
 
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
-    record = replace(record_of(status, purpose), **fields)
+    record = structs.replace(record_of(status, purpose), **fields)
     if isinstance(record, DriftCheck):
-        return status.with_part(replace(status.part(DriftStatus), check=record))
+        return status.with_part(structs.replace(status.part(DriftStatus), check=record))
     if isinstance(record, PreviewPlan):
         return status.with_part(record)
     assert isinstance(record, PlanStatus)
@@ -271,13 +271,15 @@ def record_plan(
         "attempt": status.attempted.attempt,
     }
     if purpose is PlanPurpose.CHECK:
-        return status.with_part(replace(status.part(DriftStatus), check=DriftCheck(**record)))
+        return status.with_part(
+            structs.replace(status.part(DriftStatus), check=DriftCheck(**record))
+        )
     record["pinned"] = target.digest == status.part(PinStatus).digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
     # An approval may carry over to a plan of the same input until the deploy has succeeded.
     is_open = not is_spent(status) or (not is_requested and _is_tried(status))
-    plan = replace(
+    plan = structs.replace(
         before.remove_plan(),
         **record,
         failures=before.failures if failed else None,
@@ -314,7 +316,9 @@ def withdraw_plan(status: BundleStatus, skipped: Collection[str]) -> BundleStatu
     waits = plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED) and not is_spent(status)
     if not waits or not plan.job or (plan.digest not in skipped and not _is_left_by_pin(status)):
         return status
-    return status.with_part(replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1))
+    return status.with_part(
+        structs.replace(plan.remove_plan(), rejections=(plan.rejections or 0) + 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +491,7 @@ def record_result(
     """The status with a plan that was made; an approval of the same deploy carries over."""
     before = status.part(PlanStatus)
     operations, fields = summarize_result(made)
-    plan = replace(
+    plan = structs.replace(
         before,
         **fields,
         failures=None,
@@ -502,10 +506,10 @@ def record_result(
         rollback_withheld=made.rollback_withheld or None,
     )
     if not _is_covered(status, made, operations):
-        plan = replace(plan, message=_why_uncovered(status, made))
+        plan = structs.replace(plan, message=_why_uncovered(status, made))
     else:
         given = before.approved
-        plan = replace(plan, decision=PlanDecision.APPROVED, by=given.by, at=given.at)
+        plan = structs.replace(plan, decision=PlanDecision.APPROVED, by=given.by, at=given.at)
     return status.with_part(plan)
 
 

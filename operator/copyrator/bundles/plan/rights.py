@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.structs import replace
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50
@@ -247,7 +247,7 @@ It sets no other variable: the Bundle may have one of that name.
 
 def record_findings(plan: PlanStatus, findings: PermissionFindings) -> PlanStatus:
     """The plan's record with the result of its access reviews."""
-    return replace(
+    return structs.replace(
         plan,
         missing=list_missing(findings.missing),
         missing_permissions=sum(len(one.verbs) for one in findings.missing),

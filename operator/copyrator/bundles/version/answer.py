@@ -9,10 +9,11 @@ baseline isn't `verified` (docs/adoption.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
@@ -31,7 +32,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import UNPINNED, PinStatus
-from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.plan.drift import is_broken_off
@@ -73,8 +73,8 @@ def take_over(
     version = status.deploy.version
     where = Deployed(version=version, namespace=spec.project_namespace, verified=False)
     if baseline.digest is None:
-        return replace(status, deployed=where)
-    deployed = replace(
+        return structs.replace(status, deployed=where)
+    deployed = structs.replace(
         where,
         digest=baseline.digest,
         reference=spec.reference,
@@ -85,7 +85,7 @@ def take_over(
     )
     target = VersionRef(digest=baseline.digest, version=version)
     deploy = DeployRef(digest=baseline.digest, version=version)
-    return replace(status, deployed=deployed, deploy=deploy, target=target)
+    return structs.replace(status, deployed=deployed, deploy=deploy, target=target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,9 @@ def count_failure(status: BundleStatus, now: datetime) -> BundleStatus:
     known = status.failed_polls
     since = parse_time(known.since)
     if not known.count or since is None or since > now:
-        return replace(status, failed_polls=FailedPolls(count=1, since=format_time(now)))
+        return structs.replace(status, failed_polls=FailedPolls(count=1, since=format_time(now)))
     count = min(known.count + 1, ENOUGH_FAILED_POLLS)
-    return replace(status, failed_polls=replace(known, count=count))
+    return structs.replace(status, failed_polls=structs.replace(known, count=count))
 
 
 def kept_until(status: BundleStatus, spec: BundleSpec) -> datetime | None:
@@ -212,7 +212,7 @@ def record_available(
     ``available`` has a tag and its digest; its time is ignored.
     """
     version, digest = available.version, available.digest
-    return replace(
+    return structs.replace(
         end_failures(status),
         ready=1,
         available=_keep_time(available, status.available, now),
@@ -225,7 +225,7 @@ def record_unavailable(
     status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
 ) -> BundleStatus:
     """The status where the registry has nothing for the Bundle; its target stays."""
-    return replace(
+    return structs.replace(
         end_failures(status),
         ready=1,
         available=_keep_time(Available(rejected=rejected), status.available, now),
@@ -239,12 +239,12 @@ def end_failures(status: BundleStatus) -> BundleStatus:
         return status
     is_poll = status.last_error.reason in REGISTRY_FAULTS
     error = LastError() if is_poll else status.last_error
-    return replace(status, failed_polls=FailedPolls(), last_error=error)
+    return structs.replace(status, failed_polls=FailedPolls(), last_error=error)
 
 
 def _keep_time(available: Available, known: Available, now: datetime) -> Available:
     same = (available.version, available.digest) == (known.version, known.digest)
-    return replace(available, time=known.time if same and known.time else format_time(now))
+    return structs.replace(available, time=known.time if same and known.time else format_time(now))
 
 
 def record_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
@@ -253,7 +253,7 @@ def record_error(status: BundleStatus, reason: str, message: str, now: datetime)
     if (known.reason, known.message) == (reason, message):
         return status
     error = LastError(reason=reason, message=message, time=format_time(now))
-    return replace(status, last_error=error)
+    return structs.replace(status, last_error=error)
 
 
 def retry_at(status: BundleStatus) -> datetime | None:

@@ -12,10 +12,10 @@ import click
 
 from copyrator.api import names
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.plan_words import describe_difference, find_lacking
-from copyrator.api.status_parts import parse_status
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import run

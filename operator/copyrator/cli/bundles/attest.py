@@ -14,10 +14,10 @@ from typing import Any, Final
 import click
 
 from copyrator.api.attest import AttestationsStatus, AttestState, AttestStatus
+from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
-from copyrator.api.status_parts import parse_status
 from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration

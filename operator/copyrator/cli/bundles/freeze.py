@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.freeze import (
     CONFIG_MAP,
@@ -26,7 +27,6 @@ from copyrator.api.freeze import (
     sentence,
 )
 from copyrator.api.names import ANN_FREEZE
-from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_duration, parse_time
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run

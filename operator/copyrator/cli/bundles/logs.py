@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import HistoryEntry, Outcome
-from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.outcome import is_owned, secrets_of
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api import names
+from copyrator.api import names, structs
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
@@ -27,8 +28,6 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.plan_words import find_lacking
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import (
@@ -456,7 +455,7 @@ def _left_out(view: BundleView) -> str | None:
     spec, withheld = view.spec, view.status.condition(ConditionType.SETTINGS_WITHHELD)
     if isinstance(spec, InvalidSpec) or withheld:
         return None  # its deploys don't get them either
-    return describe_left_out(replace(restrict_spec(spec), job=JobSpec()))
+    return describe_left_out(structs.replace(restrict_spec(spec), job=JobSpec()))
 
 
 def explain_missing(found: PlanView) -> Iterator[str]:

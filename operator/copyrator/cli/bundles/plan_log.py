@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api import names, structs
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy.outcome import is_owned
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.deploy.werf_error import NO_ERROR
@@ -291,7 +289,7 @@ def with_refusals_of(body: Body, diff: str | None) -> Body:
     if not diff or not isinstance(spec, BundleSpec) or not _is_asked(status):
         return body
     missing = list_missing(read_refused(_words(diff), ServiceAccount.of(spec)))
-    plan = replace(status.part(PlanStatus), missing=missing)
+    plan = structs.replace(status.part(PlanStatus), missing=missing)
     return {**body, "status": status.with_part(plan).to_dict()}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.age import AgeStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -31,7 +31,6 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGEST
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
-from copyrator.api.status_parts import parse_status
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault, hint, hint_about

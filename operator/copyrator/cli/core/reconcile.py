@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
+from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import read_rule_status
-from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_micro_time
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.status_parts import parse_status
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, Body, shown

@@ -396,9 +396,7 @@ Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
 async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
     """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
     parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
-    specs = [
-        one for one in parsed if isinstance(one, BundleSpec) and one.part(ApprovalSpec).is_enabled
-    ]
+    specs = [one for one in parsed if isinstance(one, BundleSpec) and one.uses(ApprovalSpec)]
     try:
         policies = {
             namespace: await listed(client, NETWORKPOLICIES, namespace)

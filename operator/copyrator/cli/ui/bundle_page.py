@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -28,7 +29,6 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.status_parts import parse_status
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -437,7 +437,7 @@ def _health(view: BundleView) -> str:
 def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     """What the last check for drift found; None where none is made."""
     spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
+    if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
         return None
     condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
     is_drifted = drift.verdict == DriftVerdict.DRIFTED

@@ -15,7 +15,7 @@ from typing import Final
 from copyrator.api.age import AgeSpec
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestationsStatus, AttestStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus, GateState, PassedOver
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
@@ -49,7 +49,6 @@ from copyrator.api.promotion import PromotionSpec, PromotionStatus, SoakStatus, 
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import BundleReason, HealthReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
-from copyrator.api.status_parts import parse_status
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
@@ -87,7 +86,7 @@ _REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {
     "promotion": lambda spec: spec.find(PromotionSpec) is not None,
     "dependsOn": lambda spec: spec.find(DependenciesSpec) is not None,
     WINDOW: lambda spec: spec.find(WindowsSpec) is not None,
-    APPROVAL: lambda spec: spec.part(ApprovalSpec).is_enabled,
+    APPROVAL: lambda spec: spec.uses(ApprovalSpec),
 }
 """The gates that a spec may ask for, in their order, each with what asks for it."""
 
@@ -608,7 +607,7 @@ def preview_failure(view: BundleView) -> str:
 def describe_drift(view: BundleView) -> Iterator[Detail]:
     """What the last check for drift found; nothing where none is made."""
     spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.part(DriftSpec).is_enabled:
+    if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
         return
     condition = view.status.condition(ConditionType.DRIFTED)
     message = condition.get("message")

@@ -20,6 +20,7 @@ from typing import Final
 
 from copyrator.api.age import AgeStatus
 from copyrator.api.attest import AttestationsStatus
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -36,7 +37,6 @@ from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.schema import read
-from copyrator.api.status_parts import parse_status
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.gates import promotion

@@ -12,9 +12,10 @@ import logging
 import math
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api import names
+from copyrator.api import names, structs
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.conditions import (
     ConditionStatus,
@@ -38,7 +39,6 @@ from copyrator.api.rule_status import (
     UnconfirmedEdit,
     build_rule_status,
 )
-from copyrator.api.structs import replace
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
@@ -311,7 +311,7 @@ def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) 
             kept[use.ref] = use.describe()
         elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
             since = use.unreachable_since if use is lost else known.unreachable_since
-            kept[use.ref] = replace(known, unreachable_since=since)
+            kept[use.ref] = structs.replace(known, unreachable_since=since)
     return RuleFacts(
         sources=rule.status.sources,
         targets=rule.status.targets,

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.replacing import replace
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command

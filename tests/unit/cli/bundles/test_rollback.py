@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 import pytest
+from tests.replacing import replace
 
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.deploy.requests import take_pin
 from copyrator.cli.bundles.rollback import (

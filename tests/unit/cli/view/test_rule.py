@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.replacing import replace
 from tests.unit.cli.view.objects_seen import rule
 
 from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
 from copyrator.api.rule_status import Failure
 from copyrator.api.selectors import LabelSelector
-from copyrator.api.structs import replace
 from copyrator.cli.rules.plan_rows import in_steps
 from copyrator.cli.rules.why import waits_for_rollout
 from copyrator.cli.view.rule import (

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected
 from copyrator.api.freeze import Freeze
-from copyrator.api.status_parts import parse_status
-from copyrator.api.structs import replace
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import detail_lines
 from copyrator.cli.core.reconcile import _is_ready
