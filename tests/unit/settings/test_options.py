@@ -98,6 +98,7 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
         ("job_pod_annotations", "a.example/b=c=d e", (("a.example/b", "c=d e"),)),
         ("allow_registry_addresses", "127.0.0.0/8, ::1",
          (ip_network("127.0.0.0/8"), ip_network("::1/128"))),
+        ("allow_registry_addresses", "10.0.0.0/255.0.0.0", (ip_network("10.0.0.0/8"),)),
         ("require_approval", "prod-*=Always, *=OnRisk", (("prod-*", "Always"), ("*", "OnRisk"))),
         ("attest_environments", "staging=team-*, qa=qa,", (("staging", "team-*"), ("qa", "qa"))),
         ("max_plan_jobs", "7", 7),

@@ -74,9 +74,9 @@ _LISTED: Final = (
     *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
 )
 _TRUE, _FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
-_FOR_PEOPLE: Final = frozenset(one for one in BundleReason if one.ends is BY_PERSON)
+_FOR_PEOPLE: Final = tuple(one for one in BundleReason if one.ends is BY_PERSON)
 """Reasons for which a version waits until a person does something, and faults of plans."""
-_UNSEEN: Final = frozenset(one for one in HealthReason if one.ends is BY_PERSON)
+_UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""
 
 _REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {

@@ -103,6 +103,12 @@ def test_a_list_shows_what_runs_and_what_there_is() -> None:
     assert found["DIGEST"] == "a" * 12
 
 
+@pytest.mark.parametrize("kind", ["UpdatePending", "Healthy"])
+def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None:
+    odd = {**condition(kind, "True"), "reason": ["x"]}
+    assert glance(READY, odd) == glance(READY, condition(kind, "True"))
+
+
 @pytest.mark.parametrize(
     ("spec", "shown"),
     [({}, "-"), ({"auth": "creds"}, "Secret creds"), ({"provider": "aws"}, "aws")],
