@@ -31,8 +31,8 @@ COMMANDS = {
     "get rules -A": 55,
     "get bundles -A": 85,
     "get copies -A": 56,
-    f"why {HOME}/source": 116,
-    f"why rule {HOME}/rule": 55,
+    f"why {HOME}/source": 118,
+    f"why rule {HOME}/rule": 56,
     f"why bundle {HOME}/app": 113,
     f"describe rule {HOME}/rule": 60,
 }
