@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Self
 
-from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_spec import Part
 from copyrator.api.schema import DERIVED, Takes, duration
 
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
@@ -46,6 +46,7 @@ class ApprovalSpec(Part):
         """Nothing is planned."""
         return cls(ApprovalMode.NEVER)
 
-    def fit(self, _spec: BundleSpec) -> Self:
-        """Where nothing is planned, as if it were absent."""
-        return self.absent() if self.mode is ApprovalMode.NEVER else self
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is planned, unless a user requests it."""
+        return self.mode is ApprovalMode.NEVER

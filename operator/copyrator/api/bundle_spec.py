@@ -81,6 +81,11 @@ class Part(Form):
         """What stands for it where the spec has nothing of it; None: nothing."""
         return None if any(slot.is_required for slot in slots(cls)) else cls()
 
+    @property
+    def is_off(self) -> bool:
+        """Whether its author switched the feature off."""
+        return False
+
     def fit(self, spec: BundleSpec) -> Self:
         """Check it against the rest of the spec, and complete it by that; ``fail`` refuses it."""
         del spec
@@ -500,8 +505,9 @@ class BundleSpec(Form, kw_only=True):
         return found
 
     def uses(self, kind: type[Part]) -> bool:
-        """Whether the spec has anything of a feature."""
-        return self.find(kind) is not None
+        """Whether the spec has anything of a feature, and it isn't off."""
+        part = self.find(kind)
+        return part is not None and not part.is_off
 
     def find(self, kind: type[P]) -> P | None:
         """Its part; None where the spec has nothing of it."""

@@ -6,11 +6,11 @@ What is deployed is compared regularly (docs/drift.md).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_spec import Part
 from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
 from copyrator.api.plan_status import PlanRecord
@@ -61,9 +61,10 @@ class DriftSpec(Part):
     """Objects whose changes are no drift, such as a Deployment that is scaled by a
     HorizontalPodAutoscaler."""
 
-    def fit(self, _spec: BundleSpec) -> Self:
-        """Where drift isn't checked for, as if it were absent."""
-        return type(self)() if self.mode is DriftMode.OFF else self
+    @property
+    def is_off(self) -> bool:
+        """Whether drift isn't checked for."""
+        return self.mode is DriftMode.OFF
 
 
 MAX_DRIFTED: Final = 20

@@ -7,8 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -38,9 +37,9 @@ class Asked:
         """Why a Bundle of that namespace isn't enforced; empty: it is."""
         home = self._guarded.home
         settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
-        spec = SimpleNamespace(kube_config=None, namespace=team, service_account="werf")
+        spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
         reviewer = EnforcementReviewer(self._client, settings, monotonic, 600.0)
-        return (await reviewer.of(cast(BundleSpec, spec), ops(*lines))).reason
+        return (await reviewer.of(spec, ops(*lines))).reason
 
 
 @pytest.fixture

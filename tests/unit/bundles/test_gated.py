@@ -224,6 +224,7 @@ ENTRY = VerifyEntry(cosign=Cosign(LocalObjectRef("keys")))
     [
         ((), False, False),
         ((), True, True),
+        ((ApprovalSpec(ApprovalMode.NEVER, 60.0), DriftSpec(interval=900.0)), False, False),
         ((ApprovalSpec(ApprovalMode.ON_RISK),), False, True),
         ((ApprovalSpec(ApprovalMode.ALWAYS),), False, True),
         ((DriftSpec(DriftMode.DETECT),), False, True),
