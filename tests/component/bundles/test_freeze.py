@@ -391,7 +391,7 @@ async def test_the_gauges_count_what_is_in_force(
     operator = await run()
     await eventually(lambda: freezes(operator, "all") == 1)
     await eventually(lambda: freezes(operator, "namespace") == 2)
-    assert freezes(operator, "namespace", "FreezeUnreadable") == 1
+    await eventually(lambda: freezes(operator, "namespace", "FreezeUnreadable") == 1)
     assert freezes(operator, "all", "FreezeUnreadable") == 0
 
 
