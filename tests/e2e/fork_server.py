@@ -59,6 +59,7 @@ def serve() -> bool:
             answer = start(**request["start"])
             if answer == 0:
                 return True
+            ended.pop(answer, None)  # another process had this id
         else:
             answer = poll(request["poll"], ended)
         sys.stdout.write(json.dumps(answer) + "\n")
