@@ -53,7 +53,7 @@ from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.rollback import PinStatus, read_skip_digests
-from copyrator.api.schema import Column, Root, below, read, slots
+from copyrator.api.schema import AGE, MESSAGE, READY, REASON, Column, Root, below, read, slots
 from copyrator.api.structs import replace
 from copyrator.api.verify import SignaturesSpec, Verification
 from copyrator.api.windows import WindowsSpec
@@ -90,8 +90,6 @@ STATUS_PARTS: Final[tuple[type[Record], ...]] = (
 )
 """What the features add to a status."""
 
-_READY: Final = '.status.conditions[?(@.type=="Ready")]'
-
 
 class Bundle(Root):
     """A werf bundle in an OCI registry, which is deployed.
@@ -125,19 +123,15 @@ class Bundle(Root):
             *("Digest", ".status.deploy.shortDigest"),
             "The beginning of the manifest digest that is deployed.",
         ),
-        Column("Ready", f"{_READY}.status", "Whether the desired version is deployed."),
-        Column("Reason", f"{_READY}.reason", "Reason in CamelCase."),
+        Column("Ready", f"{READY}.status", "Whether the desired version is deployed."),
+        REASON,
         Column(
             *("Full-Digest", ".status.deploy.digest"),
             "The manifest digest that is deployed.",
             priority=1,
         ),
-        Column(
-            *("Message", f"{_READY}.message"),
-            "What is wrong and how to fix it.",
-            priority=1,
-        ),
-        Column("Age", ".metadata.creationTimestamp", type="date"),
+        MESSAGE,
+        AGE,
     )
 
 

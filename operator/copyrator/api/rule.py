@@ -13,7 +13,11 @@ from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRul
 from copyrator.api.rule_status import RuleStatus
 from copyrator.api.rule_template import Place, path_of
 from copyrator.api.schema import (
+    AGE,
+    MESSAGE,
     OPEN,
+    READY,
+    REASON,
     Column,
     Form,
     Root,
@@ -238,7 +242,6 @@ _NO_TARGETS: Final = (
     'targets must say which namespaces get a copy: set targets.namespaces (["*"] for all), or '
     "targets.selector with at least one label under matchLabels or matchExpressions"
 )
-_READY: Final = '.status.conditions[?(@.type=="Ready")]'
 
 
 class CopyratorRule(OldForm, Root):
@@ -256,8 +259,8 @@ class CopyratorRule(OldForm, Root):
         "categories": ["copyrator-all"],
     }
     COLUMNS = (
-        Column("Ready", f"{_READY}.status", "Whether every desired copy is up to date."),
-        Column("Reason", f"{_READY}.reason", "Reason in CamelCase."),
+        Column("Ready", f"{READY}.status", "Whether every desired copy is up to date."),
+        REASON,
         Column("Desired", ".status.copies.desired", "Copies that the rule requires.", "integer"),
         Column("Copied", ".status.copies.ready", "Copies that are up to date.", "integer"),
         Column("Failed", ".status.copies.failed", "Copies that could not be written.", "integer"),
@@ -266,12 +269,8 @@ class CopyratorRule(OldForm, Root):
             "Targets that are owned by another rule or client.",
             *("integer", 1),
         ),
-        Column(
-            *("Message", f"{_READY}.message"),
-            "What is wrong and how to fix it.",
-            priority=1,
-        ),
-        Column("Age", ".metadata.creationTimestamp", type="date"),
+        MESSAGE,
+        AGE,
     )
     RULES = (
         Rule(

@@ -87,6 +87,15 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True, rename={"path": "j
     """1: with ``-o wide`` only."""
 
 
+READY: Final = '.status.conditions[?(@.type=="Ready")]'
+REASON: Final = Column("Reason", f"{READY}.reason", "Reason in CamelCase.")
+MESSAGE: Final = Column(
+    *("Message", f"{READY}.message"), "What is wrong and how to fix it.", priority=1
+)
+AGE: Final = Column("Age", ".metadata.creationTimestamp", type="date")
+"""What both kinds show."""
+
+
 class Root(Form):
     """A whole object, beside ``apiVersion``, ``kind`` and ``metadata``, for its CRD."""
 
@@ -282,15 +291,15 @@ def read(form: type[F], raw: Any, path: str, base: F | None = None) -> F:
         SpecError: it isn't valid; with the path of the field below ``path``.
     """
     try:
-        found = form_reader(form)(raw, base)
+        return form_reader(form)(raw, base)
     except SpecError as error:
-        raise below(error, path) from None
-    return found
+        found = below(error, path)
+        raise SpecError(found.path.removeprefix("."), found.message) from None
 
 
 def below(error: SpecError, path: str) -> SpecError:
     """The error with a path that begins with this one."""
-    return SpecError(f"{path}{error.path}".removeprefix("."), error.message)
+    return SpecError(f"{path}{error.path}", error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +380,7 @@ def _form_reader(form: type[Form]) -> Read:
                     else:
                         found[attribute] = read_value(value)
                 except SpecError as error:
-                    raise _inside(error, f".{name}") from None
+                    raise below(error, f".{name}") from None
             elif is_required:
                 raise SpecError(f".{name}", absent)
         return form(**found) if base is None else msgspec.structs.replace(base, **found)
@@ -381,10 +390,6 @@ def _form_reader(form: type[Form]) -> Read:
 
 def _is_form(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Form)
-
-
-def _inside(error: SpecError, step: str) -> SpecError:
-    return SpecError(f"{step}{error.path}", error.message)
 
 
 def reader(kind: Any, takes: Takes) -> Read:
@@ -480,7 +485,7 @@ def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
             try:
                 found.append(read_item(item))
             except SpecError as error:
-                raise _inside(error, f"[{i}]") from None
+                raise below(error, f"[{i}]") from None
         return made(dict.fromkeys(found) if is_unique else found)
 
     return read_list
@@ -506,7 +511,7 @@ def _map_reader(kinds: tuple[Any, ...], schema: Schema) -> Read:
             try:
                 found[name] = read_value(one)
             except SpecError as error:
-                raise _inside(error, f"[{name}]") from None
+                raise below(error, f"[{name}]") from None
         return found
 
     return read_map

@@ -119,9 +119,7 @@ class BundleEntry:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = (
-            "" if self.spec.find(ClusterSpec) is None else self.status.part(ClusterStatus).server
-        )
+        server = "" if not self.spec.uses(ClusterSpec) else self.status.part(ClusterStatus).server
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
@@ -213,7 +211,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
-        attests=isinstance(spec, BundleSpec) and spec.find(AttestSpec) is not None,
+        attests=isinstance(spec, BundleSpec) and spec.uses(AttestSpec),
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),

@@ -220,7 +220,7 @@ class Context:
 
 def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-    if spec.find(LoginSpec) is None or (cloud := cloud_of(spec)) is None:
+    if not spec.uses(LoginSpec) or (cloud := cloud_of(spec)) is None:
         return None
     is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
     return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)

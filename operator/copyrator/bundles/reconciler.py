@@ -228,7 +228,7 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.find(AttestSpec) is not None:
+        if spec.uses(AttestSpec):
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.context.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
@@ -238,10 +238,7 @@ class BundleReconciler:
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
-        if (
-            spec.find(ClusterSpec) is not None
-            or entry.status.part(ClusterStatus).server is not None
-        ):
+        if spec.uses(ClusterSpec) or entry.status.part(ClusterStatus).server is not None:
             entry, spec, unusable = await self._read_cluster(steps, entry, spec)
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED

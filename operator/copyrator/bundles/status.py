@@ -434,7 +434,7 @@ class StatusWriter:
                 found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
             withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.find(ClusterSpec) is not None:
+            if spec.uses(ClusterSpec):
                 ends = ready_conditions.kept_credential_ends(status)
                 found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found

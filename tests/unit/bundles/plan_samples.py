@@ -8,7 +8,7 @@ from typing import Any
 from tests.replacing import replace
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle_spec import BundleSpec, Part, Retry, absent
+from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
@@ -43,17 +43,16 @@ PLANNED = PlanStatus(
 
 
 def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, *parts: Part, **more: Any) -> BundleSpec:
-    found = BundleSpec(
+    return BundleSpec(
         namespace="prod",
         name="shop",
         registry="r",
         repo="a",
         project_namespace="prod",
         retry=RETRY,
+        parts=(ApprovalSpec(mode, 3600.0), *parts),
         **{"version": "1.*", **more},
     )
-    fitted = [part.fit(found) for part in (ApprovalSpec(mode, 3600.0), *parts)]
-    return replace(found, parts=tuple(part for part in fitted if part != absent(type(part))))
 
 
 def with_plan(**changes: Any) -> BundleStatus:

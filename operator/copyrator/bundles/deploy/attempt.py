@@ -579,7 +579,7 @@ class AttemptRunner:
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
         kubeconfig = None
-        if spec.find(ClusterSpec) is not None:
+        if spec.uses(ClusterSpec):
             target = await self.references.in_cluster(entry, spec)
             spec, kubeconfig = target.spec, target.kubeconfig
         if (attempted.server or "") != spec.server:

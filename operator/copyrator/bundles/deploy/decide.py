@@ -552,7 +552,7 @@ class Deployer:
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             memory.account.check_at = None
-            if case.spec.find(LoginSpec) is not None:
+            if case.spec.uses(LoginSpec):
                 await self.logins.require(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING

@@ -247,7 +247,7 @@ class Uninstaller:
         now = self.context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = _running(job.name)
-        if spec.find(ClusterSpec) is not None and not job.started:
+        if spec.uses(ClusterSpec) and not job.started:
             with suppress(MissingReferenceError):  # the Job may have its copy already
                 target = await self._access(entry, spec)
                 await self._write_kubeconfig(entry, target, job)
@@ -282,7 +282,7 @@ class Uninstaller:
             return None
         log_end = await self.jobs.output.log_end(pods)
         account: ServiceAccount | None = ServiceAccount.of(spec)
-        if spec.find(ClusterSpec) is not None:
+        if spec.uses(ClusterSpec):
             pods, log_end, account = *await self._redacted(job, pods, log_end), None
         ending = ending_of_uninstall(job, pods, log_end, account)
         verdict = ready_conditions.uninstall_failed(
@@ -362,7 +362,7 @@ class Uninstaller:
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and spec.find(ClusterSpec) is None:
+        if self.context.settings.guard_policy is not None and not spec.uses(ClusterSpec):
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
@@ -392,7 +392,7 @@ class Uninstaller:
             MissingReferenceError: the spec has none.
         """
         server = _server_of(entry.status)
-        if server is not None and spec.find(ClusterSpec) is None:
+        if server is not None and not spec.uses(ClusterSpec):
             what = "the Bundle has no spec.kubeConfig: name the Secret with its kubeconfig again"
             if isinstance(entry.spec, InvalidSpec):
                 what = f"the spec isn't valid: {entry.spec}"

@@ -100,7 +100,7 @@ class EnforcementReviewer:
         policy = self._settings.guard_policy
         if policy is None:
             return Enforcement(f"the operator has no policy for it ({_SWITCH})")
-        if spec.find(ClusterSpec) is not None:
+        if spec.uses(ClusterSpec):
             return Enforcement("the release is in another cluster, which has no such policy")
         account = ServiceAccount.of(spec)
         reason = await self._known("policy", lambda: find_fault(self._client, self._settings))

@@ -322,7 +322,7 @@ class HealthMonitor:
         Nothing is watched in a namespace that doesn't accept the release.
         """
         spec = entry.spec
-        if entry.deleting or not isinstance(spec, BundleSpec) or spec.find(HealthSpec) is None:
+        if entry.deleting or not isinstance(spec, BundleSpec) or not spec.uses(HealthSpec):
             self._leave(entry.key)
             return
         memory = self._context.memories[entry.key]

@@ -444,7 +444,7 @@ class PlanJobClient:
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
         """The name of the release's namespace where it is known not to exist, else None."""
         namespace = spec.project_namespace
-        if spec.find(ClusterSpec) is not None:
+        if spec.uses(ClusterSpec):
             return None  # it isn't known: the operator has no access there
         return namespace if await is_namespace_missing(self.context.client, namespace) else None
 

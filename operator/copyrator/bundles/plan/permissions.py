@@ -148,7 +148,7 @@ class PermissionRecorder:
         async def ask() -> ReviewRequest:
             return request
 
-        if spec.find(ClusterSpec) is None:
+        if not spec.uses(ClusterSpec):
             self._begin(entry.key, entry.status.part(PlanStatus).job or "", ask)
 
     def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
@@ -175,7 +175,7 @@ class PermissionRecorder:
             entry.status.part(PlanStatus),
             awaits_approval_since(entry.status) is not None,
         )
-        is_waiting = is_waiting and spec.find(ClusterSpec) is None
+        is_waiting = is_waiting and not spec.uses(ClusterSpec)
         if not is_waiting or plan.missing_permissions is not None:
             return
         job, memory = plan.job or "", self._context.memories[entry.key].plan

@@ -67,7 +67,7 @@ class _PushError(Exception):
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     """What decides about a Bundle's statements beside its status; None: it attests nothing."""
     spec = entry.spec
-    if isinstance(spec, InvalidSpec) or spec.find(AttestSpec) is None:
+    if isinstance(spec, InvalidSpec) or not spec.uses(AttestSpec):
         return None
     return AttestInput(
         spec=spec,

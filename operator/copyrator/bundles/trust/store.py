@@ -256,7 +256,7 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        if spec.find(SignaturesSpec) is not None:
+        if spec.uses(SignaturesSpec):
             return True
         return self._policy is not NO_POLICY and self._policy.concerns(spec)
 
@@ -270,7 +270,7 @@ class TrustStore:
         if not self.concerns(spec):
             return Asked()
         found = [self._required[one.name] for one in policy.matching(spec)]
-        if spec.find(SignaturesSpec) is not None:
+        if spec.uses(SignaturesSpec):
             found.append(await self._references.requirement(entry, spec))
         faults = [fault for _, some in found for fault in some]
         return trust.combine_requirements((one for one, _ in found), faults, policy.blocked(spec))
@@ -282,7 +282,7 @@ class TrustStore:
             ApiError: keys of its spec can't be read.
         """
         found = [one for one, _ in self._required.values()]
-        if spec.find(SignaturesSpec) is not None:
+        if spec.uses(SignaturesSpec):
             found.append((await self._references.requirement(entry, spec))[0])
         return found
 

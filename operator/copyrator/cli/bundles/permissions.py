@@ -47,7 +47,7 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     found = attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
     account = ServiceAccount.of(spec)
     ago = f" {rows.age(found, view.now)} ago" if found else ""
-    is_local = account.namespace == spec.project_namespace and spec.find(ClusterSpec) is None
+    is_local = account.namespace == spec.project_namespace and not spec.uses(ClusterSpec)
     if is_local and account.name == _CHARTS_ACCOUNT:
         yield (
             f"The chart's value werf.namespaces grants what most charts need: add "

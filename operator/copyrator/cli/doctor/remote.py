@@ -345,9 +345,9 @@ async def attestations(
             spec = parse_bundle(body, BundleDefaults())
             if not isinstance(spec, BundleSpec):
                 continue
-            attesting += spec.find(AttestSpec) is not None
+            attesting += spec.uses(AttestSpec)
             promoted += bool(spec.part(PromotionSpec).attestations)
-            fault = _push_fault(body) if spec.find(AttestSpec) is not None else ""
+            fault = _push_fault(body) if spec.uses(AttestSpec) else ""
             fault = fault or await _key_fault(client, installation, spec)
             try:
                 fault = fault or (await attesters_of(client, spec)).fault

@@ -92,7 +92,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
         view = BundleView(body, datetime.now(UTC))
         if isinstance(spec := view.spec, InvalidSpec):
             raise Fault(f"Bundle {namespace}/{name}: {spec}")
-        is_local = spec.find(ClusterSpec) is None
+        is_local = not spec.uses(ClusterSpec)
         is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
         roles = roles_of(view, spec, is_namespace_missing=is_missing)
         if not roles:

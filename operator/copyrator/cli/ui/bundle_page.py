@@ -544,7 +544,7 @@ async def release_objects(
     spec = view.spec
     if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
         return [], ""
-    if spec.find(ClusterSpec) is not None:
+    if spec.uses(ClusterSpec):
         return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"

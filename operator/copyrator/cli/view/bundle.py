@@ -6,7 +6,7 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from copyrator.api.age import AgeSpec
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestationsStatus, AttestStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import ABSENT, BundleStatus, GateState, PassedOver
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -79,14 +79,14 @@ _FOR_PEOPLE: Final = tuple(one for one in BundleReason if one.ends is BY_PERSON)
 _UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""
 
-_REQUIRED: Final[Mapping[str, Callable[[BundleSpec], bool]]] = {
-    "skip-digests": lambda spec: spec.find(RollbackSpec) is not None,
-    SIGNATURE: lambda spec: spec.find(SignaturesSpec) is not None,
-    "age": lambda spec: spec.find(AgeSpec) is not None,
-    "promotion": lambda spec: spec.find(PromotionSpec) is not None,
-    "dependsOn": lambda spec: spec.find(DependenciesSpec) is not None,
-    WINDOW: lambda spec: spec.find(WindowsSpec) is not None,
-    APPROVAL: lambda spec: spec.uses(ApprovalSpec),
+_REQUIRED: Final[Mapping[str, type[Part]]] = {
+    "skip-digests": RollbackSpec,
+    SIGNATURE: SignaturesSpec,
+    "age": AgeSpec,
+    "promotion": PromotionSpec,
+    "dependsOn": DependenciesSpec,
+    WINDOW: WindowsSpec,
+    APPROVAL: ApprovalSpec,
 }
 """The gates that a spec may ask for, in their order, each with what asks for it."""
 
@@ -136,7 +136,7 @@ class BundleView:
         asked = {gate.name for gate in self.summary.gates}
         if self.summary.condition(ConditionType.VERIFIED):
             asked.add(SIGNATURE)
-        return tuple(name for name, get in _REQUIRED.items() if name in asked or get(spec))
+        return tuple(name for name, part in _REQUIRED.items() if name in asked or spec.uses(part))
 
     @property
     def identity(self) -> str:

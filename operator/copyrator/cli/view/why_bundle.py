@@ -224,7 +224,7 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
         yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
-    if spec.find(ClusterSpec) is not None:
+    if spec.uses(ClusterSpec):
         yield _cluster(view)
     elif spec.project_namespace != spec.namespace:
         text, accepted = consent(view, spec.project_namespace)
