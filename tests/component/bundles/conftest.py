@@ -38,6 +38,7 @@ from copyrator.kube.watch.informers import InformerFactory, Registration, WatchS
 from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
+from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
 from copyrator.settings.config import Settings
 from copyrator.workqueue.outcome import Outcome
 from copyrator.workqueue.queue import DueScheduler, WorkQueue
@@ -139,7 +140,9 @@ class Operator:
         self.queue.serve()
 
     async def start(self) -> None:
-        await self.controller.start()
+        # A busy machine may take longer than a connection may; the product tries again too.
+        waiting = MissingPrerequisite("")
+        await retry_until_done(self.controller.start, waiting, "Bundles can't be served yet")
         bundles = self._watch_bundles()
         await eventually(lambda: bundles.synced)
         self._scheduling = asyncio.create_task(self.scheduler.run())

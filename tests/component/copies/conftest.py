@@ -27,6 +27,7 @@ from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
+from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
 from copyrator.settings.config import Settings
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.queue import WorkQueue
@@ -118,7 +119,9 @@ class Operator:
         self.workers = Workers(self.queue, self.controller.reconcile, count=WORKERS)
 
     async def start(self) -> None:
-        await self.controller.start()
+        # A busy machine may take longer than a connection may; the product tries again too.
+        waiting = MissingPrerequisite("")
+        await retry_until_done(self.controller.start, waiting, "copy rules can't be served yet")
         rules = self.pool.acquire(WatchSpec(resource=RULES), self._rule_changed)
         await until(lambda: rules.synced)
         self.workers.start()
