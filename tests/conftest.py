@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
-from tests import leftovers
+from tests import idle, leftovers
 from tests.long import LONG
 from tests.spread import FOLDERS, Parts, part_of
 
@@ -163,7 +163,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Tests of e2e take longest and mostly wait: what they can use of the processors is theirs, and
     the others take the rest.
     """
-    config.pluginmanager.register(leftovers)
+    for plugin in (leftovers, idle):
+        config.pluginmanager.register(plugin)
     with suppress(OSError):  # a sandbox may not know it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     given: dict[str, Any] = getattr(config, "workerinput", {})

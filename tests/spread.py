@@ -19,7 +19,7 @@ FOLDERS = ("e2e", "component", "unit")
 
 
 def part_of(worker: str, parts: Sequence[int]) -> int:
-    """The index in FOLDERS for a worker, such as gw3; also one that takes a dead one's place."""
+    """The index in FOLDERS for a worker, such as gw3."""
     number = int(worker.removeprefix("gw"))
     firsts = [sum(parts[:part]) for part in range(len(parts))]
     return max(part for part, first in enumerate(firsts) if number >= first)

@@ -284,6 +284,16 @@ async def test_a_page_hears_of_changes_and_the_stream_ends_with_the_server(opene
         await asyncio.wait_for(answer.content.read(), 30)
 
 
+async def test_a_stream_that_leaves_its_page_alone_ends_with_the_server(opened):
+    opened.server.settle = 3600.0
+    async with opened.session.get(f"{opened.base}/events") as answer:
+        await answer.content.readuntil(b": open\n\n")
+        opened.server.live.tell()
+        await answer.content.readuntil(b"data:\n\n")
+        opened.server.stop()
+        await asyncio.wait_for(answer.content.read(), 30)
+
+
 async def test_a_hundred_thousand_copies_are_summed_up(opened):
     copies, places = SeenCopies(), [f"team-{number:04}" for number in range(2000)]
     rules = [rule(f"r{number:02}") for number in range(50)]

@@ -20,6 +20,7 @@ MISSING = "No browser: Chromium isn't installed; make test-ui installs it, and r
 ROOT = Path(__file__).resolve().parents[3]
 SHOWN = 30_000.0
 """Milliseconds in which a page shows a change on a loaded machine."""
+UPDATES = "!document.hidden && !!window.EventSource && !!document.querySelector('[data-live]')"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +50,16 @@ class Tab:
     async def go(self, path: str) -> None:
         """Open a page of the server."""
         await self.page.goto(self.base + path)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until a page that updates itself has done so once: what is in it stays, then.
+
+        An element that is found before may have been replaced when it is looked at.
+        """
+        if await self.page.evaluate(UPDATES):
+            said = self.page.locator("#connection:not(:empty)")
+            await said.wait_for(state="attached", timeout=SHOWN)
 
     async def shows(self, text: str) -> None:
         """Wait until the main part shows a text; no value of a Secret is on the page."""
@@ -90,4 +101,6 @@ async def opened(context: BrowserContext, url: str) -> Tab:
     match = re.match(r"http://[^/]+", url)
     assert match is not None
     await page.wait_for_url(f"{match[0]}/")
-    return Tab(page, match[0], url, faults)
+    tab = Tab(page, match[0], url, faults)
+    await tab.settle()
+    return tab

@@ -73,7 +73,7 @@ async def test_a_filter_is_set_by_keyboard_and_stays_while_the_page_is_updated(t
     await tab.page.wait_for_url("**/search?q=infra&namespace=&state=Failing&kind=")
     await tab.shows("infra/shop")
     assert await tab.page.locator("main").get_by_text("infra/creds").count() == 0
-    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+    await tab.settle()
     await tab.page.locator("#filter-namespace").fill("not sent yet")
     await tab.page.locator("#found-bundles").click()  # away from the field
     served.server.live.now = seen(rule("new", "False", "Forbidden"))
@@ -127,7 +127,6 @@ async def test_the_table_of_namespaces_scrolls_by_itself_on_a_phone(tab, served)
     assert sizes[2] == 0
     head = await tab.page.locator(".grid tbody th").first.bounding_box()
     assert head["width"] < 180
-    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
     await region.focus()
     served.server.live.now = seen(rule("new"), namespaces=["a"] + ["b" * 63] * 30)
     served.server.live.tell()
@@ -160,7 +159,6 @@ async def test_search_filters_and_sorting_work_without_the_script(served, contex
 
 async def test_the_open_page_of_an_object_that_is_deleted_says_so(tab, served):
     await tab.go("/bundles/infra/shop")
-    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
     served.server.live.now = seen(rule("creds"))
     served.server.live.tell()
     await tab.shows("there is no bundle shop in the namespace infra")
@@ -169,11 +167,31 @@ async def test_the_open_page_of_an_object_that_is_deleted_says_so(tab, served):
     await tab.shows("Bundle infra/shop")
 
 
+REPLACED = "new MutationObserver(() => window.replaced = (window.replaced ?? 0) + 1)"
+REPLACED += ".observe(document.querySelector('main'), {childList: true})"
+"""Counts how often the main part is replaced."""
+
+
+@pytest.mark.parametrize("route", ["/", "/matrix"])
+async def test_what_a_person_has_selected_stays_while_nothing_changes(tab, served, route):
+    await tab.page.context.add_init_script(
+        f"addEventListener('DOMContentLoaded', () => {REPLACED})"
+    )
+    await tab.go(route)
+    await tab.page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+    async with tab.page.expect_response(lambda one: "x-fragment" in one.request.headers):
+        served.server.live.tell()
+    served.server.live.now = seen(rule("new", "False", "Forbidden"))
+    served.server.live.tell()
+    await tab.shows("infra/new")
+    assert await tab.page.evaluate("window.replaced") == 1
+
+
 async def test_an_alert_is_one_only_when_it_appears(tab, served):
     known = served.server.live.now
-    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
-    for fault, again in (("first", False), ("first", True), ("second", False)):
+    for number, fault, again in ((1, "first", False), (2, "first", True), (3, "second", False)):
         known.faults = [f"{fault} fault"]
+        known.rules[ObjectName("infra", "creds")] = rule("creds", "False", f"Reason{number}")
         await tab.page.locator("h1").evaluate("one => one.id = 'old'")
         served.server.live.tell()
         await tab.page.locator("#old").wait_for(state="detached", timeout=SHOWN)

@@ -21,7 +21,6 @@ def copied(stage, word, namespace):
 async def test_a_page_updates_itself_and_keeps_what_a_person_looks_at(stage, word, copied, tab):
     await tab.go("/rules")
     await tab.shows(f"{stage.home}/{word}-no")
-    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
     link = tab.page.locator(f'[id="to-rules-{stage.home}/{word}"]').first
     await link.focus()
     await tab.page.evaluate("window.kept = true")

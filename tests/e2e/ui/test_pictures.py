@@ -227,9 +227,6 @@ async def test_pictures_for_the_docs(stage, tab, scheme):
         await tab.page.set_viewport_size({"width": width, "height": height})
         for name, path in PAGES.items():
             await tab.go(path)
-            if await tab.page.locator("main[data-live]").count():
-                live = tab.page.locator("#connection").get_by_text("Live")
-                await live.wait_for(timeout=SHOWN)
             listing = tab.page.get_by_text("Still being listed")
             await listing.wait_for(state="detached", timeout=SHOWN)
             assert SENTINEL not in await tab.page.content()

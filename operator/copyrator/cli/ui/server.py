@@ -119,7 +119,7 @@ class Server:
     _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: dict[str, str] = field(default_factory=dict)
     """By the path of an object's page: what was done, to be said there once."""
-    _stopping: bool = False
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._reader = BundleReader(self.client)
@@ -155,7 +155,7 @@ class Server:
 
     def stop(self) -> None:
         """End the streams of events."""
-        self._stopping = True
+        self._stopping.set()
         self.live.tell()
 
     @web.middleware
@@ -439,10 +439,11 @@ class Server:
         seen = self.live.version
         with suppress(ConnectionError):
             await answer.write(b": open\n\n")
-            while not self._stopping:
+            while not self._stopping.is_set():
                 seen = await self.live.wait(seen, QUIET)
                 await answer.write(b"event: changed\ndata:\n\n")
-                await asyncio.sleep(self.settle)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self.settle)
         return answer
 
     async def _asset(self, request: web.Request) -> web.Response:

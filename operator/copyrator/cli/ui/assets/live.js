@@ -22,6 +22,7 @@
   let source = null;
   let stale = false;
   let busy = false;
+  let shown = main.innerHTML.trim(); // as the server sent it
   let alerted = [...main.querySelectorAll("[role=alert]")].map((one) => one.textContent);
 
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
@@ -43,10 +44,10 @@
     stale = false;
     try {
       const answer = await fetch(location.href, { headers: { "X-Fragment": "main" } });
-      const shown = answer.ok || answer.status === 404; // 404: what it was about is gone
-      if (shown && !editing()) replace(await answer.text());
+      const isPage = answer.ok || answer.status === 404; // 404: what it was about is gone
+      if (isPage && !editing()) replace(await answer.text());
       if (answer.status === 403) say("This page's session has ended; start copyrator ui again.");
-      else say(shown ? "Live" : "Not up to date: an update failed.");
+      else say(isPage ? "Live" : "Not up to date: an update failed.");
     } catch {
       say("copyrator ui isn't running any more.");
     } finally {
@@ -56,14 +57,17 @@
   }
 
   function replace(html) {
+    const next = document.createElement("template");
+    next.innerHTML = html;
+    const content = next.innerHTML.trim();
+    if (content === shown) return; // nothing changed: a selection of text stays, say
+    shown = content;
     const focused = document.activeElement && main.contains(document.activeElement)
       ? document.activeElement.id : "";
     const scrolled = [...main.querySelectorAll("[data-scroll]")].map((one) => [one.scrollLeft, one.scrollTop]);
     const opened = [...main.querySelectorAll("details[id]")].map((one) => [one.id, one.open]);
     const written = [...main.querySelectorAll("input[id], select[id], textarea[id]")]
       .filter(changed).map((one) => [one.id, one.value, one.checked]);
-    const next = document.createElement("template");
-    next.innerHTML = html;
     const alerts = [...next.content.querySelectorAll("[role=alert]")];
     // A screen reader says an alert when it appears, not with each update.
     alerts.forEach((one) => { if (alerted.includes(one.textContent)) one.removeAttribute("role"); });
@@ -83,7 +87,7 @@
   function open() {
     source = new EventSource("/events");
     source.addEventListener("changed", refresh);
-    source.onopen = () => { say("Live"); refresh(); };
+    source.onopen = refresh;
     source.onerror = () => say("Not connected; trying again.");
   }
 
