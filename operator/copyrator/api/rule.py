@@ -42,7 +42,7 @@ SELECTOR_TEXT: Final = 16_384
 
 RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 _NESTING: Final = (dict, list)
-_NAMESPACES: Final = items(1000)
+_NAMESPACES: Final = items(1000, remedy="split the rule")
 
 
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
@@ -146,7 +146,8 @@ def _read_namespace(raw: Any) -> tuple[str, ...]:
 
 
 _read_labels: Final = reader(
-    Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]], entries(1000)
+    Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]],
+    entries(1000, "split the rule"),
 )
 
 

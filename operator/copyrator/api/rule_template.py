@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NoReturn
 
 from copyrator.api import texts
@@ -84,7 +84,7 @@ class TemplateForm(Form):
     kind: Annotated[str, texts.KIND]
     """Kind of the object, any namespaced kind that the operator is allowed to create; no Jinja2
     here."""
-    metadata: Annotated[TemplateMetadata, OPEN]
+    metadata: Annotated[TemplateMetadata, replace(OPEN, required="is required, with a name")]
     """Name, labels and annotations of the object."""
 
 
