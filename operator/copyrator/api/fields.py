@@ -17,7 +17,10 @@ import msgspec
 from copyrator.api.syntax import Check, shown
 from copyrator.api.text import printable_start, truncate
 from copyrator.api.times import format_duration, parse_duration
-from copyrator.settings.limits import OBJECT_CONTAINERS
+
+OBJECT_CONTAINERS: Final = 100_000
+"""Maps and lists of one object that are decoded, which takes some 30 ms. Of an object with more,
+the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
 
 
 class UnreadableJsonError(ValueError):

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+BUNDLE_REQUEST: Final = 1024
+"""Characters of an annotation such as requestedAt that identifies a request: they are copied to
+the status."""
+
 FIELD_MANAGER: Final = "copyrator"
 """Field manager of every write."""
 

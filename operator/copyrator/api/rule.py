@@ -11,7 +11,7 @@ from copyrator.api import syntax, texts
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type, unreadable
 from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRule, RuleSpec
 from copyrator.api.rule_status import RuleStatus
-from copyrator.api.rule_template import Place, path_of
+from copyrator.api.rule_template import RULE_DEPTH, Place, path_of
 from copyrator.api.schema import (
     AGE,
     MESSAGE,
@@ -31,7 +31,6 @@ from copyrator.api.schema import (
     slots,
 )
 from copyrator.api.selectors import ANY_LABELS, LabelSelector
-from copyrator.settings.limits import RULE_DEPTH
 
 RULE_VALUES: Final = 20_000
 """Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.

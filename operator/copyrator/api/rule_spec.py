@@ -41,6 +41,16 @@ from copyrator.api.selectors import (
 )
 from copyrator.api.text import truncate
 
+NAME_TEXT: Final = 1_024
+"""Characters of ``spec.transform.name``: parsing so many of a tenant takes 10 ms at most."""
+
+COMPOSED_OBJECTS: Final = 500
+"""Objects that all entries of spec.sources may select together."""
+
+COMPOSED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
+memory while a rule's copies are rendered and written."""
+
 NAMED_PATTERNS: Final = 5
 """Patterns of a list that a message names."""
 EVERY_NAMESPACE: Final = "every namespace"
@@ -431,7 +441,7 @@ def _secret_type(value: str) -> str | None:
 class Transform(Form):
     """The differences between a copy and its source."""
 
-    name: Annotated[str, text(most=1024)] | None = None
+    name: Annotated[str, text(most=NAME_TEXT)] | None = None
     """Name of the copy; may contain Jinja2 expressions, for example {{ source.name }}-{{
     namespace.name }}. Default: the source's name."""
     type: Annotated[str, text(_secret_type, most=253, pattern=_TYPE)] | None = None

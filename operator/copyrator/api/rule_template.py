@@ -9,7 +9,15 @@ from typing import Annotated, Any, Final, NoReturn
 from copyrator.api import texts
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.schema import OPEN, Form, Rule, custom, fail, form_reader, text
-from copyrator.settings.limits import RULE_DEPTH
+
+RULE_DEPTH: Final = 64
+"""Levels of nesting in a rule's spec: some functions that traverse it are recursive."""
+
+RENDERED_TEXT: Final = 1_048_576
+"""Characters of one string while it is rendered: more than an object may have."""
+
+RENDERED_OBJECT: Final = 1_572_864
+"""Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
 
 TEMPLATE_TEXT: Final = 65_536
 """Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.steps import assert_quick
 
 from copyrator.api.fields import Fields, SpecError
-from copyrator.api.globs import Globs, read_globs
-from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
+from copyrator.api.globs import MAX_GLOB_TEXT, MAX_GLOBS, Globs, read_globs
 
 GLOBS = [
     ("team-*", ["team-", "team-a", "team-a-b"], ["my-team-a", "team", ""]),

@@ -10,6 +10,7 @@ import pytest
 
 from copyrator.api import syntax
 from copyrator.api.fields import (
+    OBJECT_CONTAINERS,
     PROBLEM_PATH,
     TOO_MANY,
     Fields,
@@ -19,7 +20,6 @@ from copyrator.api.fields import (
     unreadable,
 )
 from copyrator.api.text import some
-from copyrator.settings.limits import OBJECT_CONTAINERS
 
 ENDS = "beginning and ending with a letter or digit"
 

@@ -12,9 +12,8 @@ from copyrator.api.fields import Fields, InvalidSpec, SpecError
 from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
 from copyrator.api.rule import RULE_VALUES, copies_kind, parse_rule
 from copyrator.api.rule_spec import MAX_TARGETS_TEXT, CopiedSource, RuleSpec, Targets
-from copyrator.api.rule_template import template_texts
+from copyrator.api.rule_template import RULE_DEPTH, template_texts
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import RULE_DEPTH
 
 META = {"namespace": "ops", "name": "r"}
 SOURCE = {"kind": "Secret", "name": "app"}

@@ -38,8 +38,9 @@ from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.oci.reference import DOCKER_HUB_NAMES
-from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (
+    SIGNATURE_KEYS,
+    SIGNATURE_ROOT_BYTES,
     CosignIdentity,
     CosignKeys,
     Entry,

@@ -30,12 +30,10 @@ from copyrator.cli.core.output import printable
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import (
+from copyrator.signatures.model import (
     SIGNATURE_KEY_BYTES,
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,
-)
-from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
     DeployedEvidence,
