@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from copyrator.api.fields import Fields, SpecError
+from copyrator.api.fields import SpecError
 from copyrator.api.schema import Takes, custom, items, reader, text
 from copyrator.api.syntax import Check
 
@@ -159,19 +159,6 @@ def globs(
 
     bounds = {"minItems": least} if least else {}
     return custom(read, of_list.schema | bounds | {"items": one.schema})
-
-
-def read_globs(fields: Fields, name: str, check: Check) -> Globs:
-    """Read a list of globs of a configuration.
-
-    Raises:
-        SpecError: one of them isn't valid, or they are too many or too long.
-    """
-    try:
-        read = _reader(text(check, most=MAX_GLOB_TEXT), items(MAX_GLOBS, noun="patterns"))
-        return read(list(fields.items(name)))
-    except SpecError as error:
-        raise SpecError(fields.at(name) + error.path, error.message) from None
 
 
 def _reader(one: Takes, of_list: Takes) -> Callable[[Any], Globs]:

@@ -43,6 +43,7 @@ from copyrator.api.fields import (
     json_type,
 )
 from copyrator.api.syntax import Check, shown
+from copyrator.api.text import truncate
 from copyrator.api.times import format_duration, parse_duration
 
 F = TypeVar("F", bound="Form")
@@ -274,6 +275,20 @@ def custom(
     if rules:
         found["x-kubernetes-validations"] = validations(rules)
     return Takes(found, read, required=required, like=like)
+
+
+def closed(form: type[Form], what: str) -> Takes:
+    """A map with no other fields than those of its Form, which the message says of ``what``."""
+    read_form = form_reader(form)
+    names = [one.name for one in slots(form)]
+
+    def read_closed(raw: Any) -> Form:
+        if isinstance(raw, Mapping) and (unknown := set(map(str, raw)).difference(names)):
+            known = f"{', '.join(names[:-1])} and {names[-1]}"
+            fail(truncate(min(unknown), 64), f"is unknown; {what} has {known}")
+        return read_form(raw)
+
+    return custom(read_closed)
 
 
 def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:

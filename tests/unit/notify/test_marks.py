@@ -1,12 +1,12 @@
 """One message a transition: by marks, and where there are too many by the time."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.reasons.notices import About
+from copyrator.api.structs import replace
 from copyrator.notify.config import Entry, SecretRef, SubjectKind
 from copyrator.notify.marks import (
     KEY,
