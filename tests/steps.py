@@ -18,6 +18,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+STEP_SECONDS = 0.05
+"""Seconds of processor time that one step of the event loop may take: leader election, probes and
+all other objects are delayed that long."""
+
 REFERENCE_SECONDS = 0.009
 """Processor time of the reference work on an idle core of an AMD EPYC with Python 3.11."""
 

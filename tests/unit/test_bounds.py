@@ -1,57 +1,62 @@
 """The bounds of a field that the operator checks, not the CRD, stand in the field's description."""
 
+import importlib
+import pkgutil
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 
+from copyrator import api
 from copyrator.api import (
     bundle_spec,
+    docker_config,
+    globs,
     kubeconfig,
     rollout,
     rule,
+    rule_spec,
     rule_template,
     selectors,
     tagfilter,
     version_range,
 )
-from copyrator.bundles.inputs import reader
-from copyrator.copies.template import scope
-from copyrator.oci import auth
-from copyrator.settings import limits
 from demo.chart import ROOT
 
 CHARACTERS = [
     rule_template.TEMPLATE_TEXT,
     rule_template.TEMPLATE_TEXTS,
-    limits.RENDERED_TEXT,
-    scope.RENDERED_OBJECT,
+    rule_template.RENDERED_TEXT,
+    rule_template.RENDERED_OBJECT,
 ]
 ENV = [bundle_spec.BUNDLE_ENV_VALUE, bundle_spec.BUNDLE_ENV_BYTES]
-VALUES = [limits.BUNDLE_VALUES_BYTES, limits.BUNDLE_VALUES_FILES]
+VALUES = [bundle_spec.BUNDLE_VALUES_BYTES, bundle_spec.BUNDLE_VALUES_FILES]
 BOUNDS = {
     "copyrators.flant.com": {
-        "spec": [rule.RULE_VALUES, limits.RULE_DEPTH],
+        "spec": [rule.RULE_VALUES, rule_template.RULE_DEPTH],
         "selector": [rule.SELECTOR_TEXT],
         "spec.source.kubeConfig": [kubeconfig.KUBECONFIG_BYTES],
         "spec.source.selector": [selectors.MAX_REQUIREMENTS],
+        "spec.sources": [rule_spec.COMPOSED_OBJECTS, rule_spec.COMPOSED_BYTES],
         "spec.sources.selector": [selectors.MAX_REQUIREMENTS],
         "spec.targets.selector": [selectors.MAX_REQUIREMENTS],
         "spec.rollout.pause": [rollout.ROLLOUT_PAUSE],
         "spec.template": CHARACTERS,
-        "spec.transform.keys.include": [limits.MAX_GLOB_TEXT],
-        "spec.transform.keys.exclude": [limits.MAX_GLOB_TEXT],
+        "spec.transform.keys.include": [globs.MAX_GLOB_TEXT],
+        "spec.transform.keys.exclude": [globs.MAX_GLOB_TEXT],
     },
     "bundles.operator.werf.dev": {
-        "spec.auth": [auth.CREDENTIAL_BYTES, auth.DOCKER_CONFIG_BYTES],
-        "spec.caSecret": [limits.CA_BYTES],
+        "spec.auth": [docker_config.CREDENTIAL_BYTES, docker_config.DOCKER_CONFIG_BYTES],
+        "spec.caSecret": [bundle_spec.CA_BYTES],
         "spec.env": ENV,
         "spec.job.podAnnotations": [bundle_spec.BUNDLE_POD_ANNOTATIONS],
         "spec.job.resources": [bundle_spec.BUNDLE_JOB_FIELD],
         "spec.job.securityContext": [bundle_spec.BUNDLE_JOB_FIELD],
         "spec.job.tolerations": [bundle_spec.BUNDLE_JOB_FIELD],
         "spec.kubeConfig": [kubeconfig.KUBECONFIG_BYTES],
-        "spec.secretKey": [reader.BUNDLE_SECRET_KEY],
+        "spec.secretKey": [bundle_spec.BUNDLE_SECRET_KEY],
         "spec.tagFilter": [tagfilter.TAG_FILTER_STEPS],
         "spec.values": VALUES,
         "spec.valuesFrom": VALUES,
@@ -61,12 +66,14 @@ BOUNDS = {
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024, "h": 3600}
 
 
-def description(crd: str, path: str) -> str:
+def schema(crd: str) -> dict[str, Any]:
     version = yaml.safe_load((ROOT / "crds" / f"{crd}.yaml").read_text())["spec"]["versions"][0]
-    field = version["schema"]["openAPIV3Schema"]
-    for name in path.split("."):
-        field = field.get("items", field)["properties"][name]
-    return " ".join(field["description"].split())
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def described(field: dict[str, Any]) -> str:
+    return " ".join(field.get("description", "").split())
 
 
 def said(text: str) -> list[int]:
@@ -76,9 +83,33 @@ def said(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("crd", "field", "bounds"),
+    ("crd", "path", "bounds"),
     [(crd, *one) for crd, fields in BOUNDS.items() for one in fields.items()],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_fields_description_has_its_bounds(crd: str, field: str, bounds: list[int]) -> None:
-    assert set(bounds) <= set(said(description(crd, field)))
+def test_a_fields_description_has_its_bounds(crd: str, path: str, bounds: list[int]) -> None:
+    field = schema(crd)
+    for name in path.split("."):
+        field = field.get("items", field)["properties"][name]
+    assert set(bounds) <= set(said(described(field)))
+
+
+def descriptions(field: dict[str, Any]) -> Iterator[str]:
+    yield described(field)
+    below = [field.get("items"), field.get("additionalProperties")]
+    for one in (*field.get("properties", {}).values(), *below):
+        if isinstance(one, dict):
+            yield from descriptions(one)
+
+
+@pytest.mark.parametrize("crd", BOUNDS)
+def test_a_bound_in_a_specs_description_stands_in_the_types(crd: str) -> None:
+    """Those of thousands: smaller numbers may be anything."""
+    modules = pkgutil.walk_packages(api.__path__, "copyrator.api.")
+    constants = [vars(importlib.import_module(one.name)).values() for one in modules]
+    known = {value for values in constants for value in values if isinstance(value, int)}
+    spec = schema(crd)["properties"]["spec"]
+    large = re.compile(r"\b\d+(?:,\d{3})+\b|\b\d+ [KM]iB\b")
+    found = {one for text in descriptions(spec) for one in large.findall(text)}
+    assert found
+    assert {one for one in found if said(one)[0] not in known} == set()

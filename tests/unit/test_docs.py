@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.steps import STEP_SECONDS
 
 from copyrator import __version__
 from copyrator.bundles.context import BundleTiming
@@ -17,7 +18,6 @@ from copyrator.bundles.gates.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.version.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
-from copyrator.settings.limits import STEP_SECONDS
 from generate import reasons
 from localcluster import pins
 from localcluster.standin import settings

@@ -38,8 +38,21 @@ from copyrator.api.schema import (
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 from copyrator.api.text import truncate
 from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
-from copyrator.api.version_range import VersionError, parse_version
-from copyrator.settings.limits import VERSION_LENGTH
+from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
+
+BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of all values of a Bundle together. werf reads them whole, and so does the redaction of a
+failed deploy's log."""
+
+BUNDLE_VALUES_FILES: Final = 2_000
+"""Keys of all values sources of a Bundle together: each is a variable of the Job, which has to stay
+below etcd's limit of 1.5 MB."""
+
+CA_BYTES: Final = 512 * 1024
+"""Bytes of the certificates of caSecret: twice those that browsers trust."""
+
+BUNDLE_SECRET_KEY: Final = 4_096
+"""Bytes of the key that ``spec.secretKey`` names; werf's have 32."""
 
 P = TypeVar("P", bound="Part")
 

@@ -13,6 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from copyrator.api.fields import UnreadableJsonError, read_json, text_in
 
+CREDENTIAL_BYTES: Final = 16 * 1024
+"""Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer
+headers."""
+
+DOCKER_CONFIG_BYTES: Final = 256 * 1024
+"""Bytes of a ``.dockerconfigjson``, which is parsed whole: a thousand registries and more."""
+
 KEY: Final = ".dockerconfigjson"
 """Of a Secret of the type kubernetes.io/dockerconfigjson."""
 OLD_KEY: Final = ".dockercfg"

@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import msgspec
 
-from copyrator.api.syntax import Check, shown
+from copyrator.api.syntax import Check
 from copyrator.api.text import printable_start, truncate
-from copyrator.api.times import format_duration, parse_duration
-from copyrator.settings.limits import OBJECT_CONTAINERS
+
+OBJECT_CONTAINERS: Final = 100_000
+"""Maps and lists of one object that are decoded, which takes some 30 ms. Of an object with more,
+the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
 
 
 class UnreadableJsonError(ValueError):
@@ -167,7 +169,12 @@ def text_in(found: Mapping[str, Any], name: str) -> str:
 
 
 class Fields:
-    """One map of a manifest. ``null`` counts as absent, as in the API server."""
+    """One map of a manifest. ``null`` counts as absent, as in the API server.
+
+    For what isn't a spec of its own, where a Form (schema.py) takes more code than it saves: a
+    kubeconfig, whose empty fields count as absent; what is checked of any object in a template; the
+    metadata beside a spec; a configuration of which the rest is used where a field has a fault.
+    """
 
     __slots__ = ("path", "raw")
 
@@ -211,52 +218,6 @@ class Fields:
             return None
         return check_text(self.raw[name], self.at(name), check)
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """A boolean."""
-        value = self.raw.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.fail(name, f"must be true or false without quotes, not {json_type(value)}")
-        return value
-
-    def number(self, name: str, default: int, *, least: int, most: int) -> int:
-        """An integer between ``least`` and ``most``, both included."""
-        value = self.raw.get(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.fail(name, f"must be a whole number, not {json_type(value)}")
-        if not least <= value <= most:
-            self.fail(name, f"must be between {least} and {most}")
-        return value
-
-    def duration(self, name: str, default: float, *, least: float = 1.0) -> float:
-        """A duration such as ``1h30m``, in seconds."""
-        value = self.get(name)
-        if value is None:
-            return default
-        hint = "write it with a unit, for example 30s, 5m or 1h30m"
-        if not isinstance(value, str):
-            self.fail(name, f"must be a duration, not {json_type(value)}; {hint}")
-        seconds = parse_duration(value)
-        if seconds is None:
-            self.fail(name, f"{shown(value)} isn't a valid duration; {hint}")
-        if not least <= seconds <= MAX_DURATION:
-            least_text, most_text = format_duration(least), format_duration(MAX_DURATION)
-            self.fail(name, f"must be between {least_text} and {most_text}")
-        return seconds
-
-    def choice(self, name: str, kind: type[E], default: E) -> E:
-        """A value of a StrEnum."""
-        value = self.raw.get(name)
-        if value is None:
-            return default
-        words = [word.value for word in kind]
-        if not isinstance(value, str) or value not in words:
-            self.fail(name, f"must be one of {', '.join(words)}")
-        return kind(value)
-
     def items(self, name: str) -> Sequence[Any]:
         """A list of anything; empty when absent."""
         value = self.raw.get(name)
@@ -266,24 +227,13 @@ class Fields:
             self.fail(name, f"must be a list, not {json_type(value)}")
         return value
 
-    def texts(self, name: str, check: Check | None = None) -> tuple[str, ...]:
-        """A list of non-empty strings, each once, in order; empty when absent."""
-        items = self.items(name)
-        for i, item in enumerate(items):
-            # The path is built for an error only: lists are long.
-            if type(item) is not str or not item or (check is not None and check(item)):
-                check_text(item, f"{self.at(name)}[{i}]", check)
-        return tuple(dict.fromkeys(items))
-
-    def text_map(
-        self, name: str, key: Check | None = None, value: Check | None = None
-    ) -> dict[str, str]:
+    def text_map(self, name: str) -> dict[str, str]:
         """A map of string to string; empty when absent. Empty values are allowed."""
         found: dict[str, str] = {}
         fields = self.sub(name)
         for word, text in fields.raw.items():
-            check_text(word, fields.path, key)
-            if text != "" and (type(text) is not str or (value is not None and value(text))):
-                check_text(text, f"{fields.path}[{word}]", value)
+            check_text(word, fields.path)
+            if text != "":
+                check_text(text, f"{fields.path}[{word}]")
             found[word] = text
         return found

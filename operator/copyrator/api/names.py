@@ -66,6 +66,9 @@ ANN_ROLLOUT_RESUME: Final = "copyrator.flant.com/rollout-resume"
 """On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: the rollout stopped there continues."""
 ANN_ROLLOUT_FINISH: Final = "copyrator.flant.com/rollout-finish"
 """On a rule: ``CONTENT-STARTEDAT``, as in its status: this rollout has no further steps."""
+RULE_REQUEST: Final = 256
+"""Characters that are read of each of these annotations of a rule; they are copied to the status.
+"""
 ANN_RESTART: Final = "copyrator.flant.com/restart"
 """On a Deployment, StatefulSet or DaemonSet, value ``true``: it is restarted when a copy that its
 pods use has new content, where the copy's rule restarts consumers.
@@ -87,6 +90,9 @@ BUNDLE_KIND: Final = "Bundle"
 BUNDLE_PLURAL: Final = "bundles"
 
 BUNDLE_PREFIX: Final = "operator.werf.dev/"
+BUNDLE_REQUEST: Final = 1024
+"""Characters that are read of a Bundle's annotation with this prefix; those of a request such as
+requestedAt are copied to the status."""
 
 ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
 """On a Bundle, any value: no request to the registry and no update until it is removed."""

@@ -12,13 +12,13 @@ from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
 from copyrator.api.structs import replace
 from copyrator.api.text import one_line
 from copyrator.api.texts import NAMESPACE
-from copyrator.settings import limits
 
 DEFAULT_SOAK: Final = 24 * 3600.0
 DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
@@ -196,7 +196,7 @@ def allows_promotion(annotations: Mapping[str, str], own: str, namespace: str) -
 @lru_cache(maxsize=256)
 def _globs(text: str) -> Globs:
     """Those of an annotation; none where it is longer than what is kept of an annotation."""
-    if len(text) >= limits.BUNDLE_REQUEST:
+    if len(text) >= BUNDLE_REQUEST:
         return Globs()
     parts = sorted({part.strip() for part in text.split(",")} - {""})
     return Globs(tuple(parts)) if sum(map(is_wild, parts)) <= _MAX_WILD else Globs()

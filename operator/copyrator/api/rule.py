@@ -11,7 +11,7 @@ from copyrator.api import syntax, texts
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type, unreadable
 from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRule, RuleSpec
 from copyrator.api.rule_status import RuleStatus
-from copyrator.api.rule_template import Place, path_of
+from copyrator.api.rule_template import RULE_DEPTH, Place, path_of
 from copyrator.api.schema import (
     AGE,
     MESSAGE,
@@ -31,7 +31,6 @@ from copyrator.api.schema import (
     slots,
 )
 from copyrator.api.selectors import ANY_LABELS, LabelSelector
-from copyrator.settings.limits import RULE_DEPTH
 
 RULE_VALUES: Final = 20_000
 """Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.
@@ -42,7 +41,7 @@ SELECTOR_TEXT: Final = 16_384
 
 RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 _NESTING: Final = (dict, list)
-_NAMESPACES: Final = items(1000)
+_NAMESPACES: Final = items(1000, remedy="split the rule")
 
 
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
@@ -146,7 +145,8 @@ def _read_namespace(raw: Any) -> tuple[str, ...]:
 
 
 _read_labels: Final = reader(
-    Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]], entries(1000)
+    Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]],
+    entries(1000, "split the rule"),
 )
 
 

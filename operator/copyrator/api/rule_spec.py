@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 
 from copyrator.api import names, syntax, texts
-from copyrator.api.fields import check_text
+from copyrator.api.fields import SpecError, check_text
 from copyrator.api.globs import NO_GLOBS, Globs, globs
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import Rollout
@@ -40,6 +40,16 @@ from copyrator.api.selectors import (
     selecting,
 )
 from copyrator.api.text import truncate
+
+NAME_TEXT: Final = 1_024
+"""Characters of ``spec.transform.name``: parsing so many of a tenant takes 10 ms at most."""
+
+COMPOSED_OBJECTS: Final = 500
+"""Objects that all entries of spec.sources may select together."""
+
+COMPOSED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
+memory while a rule's copies are rendered and written."""
 
 NAMED_PATTERNS: Final = 5
 """Patterns of a list that a message names."""
@@ -184,7 +194,11 @@ class CopiedSource(Source):
 
     listed: Annotated[
         tuple[Annotated[str, texts.NAMESPACE], ...],
-        items(1000, 1, required="must name a namespace; remove it to use the rule's own namespace"),
+        items(
+            *(1000, 1),
+            required="must name a namespace; remove it to use the rule's own namespace",
+            remedy="split the rule",
+        ),
     ] = msgspec.field(default=(), name="namespaces")
     """Namespaces of the objects. If several of them contain a source of the same name, the first
     listed is copied; the others are conflicts."""
@@ -312,6 +326,15 @@ def _metadata_glob(value: str) -> str | None:
     )
 
 
+def _read_new_key(raw: Any) -> str:
+    if raw == "":
+        raise SpecError("", "must not be empty; set the key's name in the copy")
+    return check_text(raw, "", syntax.data_key)
+
+
+_NEW_KEY: Final = custom(_read_new_key, texts.DATA_KEY.schema)
+
+
 class KeyTransform(Form):
     """Which keys of a ConfigMap's or Secret's data are copied, and under which names."""
 
@@ -330,8 +353,8 @@ class KeyTransform(Form):
     """Keys to leave out; * and ? are wildcards. All patterns with one may have 65,536
     characters."""
     rename: Annotated[
-        Mapping[Annotated[str, texts.DATA_KEY], Annotated[str, texts.DATA_KEY]],
-        entries(1000),
+        Mapping[Annotated[str, texts.DATA_KEY], Annotated[str, _NEW_KEY]],
+        entries(1000, "split the rule"),
     ] = {}
     """Map of a source's key to the key in the copy. Two keys must not be renamed to the same
     key."""
@@ -359,6 +382,11 @@ def _read_keys(raw: Any) -> KeyTransform:
     return found
 
 
+_METADATA_GLOBS: Final = globs(
+    "[-._a-zA-Z0-9/*?]+", _metadata_glob, items(64, noun="patterns"), length=317
+)
+
+
 class MetadataTransform(Form):
     """Annotations to add to a copy, and globs of those not to copy."""
 
@@ -370,7 +398,7 @@ class MetadataTransform(Form):
         entries(64),
     ] = {}
     """Added to every copy."""
-    remove: Annotated[Globs, globs("[-._a-zA-Z0-9/*?]+", _metadata_glob, 64, length=317)] = NO_GLOBS
+    remove: Annotated[Globs, _METADATA_GLOBS] = NO_GLOBS
     """Keys that a copy doesn't take over; * and ? are wildcards."""
 
     def __post_init__(self) -> None:
@@ -413,7 +441,7 @@ def _secret_type(value: str) -> str | None:
 class Transform(Form):
     """The differences between a copy and its source."""
 
-    name: Annotated[str, text(most=1024)] | None = None
+    name: Annotated[str, text(most=NAME_TEXT)] | None = None
     """Name of the copy; may contain Jinja2 expressions, for example {{ source.name }}-{{
     namespace.name }}. Default: the source's name."""
     type: Annotated[str, text(_secret_type, most=253, pattern=_TYPE)] | None = None
@@ -489,6 +517,7 @@ class RuleSpec(Form):
             keys=("as",),
             required="must name a source; remove it for a template without sources",
             noun="entries",
+            remedy="use a selector",
         ),
     ] = ()
     """Objects that the template reads as sources.NAME, where NAME is the entry's as: one object for

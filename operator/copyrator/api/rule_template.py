@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NoReturn
 
 from copyrator.api import texts
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.schema import OPEN, Form, Rule, custom, fail, form_reader, text
-from copyrator.settings.limits import RULE_DEPTH
+
+RULE_DEPTH: Final = 64
+"""Levels of nesting in a rule's spec: some functions that traverse it are recursive."""
+
+RENDERED_TEXT: Final = 1_048_576
+"""Characters of one string while it is rendered: more than an object may have."""
+
+RENDERED_OBJECT: Final = 1_572_864
+"""Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
 
 TEMPLATE_TEXT: Final = 65_536
 """Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
@@ -84,7 +92,7 @@ class TemplateForm(Form):
     kind: Annotated[str, texts.KIND]
     """Kind of the object, any namespaced kind that the operator is allowed to create; no Jinja2
     here."""
-    metadata: Annotated[TemplateMetadata, OPEN]
+    metadata: Annotated[TemplateMetadata, replace(OPEN, required="is required, with a name")]
     """Name, labels and annotations of the object."""
 
 

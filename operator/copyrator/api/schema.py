@@ -14,7 +14,7 @@ concerns several fields is checked in ``__post_init__`` (``fail``), and by the A
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -43,6 +43,7 @@ from copyrator.api.fields import (
     json_type,
 )
 from copyrator.api.syntax import Check, shown
+from copyrator.api.text import truncate
 from copyrator.api.times import format_duration, parse_duration
 
 F = TypeVar("F", bound="Form")
@@ -121,7 +122,9 @@ class Takes:
     required: str = "is required"
     """What is said where it is absent and has no default."""
     noun: str = "items"
-    """What a list has too many of."""
+    """What a list or map has too many of."""
+    remedy: str = ""
+    """What to do about too many of them."""
     like: type[Form] | str | None = None
     """The Form that the schema of what ``read`` takes is made from, or its name in
     ``hack/generate/pod_fields.py``."""
@@ -236,6 +239,7 @@ def items(
     rules: tuple[Rule, ...] = (),
     required: str = "is required",
     noun: str = "items",
+    remedy: str = "",
     repeats: bool = False,
 ) -> Takes:
     """A list of so many items; with ``keys`` one that the API server merges by these fields.
@@ -250,12 +254,12 @@ def items(
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
     if rules:
         schema["x-kubernetes-validations"] = validations(rules)
-    return Takes(schema, required=required, noun=noun, repeats=repeats)
+    return Takes(schema, required=required, noun=noun, remedy=remedy, repeats=repeats)
 
 
-def entries(most: int) -> Takes:
+def entries(most: int, remedy: str = "") -> Takes:
     """A map of so many keys."""
-    return Takes({"type": "object", "maxProperties": most})
+    return Takes({"type": "object", "maxProperties": most}, noun="entries", remedy=remedy)
 
 
 def custom(
@@ -271,6 +275,20 @@ def custom(
     if rules:
         found["x-kubernetes-validations"] = validations(rules)
     return Takes(found, read, required=required, like=like)
+
+
+def closed(form: type[Form], what: str) -> Takes:
+    """A map with no other fields than those of its Form, which the message says of ``what``."""
+    read_form = form_reader(form)
+    names = [one.name for one in slots(form)]
+
+    def read_closed(raw: Any) -> Form:
+        if isinstance(raw, Mapping) and (unknown := set(map(str, raw)).difference(names)):
+            known = f"{', '.join(names[:-1])} and {names[-1]}"
+            fail(truncate(min(unknown), 64), f"is unknown; {what} has {known}")
+        return read_form(raw)
+
+    return custom(read_closed)
 
 
 def validations(rules: tuple[Rule, ...]) -> list[dict[str, str]]:
@@ -406,7 +424,7 @@ def reader(kind: Any, takes: Takes) -> Read:
     elif get_origin(kind) in (tuple, frozenset):
         found = _list_reader(*split(get_args(kind)[0]), takes, get_origin(kind))
     elif get_origin(kind) is not None:
-        found = _map_reader(get_args(kind), takes.schema)
+        found = _map_reader(get_args(kind), takes)
     elif issubclass(kind, StrEnum):
         found = _choice_reader(kind)
     else:
@@ -470,16 +488,15 @@ def _choice_reader(kind: type[StrEnum]) -> Read:
 def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
     read_item = reader(kind, takes)
     least, most = of_list.schema.get("minItems", 0), of_list.schema["maxItems"]
-    noun, absent = of_list.noun, of_list.required
     is_unique = kind is str and made is tuple and not of_list.repeats
 
     def read_list(value: Any) -> Any:
         if not isinstance(value, list):
             raise SpecError("", f"must be a list, not {json_type(value)}")
         if len(value) > most:
-            raise SpecError("", f"has {len(value)} {noun}; at most {most} are allowed")
+            raise _too_many(value, most, of_list)
         if len(value) < least:
-            raise SpecError("", absent)
+            raise SpecError("", of_list.required)
         found = []
         for i, item in enumerate(value):
             try:
@@ -491,9 +508,14 @@ def _list_reader(kind: Any, takes: Takes, of_list: Takes, made: Any) -> Read:
     return read_list
 
 
-def _map_reader(kinds: tuple[Any, ...], schema: Schema) -> Read:
+def _too_many(value: Sized, most: int, takes: Takes) -> SpecError:
+    remedy = f": {takes.remedy}" if takes.remedy else ""
+    return SpecError("", f"has {len(value)} {takes.noun}; at most {most} are allowed{remedy}")
+
+
+def _map_reader(kinds: tuple[Any, ...], of_map: Takes) -> Read:
     key_kind, value_kind = map(split, kinds)
-    most = schema.get("maxProperties")
+    most = of_map.schema.get("maxProperties")
     read_key = reader(*key_kind) if key_kind[1].schema else None
     read_value = None if value_kind[0] is Any else reader(*value_kind)
 
@@ -501,7 +523,7 @@ def _map_reader(kinds: tuple[Any, ...], schema: Schema) -> Read:
         if not isinstance(value, Mapping):
             raise SpecError("", f"must be a map, not {json_type(value)}")
         if most is not None and len(value) > most:
-            raise SpecError("", f"has {len(value)} entries; at most {most} are allowed")
+            raise _too_many(value, most, of_map)
         if read_value is None:
             return value
         found = {}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from copyrator.api import syntax
 from copyrator.api.bundle_spec import Part
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.records import Record
-from copyrator.api.schema import Form, Rule, fail, items, read, text
+from copyrator.api.schema import Form, Rule, fail, items, text
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 
 SIGNATURE_ENTRIES: Final = 10
@@ -128,6 +128,18 @@ class VerifyEntry(Form):
         return tuple(one for one in found if one is not None)
 
 
+AnyOf = Annotated[
+    tuple[VerifyEntry, ...],
+    items(
+        SIGNATURE_ENTRIES,
+        1,
+        noun="entries",
+        required="is required: name who may sign, or remove the field above it",
+    ),
+]
+"""Signers, of which one is enough."""
+
+
 class SignaturesSpec(Part):
     """Who may sign what is deployed."""
 
@@ -135,25 +147,8 @@ class SignaturesSpec(Part):
     """Signatures that a version must have to be deployed; others are skipped. The operator's
     signature policy may require more."""
 
-    any_of: Annotated[
-        tuple[VerifyEntry, ...],
-        items(
-            SIGNATURE_ENTRIES,
-            1,
-            noun="entries",
-            required="is required: name who may sign, or remove the field above it",
-        ),
-    ]
+    any_of: AnyOf
     """Signers; a signature by one of them is enough."""
-
-
-def read_entries(owner: Mapping[str, Any], path: str) -> tuple[VerifyEntry, ...]:
-    """The list ``anyOf`` of a map, which has an entry at least.
-
-    Raises:
-        SpecError: it isn't valid.
-    """
-    return read(SignaturesSpec, owner, path).any_of
 
 
 def refs_of(entries: Iterable[VerifyEntry]) -> tuple[LocalObjectRef, ...]:

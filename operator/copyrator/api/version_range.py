@@ -21,7 +21,9 @@ from typing import Final, NoReturn
 import semver
 
 from copyrator.api.syntax import shown
-from copyrator.settings.limits import VERSION_LENGTH
+
+VERSION_LENGTH: Final = 256
+"""Characters of ``spec.version``."""
 
 VERSION_CONSTRAINTS: Final = 32
 """Constraints in a version range, on both sides of every ``||``: each is checked for every tag of a

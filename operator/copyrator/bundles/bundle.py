@@ -35,11 +35,11 @@ from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
+from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.api.promotion import PromotionSpec
 from copyrator.bundles.deploy.identity import release_metadata, spec_hash
 from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
 from copyrator.bundles.plan.record import requested_plan
-from copyrator.settings import limits
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     labels: Mapping[str, str] = metadata.get("labels") or {}
     finalizers = tuple(metadata.get("finalizers") or ())
     ours = {
-        key: value[: limits.BUNDLE_REQUEST]
+        key: value[:BUNDLE_REQUEST]
         for key, value in annotations.items()
         if key.startswith(names.BUNDLE_PREFIX)
     }

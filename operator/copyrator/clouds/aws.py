@@ -39,8 +39,9 @@ from copyrator.api.clouds import (
     CloudRegistry,
     Provider,
 )
+from copyrator.api.docker_config import CREDENTIAL_BYTES
 from copyrator.clouds.calls import Account, Calls, Issued
-from copyrator.oci.auth import CREDENTIAL_BYTES, OWN_IDENTITY
+from copyrator.oci.auth import OWN_IDENTITY
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,

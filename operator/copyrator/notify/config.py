@@ -20,14 +20,26 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import yaml
 
 from copyrator.api.fields import Fields, SpecError
-from copyrator.api.globs import NO_GLOBS, Globs, read_globs
+from copyrator.api.globs import MAX_GLOBS, NO_GLOBS, Globs, globs
 from copyrator.api.reasons.notices import About
+from copyrator.api.schema import (
+    Form,
+    Takes,
+    below,
+    closed,
+    custom,
+    duration,
+    fail,
+    items,
+    reader,
+    text,
+)
 from copyrator.api.syntax import among, at_most
 from copyrator.api.text import truncate
 
@@ -44,14 +56,10 @@ tenant that forges its status, is at most six messages a minute."""
 CONFIG_MAP: Final = "copyrator-notifications"
 KEY: Final = "notifications.yaml"
 _MAX_NAME: Final = 63
-_GLOB: Final = at_most(_MAX_NAME)
 _MAX_LINK: Final = 1024
 _MAX_FAULT: Final = 400
 _PLACES: Final = ("kind", "namespace", "name")
 _WHOLE: Final = frozenset({"link", "entries"})
-_ENTRY: Final = frozenset(
-    {"name", "urlFrom", "about", "namespaces", "kinds", "minInterval", "signWith"}
-)
 
 
 class SubjectKind(StrEnum):
@@ -61,25 +69,47 @@ class SubjectKind(StrEnum):
     RULE = "CopyratorRule"
 
 
-@dataclass(frozen=True, slots=True)
-class SecretRef:
+def _check_name(value: str) -> str | None:
+    if len(value) > 253 or not all(c.isascii() and (c.isalnum() or c in "-._") for c in value):
+        return "must be a name of letters, digits, '-', '.' and '_'"
+    return None
+
+
+def _check_entry_name(value: str) -> str | None:
+    if len(value) > _MAX_NAME:
+        return f"must be a name of at most {_MAX_NAME} characters"
+    return _check_name(value)
+
+
+def _or_all(kind: type[StrEnum]) -> Takes:
+    """A list of its words; an empty one means all of them."""
+    check = among(list(kind), f"isn't one of {', '.join(kind)}")
+    read_words = reader(tuple[Annotated[str, text(check, most=64)], ...], items(1000))
+    return custom(lambda raw: frozenset(map(kind, read_words(raw) or kind)))
+
+
+_NAME: Final = text(_check_name, most=253)
+
+
+class SecretRef(Form):
     """A key of a Secret in the operator's namespace."""
 
-    secret_name: str
-    key: str
+    secret_name: Annotated[str, _NAME]
+    key: Annotated[str, _NAME]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Form):
     """One receiver."""
 
-    name: str
-    url_from: SecretRef
-    about: frozenset[About]
-    namespaces: Globs = NO_GLOBS
+    name: Annotated[str, text(_check_entry_name, most=_MAX_NAME)]
+    url_from: Annotated[SecretRef, Takes({}, required="is required: secretName and key")]
+    about: Annotated[frozenset[About], _or_all(About)] = frozenset(About)
+    namespaces: Annotated[
+        Globs, globs("", at_most(_MAX_NAME), items(MAX_GLOBS, noun="patterns"), length=_MAX_NAME)
+    ] = NO_GLOBS
     """Empty: all of them."""
-    kinds: frozenset[SubjectKind] = frozenset(SubjectKind)
-    min_interval: float = NOTIFICATION_INTERVAL
+    kinds: Annotated[frozenset[SubjectKind], _or_all(SubjectKind)] = frozenset(SubjectKind)
+    min_interval: Annotated[float, duration("minInterval")] = NOTIFICATION_INTERVAL
     """Seconds between two messages."""
     sign_with: SecretRef | None = None
     """The key of the HMAC of a CloudEvent."""
@@ -121,6 +151,7 @@ class Config:
 
 
 NO_CONFIG: Final = Config()
+_read_entry: Final = reader(Entry, closed(Entry, "an entry"))
 
 
 def read_config(data: object) -> Config:
@@ -171,55 +202,14 @@ def _read(whole: Fields) -> Config:
         )
     entries: dict[str, Entry] = {}
     for i, item in enumerate(items[:NOTIFICATION_ENTRIES]):
-        path = f"{KEY}.entries[{i}]"
         try:
-            entry = _read_entry(Fields(item, path))
+            entry: Entry = _read_entry(item)
             if entry.name in entries:
-                raise SpecError(
-                    f"{path}.name", f"{entry.name} is taken by another entry; rename it"
-                )
+                fail("name", f"{entry.name} is taken by another entry; rename it")
             entries[entry.name] = entry
         except SpecError as error:
-            faults.append(_fault(error))
+            faults.append(_fault(below(error, f"{KEY}.entries[{i}]")))
     return Config(tuple(entries.values()), link, tuple(faults))
-
-
-def _read_entry(fields: Fields) -> Entry:
-    if unknown := sorted(map(str, fields.raw.keys() - _ENTRY)):
-        fields.fail(
-            truncate(unknown[0], 64), f"is unknown; an entry has {', '.join(sorted(_ENTRY))}"
-        )
-    name = fields.required_text("name", _check_entry_name)
-    about = fields.texts("about", _ABOUT) or tuple(About)
-    kinds = fields.texts("kinds", _KIND) or tuple(SubjectKind)
-    return Entry(
-        name=name,
-        url_from=_read_ref(fields, "urlFrom"),
-        about=frozenset(map(About, about)),
-        namespaces=read_globs(fields, "namespaces", _GLOB),
-        kinds=frozenset(map(SubjectKind, kinds)),
-        min_interval=fields.duration("minInterval", NOTIFICATION_INTERVAL),
-        sign_with=_read_ref(fields, "signWith") if fields.has("signWith") else None,
-    )
-
-
-def _read_ref(fields: Fields, name: str) -> SecretRef:
-    ref = fields.sub(name)
-    return SecretRef(
-        ref.required_text("secretName", _check_name), ref.required_text("key", _check_name)
-    )
-
-
-def _check_entry_name(value: str) -> str | None:
-    if len(value) > _MAX_NAME:
-        return f"must be a name of at most {_MAX_NAME} characters"
-    return _check_name(value)
-
-
-def _check_name(value: str) -> str | None:
-    if len(value) > 253 or not all(c.isascii() and (c.isalnum() or c in "-._") for c in value):
-        return "must be a name of letters, digits, '-', '.' and '_'"
-    return None
 
 
 def _check_link(value: str) -> str | None:
@@ -233,10 +223,6 @@ def _check_link(value: str) -> str | None:
     if not plain.isascii() or not plain.isprintable() or set(plain) & set(" <>\"'`|()[]"):
         return "must be a URL without blanks, quotes and brackets"
     return None
-
-
-_ABOUT: Final = among(list(About), f"isn't one of {', '.join(About)}")
-_KIND: Final = among(list(SubjectKind), f"isn't one of {', '.join(SubjectKind)}")
 
 
 def _fault(error: SpecError) -> str:

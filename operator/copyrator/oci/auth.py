@@ -20,6 +20,8 @@ from typing import Any, Final, Protocol
 
 from copyrator.api.clouds import PULL_RIGHTS, CloudRegistry, find_provider
 from copyrator.api.docker_config import (
+    CREDENTIAL_BYTES,
+    DOCKER_CONFIG_BYTES,
     HUB_HOSTS,
     HUB_KEY,
     HUB_PULLS,
@@ -33,15 +35,8 @@ from copyrator.api.docker_config import (
     read_entry,
     split_key,
 )
+from copyrator.oci.exchange import REGISTRY_HEADER_BYTES
 from copyrator.oci.reference import DOCKER_HUB_NAMES, Repository
-from copyrator.settings.limits import REGISTRY_HEADER_BYTES
-
-CREDENTIAL_BYTES: Final = 16 * 1024
-"""Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer
-headers."""
-
-DOCKER_CONFIG_BYTES: Final = 256 * 1024
-"""Bytes of a ``.dockerconfigjson``, which is parsed whole: a thousand registries and more."""
 
 DOCKER_CONFIG_GLOBS: Final = 64
 """Keys with wildcards in it that may match a registry: comparing one takes up to 0.4 ms."""

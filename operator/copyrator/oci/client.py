@@ -36,10 +36,10 @@ from copyrator.oci.exchange import (
 )
 from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
 from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.signature_manifest import REFERRERS_BYTES
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import RequestScope, TokenCache, access_error, refuse_foreign
 from copyrator.oci.transport import RegistryTransport
-from copyrator.settings.limits import REFERRERS_BYTES
 from copyrator.signatures.model import Artifact
 from copyrator.workqueue.fairness import FairLimit
 

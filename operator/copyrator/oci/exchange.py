@@ -17,7 +17,10 @@ from copyrator.api.fields import read_json
 from copyrator.oci.errors import InvalidResponse
 from copyrator.oci.push_route import Route
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import REGISTRY_HEADER_BYTES
+
+REGISTRY_HEADER_BYTES: Final = 16 * 1024
+"""Bytes of one header, and of all Link or all WWW-Authenticate headers of a response that are
+read."""
 
 Sink = Callable[[bytearray], Awaitable[None]]
 """Takes an answer's body; few large ones are held until it has returned."""

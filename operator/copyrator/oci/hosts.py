@@ -25,10 +25,12 @@ from yarl import URL
 
 from copyrator.connections import aiohttp
 from copyrator.oci.errors import AddressRefused
-from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
+
+REGISTRY_REQUESTS_PER_HOST: Final = 8
+"""Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
 
 REGISTRY_HOSTS: Final = 2048
 """Hosts whose request rate and pause (after a 429 or 503) are remembered. Idle ones are dropped at

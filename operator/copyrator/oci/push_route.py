@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from copyrator.api.fields import read_json
 from copyrator.api.times import format_time
-from copyrator.settings.limits import ATTESTATION_BYTES
 from copyrator.signatures.model import (
+    ATTESTATION_BYTES,
     DEPLOYED_PREDICATE,
     Artifact,
     DeployedStatement,

@@ -16,13 +16,11 @@ from typing import Final
 import msgspec
 
 from copyrator.oci.reference import DIGEST
-from copyrator.settings.limits import (
-    ATTESTATIONS,
-    REFERRERS_BYTES,
-    SIGNATURE_BYTES,
-    SIGNATURES,
-)
-from copyrator.signatures.model import SignatureFormat
+from copyrator.signatures.model import ATTESTATIONS, SIGNATURE_BYTES, SIGNATURES, SignatureFormat
+
+REFERRERS_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of one page of referrers, or of the index of the fallback tag, as of a manifest: some
+10,000 referrers."""
 
 _BUNDLE_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _BUNDLES: Final = "application/vnd.dev.sigstore.bundle"

@@ -30,6 +30,7 @@ from copyrator.oci.exchange import next_page
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import (
     BEYOND,
+    REFERRERS_BYTES,
     SIGNATURES_WANTED,
     Candidates,
     Layer,
@@ -43,14 +44,11 @@ from copyrator.oci.signature_manifest import (
     read_stored,
     require_payload,
 )
-from copyrator.settings.limits import (
+from copyrator.signatures.model import (
     ATTESTATION_BYTES,
     ATTESTATIONS,
-    REFERRERS_BYTES,
-    SIGNATURES,
-)
-from copyrator.signatures.model import (
     DEPLOYED_PREDICATE,
+    SIGNATURES,
     Artifact,
     Found,
     FoundAttestations,

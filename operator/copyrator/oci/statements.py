@@ -49,8 +49,7 @@ from copyrator.oci.push_route import (
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
-from copyrator.settings.limits import ATTESTATION_BYTES
-from copyrator.signatures.model import DeployedStatement, TrustError
+from copyrator.signatures.model import ATTESTATION_BYTES, DeployedStatement, TrustError
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 

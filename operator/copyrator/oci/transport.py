@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from yarl import URL
 
 from copyrator import __version__
+from copyrator.api.bundle_spec import CA_BYTES
 from copyrator.api.times import parse_retry_after
 from copyrator.connections import Connector, aiohttp
 from copyrator.oci.errors import (
@@ -33,6 +34,7 @@ from copyrator.oci.errors import (
     TLSFailed,
 )
 from copyrator.oci.exchange import (
+    REGISTRY_HEADER_BYTES,
     Request,
     Response,
     TlsVerification,
@@ -43,6 +45,7 @@ from copyrator.oci.exchange import (
 from copyrator.oci.hosts import (
     DEFAULT_RATE,
     KEEP_ALIVE,
+    REGISTRY_REQUESTS_PER_HOST,
     AddressRules,
     CheckedResolver,
     HostCache,
@@ -50,7 +53,6 @@ from copyrator.oci.hosts import (
     Rate,
 )
 from copyrator.oci.push_route import Route
-from copyrator.settings.limits import CA_BYTES, REGISTRY_HEADER_BYTES, REGISTRY_REQUESTS_PER_HOST
 from copyrator.settings.proxies import Proxies, ProxyError
 from copyrator.tls import create_context
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant

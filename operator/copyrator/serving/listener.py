@@ -19,7 +19,10 @@ from typing import Final, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from copyrator.settings.limits import HEADER_SECONDS
+HEADER_SECONDS: Final = 15.0
+"""Seconds that a connection to one of the operator's own ports may take for the headers of a
+request, and stay open without one."""
+
 
 _Address = IPv4Address | IPv6Address
 _PREFIX_LENGTH = 64

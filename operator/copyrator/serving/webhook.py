@@ -36,8 +36,7 @@ from copyrator.oci.notifications import (
     parse_notification,
     unwrap_form,
 )
-from copyrator.serving.listener import CALLERS_FAULTS, Listener, Peers
-from copyrator.settings.limits import HEADER_SECONDS
+from copyrator.serving.listener import CALLERS_FAULTS, HEADER_SECONDS, Listener, Peers
 from copyrator.workqueue.fairness import FairLimit
 
 WEBHOOK_BODY_BYTES: Final = 128 * 1024

@@ -96,8 +96,9 @@ class Items(Text):
         items = [part.strip() for part in value.split(",") if part.strip()]
         if self.none and items == ["-"]:
             return ()
-        found = tuple(dict.fromkeys(self.item(one, param, ctx) for one in items))
-        return ("*",) if "*" in found else found
+        if "*" in items:
+            items = ["*"]
+        return tuple(dict.fromkeys(self.item(one, param, ctx) for one in items))
 
     def item(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check one item."""

@@ -32,10 +32,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from copyrator.api import syntax
 from copyrator.api.times import format_time
-from copyrator.settings.limits import ATTESTATION_BYTES, SIGNATURE_KEY_BYTES
 from copyrator.signatures import keys
 from copyrator.signatures.model import (
+    ATTESTATION_BYTES,
     DEPLOYED_PREDICATE,
+    SIGNATURE_KEY_BYTES,
     CosignKeys,
     DeployedEvidence,
     DeployedStatement,

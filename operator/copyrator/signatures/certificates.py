@@ -30,8 +30,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from copyrator.settings import limits
 from copyrator.signatures.model import InvalidSignatureError, NotYetValidError
+
+SIGNATURE_CHAIN: Final = 10
+"""Certificates in a signature's chain."""
 
 UNREADABLE: Final = (
     ValueError,
@@ -153,7 +155,7 @@ def verify_chain(
 
     Args:
         chain: the signer's certificate, the CAs above it, the root; or a self-signed one alone. At
-            least one, at most ``limits.SIGNATURE_CHAIN``.
+            least one, at most ``SIGNATURE_CHAIN``.
         roots: from load_roots.
         purpose: determines the requirements for the signer's certificate.
         moment: with a time zone.
@@ -188,7 +190,7 @@ def order_chain(
     are checked as there are certificates of the issuer's name, never all orders of the others.
     """
     chain = [leaf]
-    while chain[-1] not in roots and len(chain) < limits.SIGNATURE_CHAIN:
+    while chain[-1] not in roots and len(chain) < SIGNATURE_CHAIN:
         issuer = next((one for one in (*roots, *others) if is_issued_by(chain[-1], one)), None)
         if issuer is None:
             break
@@ -208,7 +210,7 @@ def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
         verification.PolicyBuilder()
         .store(verification.Store([chain[-1]]))
         .time(moment.astimezone(UTC))
-        .max_chain_depth(limits.SIGNATURE_CHAIN)
+        .max_chain_depth(SIGNATURE_CHAIN)
         .extension_policies(
             ca_policy=anything.require_present(
                 x509.BasicConstraints, verification.Criticality.CRITICAL, None

@@ -8,9 +8,9 @@ from itertools import chain, islice, zip_longest
 from types import ModuleType
 from typing import Final
 
-from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, keyless, notation, sigstore_bundle
 from copyrator.signatures.model import (
+    SIGNATURE_FAILURES,
     CosignIdentity,
     CosignKeys,
     Entry,
@@ -75,7 +75,7 @@ def judge(found: Found, requirements: Sequence[SignatureRequirement], now: datet
     return Judgement(
         holds=tuple(holds),
         failed=tuple(failed),
-        failures=tuple(islice(_in_turn(failures), limits.SIGNATURE_FAILURES)),
+        failures=tuple(islice(_in_turn(failures), SIGNATURE_FAILURES)),
         signatures=len(found.signatures),
         skipped=found.skipped,
         refused_until=work.refused_until if failed else None,

@@ -20,9 +20,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from copyrator.api.times import parse_time
-from copyrator.settings import limits
-from copyrator.signatures.certificates import UNREADABLE
-from copyrator.signatures.model import Artifact, InvalidSignatureError
+from copyrator.signatures.certificates import SIGNATURE_CHAIN, UNREADABLE
+from copyrator.signatures.model import SIGNATURE_BYTES, Artifact, InvalidSignatureError
 
 MEDIA_TYPE: Final = "application/jose+json"
 PAYLOAD_TYPE: Final = "application/vnd.cncf.notary.payload.v1+json"
@@ -109,18 +108,18 @@ class JwsEnvelope:
 
 
 def read_envelope(blob: bytes) -> JwsEnvelope:
-    """Read an envelope, of at most ``limits.SIGNATURE_BYTES``.
+    """Read an envelope, of at most ``SIGNATURE_BYTES``.
 
     Raises:
         Invalid: it isn't one, or its headers violate the specification.
     """
-    if len(blob) > limits.SIGNATURE_BYTES:
-        raise InvalidSignatureError(f"it has {len(blob)} bytes, more than {limits.SIGNATURE_BYTES}")
+    if len(blob) > SIGNATURE_BYTES:
+        raise InvalidSignatureError(f"it has {len(blob)} bytes, more than {SIGNATURE_BYTES}")
     envelope = _decode(blob, _RawJws, "it is not a JWS envelope of the Notary Project")
-    if len(envelope.header.x5c) > limits.SIGNATURE_CHAIN:
+    if len(envelope.header.x5c) > SIGNATURE_CHAIN:
         count = len(envelope.header.x5c)
         raise InvalidSignatureError(
-            f"it has a chain of {count} certificates, more than {limits.SIGNATURE_CHAIN}"
+            f"it has a chain of {count} certificates, more than {SIGNATURE_CHAIN}"
         )
     raw = _decode_base64(envelope.protected, "protected", url=True)
     protected = _decode(raw, _Protected, "its protected header is not of the Notary Project")

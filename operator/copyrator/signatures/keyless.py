@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.x509.oid import ObjectIdentifier
 
 from copyrator.api.tagfilter import FilterError, compile_filter
-from copyrator.settings import limits
 from copyrator.signatures.model import (
+    SIGNATURE_ROOT_BYTES,
     Artifact,
     CosignIdentity,
     InvalidSignatureError,
@@ -86,8 +86,8 @@ def check_trusted_root(file_name: str, content: bytes) -> None:
 @lru_cache(maxsize=4)
 def _verifier(trusted_root: bytes) -> Verifier:
     """A verifier that trusts this root; cached, as parsing a large one takes milliseconds."""
-    if len(trusted_root) > limits.SIGNATURE_ROOT_BYTES:
-        raise TrustError(f"the trusted root has more than {limits.SIGNATURE_ROOT_BYTES} bytes")
+    if len(trusted_root) > SIGNATURE_ROOT_BYTES:
+        raise TrustError(f"the trusted root has more than {SIGNATURE_ROOT_BYTES} bytes")
     try:
         from pydantic import ValidationError  # noqa: PLC0415
         from sigstore.models import TrustedRoot  # noqa: PLC0415

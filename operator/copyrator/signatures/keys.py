@@ -21,8 +21,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from copyrator.settings import limits
-from copyrator.signatures.model import InvalidSignatureError, TrustError
+from copyrator.signatures.model import (
+    SIGNATURE_KEY_BYTES,
+    SIGNATURE_KEYS,
+    InvalidSignatureError,
+    TrustError,
+)
 
 PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 
@@ -57,8 +61,8 @@ def read_keys(files: Mapping[str, bytes]) -> dict[str, bytes]:
     for name in sorted(files):
         for number, block in enumerate(_blocks(name, files[name]), start=1):
             key = name if number == 1 else f"{name}#{number}"
-            if len(keys) == limits.SIGNATURE_KEYS:
-                raise TrustError(f"there are more than {limits.SIGNATURE_KEYS} keys: remove some")
+            if len(keys) == SIGNATURE_KEYS:
+                raise TrustError(f"there are more than {SIGNATURE_KEYS} keys: remove some")
             _load(key, block)
             keys[key] = block
     if not keys:
@@ -121,8 +125,8 @@ def _verifies(key: PublicKey, signature: bytes, message: bytes) -> bool:
 
 def _blocks(name: str, content: bytes) -> list[bytes]:
     """Split a file into its PEM blocks; other text is refused, so that no key is missed."""
-    if len(content) > limits.SIGNATURE_KEY_BYTES:
-        raise TrustError(f"{name} has more than {limits.SIGNATURE_KEY_BYTES} bytes")
+    if len(content) > SIGNATURE_KEY_BYTES:
+        raise TrustError(f"{name} has more than {SIGNATURE_KEY_BYTES} bytes")
     plain = _COMMENT.sub(b"", content)
     if not plain.strip():
         raise TrustError(f"{name} is empty")

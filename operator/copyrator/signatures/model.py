@@ -12,7 +12,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+
+SIGNATURES: Final = 50
+"""Signatures of one digest that are read, over all places and formats: each is one request or two,
+and is checked against every entry."""
+
+SIGNATURE_BYTES: Final = 256 * 1024
+"""Bytes of one signature: a sigstore bundle or an envelope with its chain has some 10 KB."""
+
+ATTESTATIONS: Final = 200
+"""Attestations of one digest that are read, apart from its signatures. With more nothing is
+promoted by them: a part of them may lack a withdrawal."""
+
+ATTESTATION_BYTES: Final = 16 * 1024
+"""Bytes of one attestation, a sigstore bundle; ours have 1.5 KB."""
+
+SIGNATURE_KEYS: Final = 20
+"""Public keys of all entries of one requirement: each signature is tried with each, for up to a
+millisecond."""
+
+SIGNATURE_KEY_BYTES: Final = 16 * 1024
+"""Bytes of one file of public keys."""
+
+SIGNATURE_ROOT_BYTES: Final = 256 * 1024
+"""Bytes of certificates of one entry, or of its trusted root."""
+
+SIGNATURE_FAILURES: Final = 20
+"""Reasons that are kept for one digest."""
 
 T = TypeVar("T")
 
@@ -81,7 +108,7 @@ class Found:
 
     artifact: Artifact
     signatures: tuple[Signature, ...] = ()
-    """In the registry's order, at most ``limits.SIGNATURES``."""
+    """In the registry's order, at most ``SIGNATURES``."""
     skipped: tuple[str, ...] = ()
     """Why others weren't read, at most 10 sentences without a full stop: too large, not supported
     (COSE, an older bundle format), an attestation, beyond the limit.
@@ -93,7 +120,7 @@ class FoundAttestations:
     """What may be attestations of ours of one digest: all that its registry has."""
 
     signatures: tuple[Signature, ...] = ()
-    """In the registry's order, at most ``limits.ATTESTATIONS``."""
+    """In the registry's order, at most ``ATTESTATIONS``."""
     others: int = 0
     """Other attestations in the same format: of another tool, or annotated with another type."""
 
@@ -185,7 +212,7 @@ class Judgement:
     failed: tuple[str, ...] = ()
     """Names of the requirements that nothing satisfies."""
     failures: tuple[SignatureFailure, ...] = ()
-    """Of the failed requirements; at most ``limits.SIGNATURE_FAILURES``."""
+    """Of the failed requirements; at most ``SIGNATURE_FAILURES``."""
     signatures: int = 0
     """The number of signatures that were judged."""
     skipped: tuple[str, ...] = ()

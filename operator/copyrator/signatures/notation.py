@@ -31,8 +31,8 @@ import rfc3161_client
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from copyrator.settings import limits
 from copyrator.signatures.certificates import (
+    SIGNATURE_CHAIN,
     UNREADABLE,
     Purpose,
     check_strength,
@@ -50,6 +50,7 @@ from copyrator.signatures.jws_envelope import (
     verify_signature,
 )
 from copyrator.signatures.model import (
+    SIGNATURE_ROOT_BYTES,
     Artifact,
     InvalidSignatureError,
     NotationTrust,
@@ -209,8 +210,8 @@ def load_roots(file_name: str, pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def _load_pem(file_name: str, pem: bytes) -> list[x509.Certificate]:
-    if len(pem) > limits.SIGNATURE_ROOT_BYTES:
-        size, limit = len(pem), limits.SIGNATURE_ROOT_BYTES
+    if len(pem) > SIGNATURE_ROOT_BYTES:
+        size, limit = len(pem), SIGNATURE_ROOT_BYTES
         raise TrustError(f"{file_name} has {size} bytes, more than {limit}; keep only roots there")
     labels = _PEM_LABEL.findall(pem)
     if any(b"PRIVATE KEY" in label for label in labels):
@@ -397,9 +398,9 @@ def read_time_stamp(
 def _find_signer(
     infos: set[rfc3161_client.tsp.SignerInfo], certificates: Sequence[x509.Certificate]
 ) -> x509.Certificate:
-    if len(infos) != 1 or len(certificates) > limits.SIGNATURE_CHAIN:
+    if len(infos) != 1 or len(certificates) > SIGNATURE_CHAIN:
         raise InvalidSignatureError(
-            f"its time stamp has not one signer and up to {limits.SIGNATURE_CHAIN} certificates"
+            f"its time stamp has not one signer and up to {SIGNATURE_CHAIN} certificates"
         )
     (info,) = infos
     for certificate in certificates:

@@ -9,8 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from copyrator.settings import limits
-from copyrator.signatures.model import InvalidSignatureError
+from copyrator.signatures.model import SIGNATURE_BYTES, InvalidSignatureError
 
 T = TypeVar("T")
 
@@ -24,7 +23,7 @@ def decode(what: str, raw: bytes, kind: type[T], *, integers: bool = False) -> T
 
     Args:
         what: Names the document in messages: ``the payload``.
-        raw: At most ``limits.SIGNATURE_BYTES``.
+        raw: At most ``SIGNATURE_BYTES``.
         kind: A msgspec Struct; types aren't converted.
         integers: Whether it has numbers, which have to be whole and have at most 15 digits; else
             all are read as 0, however long they are.
@@ -32,8 +31,8 @@ def decode(what: str, raw: bytes, kind: type[T], *, integers: bool = False) -> T
     Raises:
         Invalid: too large, not UTF-8, not JSON, nested too deeply, ambiguous, or of another shape.
     """
-    if len(raw) > limits.SIGNATURE_BYTES:
-        raise InvalidSignatureError(f"{what} has more than {limits.SIGNATURE_BYTES} bytes")
+    if len(raw) > SIGNATURE_BYTES:
+        raise InvalidSignatureError(f"{what} has more than {SIGNATURE_BYTES} bytes")
     try:
         document = json.loads(
             raw.decode("utf-8"),

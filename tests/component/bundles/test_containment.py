@@ -9,13 +9,12 @@ import pytest
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.bundles import bundle as bundle_module
 from copyrator.bundles.deploy.jobs import BUNDLE_LOG_BYTES, BUNDLE_PODS
 from copyrator.bundles.deploy.outcome import printed_digests
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
-from copyrator.settings import limits
 
 
 async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on(
@@ -137,4 +136,4 @@ def test_a_log_of_empty_lines_is_searched_in_no_time() -> None:
     log = "\n" * BUNDLE_LOG_BYTES + "digest:  " + "a" * 64
 
     assert printed_digests(log) == ("sha256:" + "a" * 64,)
-    assert_quick(lambda: printed_digests(log), 3 * limits.STEP_SECONDS)
+    assert_quick(lambda: printed_digests(log), 3 * STEP_SECONDS)

@@ -24,7 +24,6 @@ from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health import judge
 from copyrator.kube.resources import DEPLOYMENTS
 from copyrator.kube.watch.placement import PlacementTiming
-from copyrator.settings import limits
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -382,7 +381,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("copyrator.bundles.health.judge.HEALTH_NAMESPACES", 3)
-    monkeypatch.setattr(limits, "ALL_HEALTH_NAMESPACES", 5)
+    monkeypatch.setattr("copyrator.bundles.health.judge.ALL_HEALTH_NAMESPACES", 5)
     spaces = [f"team-{number:02}" for number in range(20)]
     places = ["", *spaces]
     cluster.by_name_only = {("deployments", place) for place in places}

@@ -16,7 +16,7 @@ import pytest
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.waiting import eventually
 from tests.long import LONG, long_form
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
@@ -26,12 +26,11 @@ from copyrator.bundles.deploy.redaction import BUNDLE_REDACTION_BYTES, Redactor,
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import NotFound
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated
 
 MB = 1024 * 1024
-LONGEST = 3 * limits.STEP_SECONDS
+LONGEST = 3 * STEP_SECONDS
 """Seconds of a step that fail a test: room for a slow machine; before it was 17 s."""
 
 

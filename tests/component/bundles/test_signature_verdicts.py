@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.component.bundles.waiting import eventually
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 from tests.unit.signatures.making import (
     ARTIFACT,
     NOW,
@@ -45,10 +45,11 @@ from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import RegistryUnreachable
 from copyrator.oci.reference import Repository
-from copyrator.settings import limits
 from copyrator.signatures import keys, sigstore_bundle
 from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, SIGNATURE_WORK
 from copyrator.signatures.model import (
+    SIGNATURE_KEYS,
+    SIGNATURES,
     Artifact,
     Found,
     Holds,
@@ -241,8 +242,7 @@ def dense(kind: str = "P-256 second", size: int = 80_000) -> bytes:
 def hostile() -> tuple[Signature, ...]:
     blob = dense()
     return tuple(
-        replace(bundle_signature(blob), digest=f"sha256:{number}")
-        for number in range(limits.SIGNATURES)
+        replace(bundle_signature(blob), digest=f"sha256:{number}") for number in range(SIGNATURES)
     )
 
 
@@ -290,8 +290,8 @@ def test_checks_are_bounded_by_their_number_and_bytes_and_what_is_beyond_is_refu
 
 def test_what_a_tenant_may_ask_for_of_usual_signatures_is_within_the_limit_of_work() -> None:
     usual = 10_000
-    each = (SIGNATURE_CHECK + usual) * limits.SIGNATURE_KEYS
-    assert each * limits.SIGNATURES < SIGNATURE_WORK
+    each = (SIGNATURE_CHECK + usual) * SIGNATURE_KEYS
+    assert each * SIGNATURES < SIGNATURE_WORK
 
 
 async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: Isolated) -> None:
@@ -303,10 +303,10 @@ async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: 
     with measured_steps() as steps:
         first = await world.judge(asked)
         again = [await world.judge(asked) for _ in range(3)]
-    assert (first.is_trusted, first.signatures) == (False, limits.SIGNATURES)
+    assert (first.is_trusted, first.signatures) == (False, SIGNATURES)
     assert again == [first] * 3
     assert [one.args[0] for one in child.call.await_args_list] == [judge_found]
-    assert steps.longest < limits.STEP_SECONDS, steps.where
+    assert steps.longest < STEP_SECONDS, steps.where
 
 
 async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kept() -> None:

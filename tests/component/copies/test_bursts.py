@@ -16,7 +16,7 @@ from tests.component.copies.conftest import (
     reason,
 )
 from tests.component.kube.fake_api import error, until
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.keys import RuleKey
 from copyrator.api.names import ANN_RULES
@@ -24,7 +24,6 @@ from copyrator.api.reasons.rules import RuleEvent
 from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
 from copyrator.copies.timing import DEFAULT_TIMING
-from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue import queue
 from copyrator.workqueue.outcome import Priority
 

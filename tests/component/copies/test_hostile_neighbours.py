@@ -5,14 +5,13 @@ import asyncio
 import pytest
 from tests.component.copies.conftest import HOME, by_name, counts, is_failing, make_rule, reason
 from tests.component.kube.fake_api import until
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api import globs, names
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector, Operator, Requirement
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
-from copyrator.settings.limits import STEP_SECONDS
 from copyrator.workqueue.fairness import TimeSlice
 
 TARGETS = [f"team-{number:03}" for number in range(100)]

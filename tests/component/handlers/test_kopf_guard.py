@@ -24,7 +24,7 @@ from tests.component.kube.fake_api import (
     stream,
     until,
 )
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.fields import TOO_MANY
 from copyrator.handlers import kopf_guard
@@ -33,7 +33,6 @@ from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import Timing
 from copyrator.runtime.watchdog import failing_watches
-from copyrator.settings.limits import STEP_SECONDS
 
 QUICK = Timing(
     doubt=2.0,

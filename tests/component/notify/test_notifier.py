@@ -32,14 +32,13 @@ from tests.component.notify.conftest import (
     now,
     secret,
 )
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.notify.marks import CONFIG_MAP as MARKS
 from copyrator.notify.marks import NOTIFICATION_MARKS
 from copyrator.notify.notifier import make_isolated
-from copyrator.settings.limits import STEP_SECONDS
 
 
 def chat(cluster: FakeCluster, receiver: Receiver, **fields: object) -> None:

@@ -27,8 +27,12 @@ from copyrator.oci import signatures
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
 from copyrator.oci.signatures import SignatureFinder
-from copyrator.settings.limits import ATTESTATION_BYTES, ATTESTATIONS
-from copyrator.signatures.model import DEPLOYED_PREDICATE, Signature
+from copyrator.signatures.model import (
+    ATTESTATION_BYTES,
+    ATTESTATIONS,
+    DEPLOYED_PREDICATE,
+    Signature,
+)
 
 TOO_LARGE = b"x" * (ATTESTATION_BYTES + 1)
 PROVENANCE = "https://slsa.dev/provenance/v1"

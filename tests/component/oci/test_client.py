@@ -32,9 +32,9 @@ from copyrator.oci.errors import (
     TagNotFound,
     TLSFailed,
 )
+from copyrator.oci.hosts import REGISTRY_REQUESTS_PER_HOST
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
-from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 from copyrator.signatures.model import Artifact
 
 ALICE = Credential("alice", "s3cret")

@@ -9,9 +9,8 @@ import pytest
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.hosts import Rate
+from copyrator.oci.hosts import REGISTRY_REQUESTS_PER_HOST, Rate
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.signature_layout import (
     payloads,
     sigstore_bundle,
 )
-from tests.steps import measured_steps
+from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
@@ -36,15 +36,15 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
+from copyrator.oci.signature_manifest import REFERRERS_BYTES
 from copyrator.oci.signatures import (
     REFERRERS_PAGES,
     SIGNATURE_MANIFEST_BYTES,
     SIGNATURES_BYTES,
     SignatureFinder,
 )
-from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURE_BYTES, SIGNATURES, STEP_SECONDS
 from copyrator.signatures.judge import judge
-from copyrator.signatures.model import CosignKeys, SignatureRequirement
+from copyrator.signatures.model import SIGNATURE_BYTES, SIGNATURES, CosignKeys, SignatureRequirement
 
 MB = 1024 * 1024
 STAGES = ("artifact", "list", "fallback tag", "sig tag", "manifest", "blob", "payload")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long import LONG
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.bundle import (
     BUNDLE_METADATA,
@@ -32,11 +32,10 @@ from copyrator.api.bundle_spec import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.settings import limits
 from hostile.mangled import JSON, TEXTS
 
 DEFAULTS = BundleDefaults()
-LONGEST = 4 * limits.STEP_SECONDS
+LONGEST = 4 * STEP_SECONDS
 """Seconds of processor time that fail a test: room for a slow machine; it was up to 1.8 s."""
 LARGE = 1_400_000
 """Characters: about what etcd takes."""

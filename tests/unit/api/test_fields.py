@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
+from copyrator.api.docker_config import DOCKER_CONFIG_BYTES
 from copyrator.api.fields import UnreadableJsonError, read_json
-from copyrator.oci.auth import DOCKER_CONFIG_BYTES
-from copyrator.settings.limits import STEP_SECONDS
 
 
 @pytest.mark.parametrize(

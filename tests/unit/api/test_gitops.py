@@ -17,6 +17,7 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
 )
+from copyrator.api.reasons import INFO
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 
@@ -150,6 +151,8 @@ def test_no_reason_is_named_that_does_not_exist() -> None:
     named = set(re.findall(r"'(\w+)'", expressions))
     assert len(named) > 8
     assert named <= known
+    waits = {one for one in (*BundleReason, *RuleReason) if one in PAUSED | GATED}
+    assert {one.severity for one in waits} == {INFO}, "none of them is a fault"
     lua = set(re.findall(r"(\w+) = true", "".join(ARGOCD.values())))
     assert lua == (PAUSED | GATED) - {"Planned"}
     assert lua < known

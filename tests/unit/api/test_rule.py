@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy, ImmutablePolicy, Mode, RuleSpec
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import STEP_SECONDS
 from hostile.mangled import JSON
 
 META = {"name": "main-rule", "namespace": "ops"}

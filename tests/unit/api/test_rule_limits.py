@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import Fields, InvalidSpec, SpecError
-from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
+from copyrator.api.fields import InvalidSpec, SpecError
+from copyrator.api.globs import MAX_GLOB_TEXT, Globs, globs
 from copyrator.api.rule import RULE_VALUES, copies_kind, parse_rule
 from copyrator.api.rule_spec import MAX_TARGETS_TEXT, CopiedSource, RuleSpec, Targets
-from copyrator.api.rule_template import template_texts
+from copyrator.api.rule_template import RULE_DEPTH, template_texts
+from copyrator.api.schema import reader
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import RULE_DEPTH
 
 META = {"namespace": "ops", "name": "r"}
 SOURCE = {"kind": "Secret", "name": "app"}
@@ -207,14 +207,15 @@ def test_targets_of_four_hundred_characters_are_shown_whole() -> None:
 
 
 def test_patterns_with_wildcards_have_so_many_characters() -> None:
+    read_globs = reader(Globs, globs("", lambda _: None, length=MAX_GLOB_TEXT + 1))
+
     def read(length: int) -> Globs:
-        fields = Fields({"names": ["*" * length, "literal" * 100]}, "spec")
-        return read_globs(fields, "names", lambda _: None)
+        return read_globs(["*" * length, "literal" * 100])
 
     assert read(MAX_GLOB_TEXT).names == {"literal" * 100}
     with pytest.raises(SpecError) as error:
         read(MAX_GLOB_TEXT + 1)
     assert str(error.value.invalid) == (
-        f"spec.names: has {MAX_GLOB_TEXT + 1} characters in patterns with wildcards; "
+        f": has {MAX_GLOB_TEXT + 1} characters in patterns with wildcards; "
         f"at most {MAX_GLOB_TEXT} are allowed: use fewer or shorter ones"
     )

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
@@ -22,6 +22,7 @@ from copyrator.api.kstatus import Status
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.health.judge import (
+    ALL_HEALTH_NAMESPACES,
     DECODERS,
     HEALTH_NAMESPACES,
     HealthFault,
@@ -36,7 +37,6 @@ from copyrator.bundles.health.judge import (
 )
 from copyrator.bundles.health.monitor import KINDS, HealthWatcher
 from copyrator.bundles.memory import HealthMemory
-from copyrator.settings import limits
 
 NOW = 5000.0
 RELEASE = {
@@ -325,7 +325,7 @@ def test_a_hundred_thousand_bad_objects_are_named_in_a_step() -> None:
     for number in range(100_000):
         status = Status.FAILED if number % 2 else Status.IN_PROGRESS
         found.add(f"Deployment/web-{number:06}", judged(status, "why"), NOW)
-    assert_quick(lambda: said(found), limits.STEP_SECONDS)
+    assert_quick(lambda: said(found), STEP_SECONDS)
     assert "and 99995 more" in said(found)[2]
 
 
@@ -347,7 +347,7 @@ def test_many_namespaces_are_watched_as_one_and_few_again_apart() -> None:
 
 
 def test_where_all_of_them_arent_granted_there_are_some() -> None:
-    wanted, most = spaces(100), limits.ALL_HEALTH_NAMESPACES
+    wanted, most = spaces(100), ALL_HEALTH_NAMESPACES
     found = decide(wanted, {None, wanted[0]}, held=False, bounded=True)
     assert found == set(wanted[:most]), "what is refused counts"
 
@@ -379,7 +379,7 @@ def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -
             client=reviewer, settings=settings, timing=timing, monotonic=loop.time
         )
         watcher = HealthWatcher(cast("Any", context), lambda _: None)
-        few, all_ = spaces(2), spaces(limits.ALL_HEALTH_NAMESPACES)
+        few, all_ = spaces(2), spaces(ALL_HEALTH_NAMESPACES)
         for space in few:
             watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
         await asyncio.sleep(timing.health_watches.settle + 0.01)
@@ -392,4 +392,4 @@ def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -
         return reviewer.reviews
 
     asked = simulate(story)
-    assert asked == dict.fromkeys(["", *spaces(limits.ALL_HEALTH_NAMESPACES)], 2 * len(KINDS))
+    assert asked == dict.fromkeys(["", *spaces(ALL_HEALTH_NAMESPACES)], 2 * len(KINDS))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.bundles.plan.operations import (
     BEGIN,
@@ -29,7 +29,6 @@ from copyrator.bundles.plan.operations import (
     read_operation,
     read_plan,
 )
-from copyrator.settings.limits import STEP_SECONDS
 
 NONCE = "0123456789abcdef" * 2
 OTHER = "f" * 32

@@ -5,11 +5,10 @@ import json
 
 import pytest
 from tests.kubeconfigs import SERVER, ca, document
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.kubeconfig import KUBECONFIG_BYTES, parse_kubeconfig
 from copyrator.bundles.deploy.redaction import find_quotes, hide_quotes, secret_part
-from copyrator.settings.limits import STEP_SECONDS
 
 
 def without(text: str, *contents: bytes) -> str:

@@ -165,7 +165,7 @@ def test_a_policy_with_a_fault_blocks_everything() -> None:
         ({"defaults": "Deny"}, "policy.yaml.defaults: is unknown"),
         ({"default": "deny"}, "must be one of Allow, Deny"),
         ({"entries": {}}, "must be a list"),
-        ({"entries": [{}] * 101}, "policy.yaml.entries: must have at most 100 items"),
+        ({"entries": [{}] * 101}, "policy.yaml.entries: has 101 items; at most 100 are allowed"),
         ({"entries": [{"anyOf": ANY_OF}]}, "repositories: is required"),
         ({"entries": [{"repositories": ["*"]}]}, "anyOf: is required"),
         (

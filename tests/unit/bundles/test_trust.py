@@ -15,8 +15,9 @@ from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.verify import Cosign, Notation, VerifyEntry
 from copyrator.bundles.gates.gate import Refused, Waiting
 from copyrator.bundles.trust import policy as trust
-from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (
+    SIGNATURE_KEYS,
+    SIGNATURE_ROOT_BYTES,
     CosignIdentity,
     CosignKeys,
     NotationTrust,

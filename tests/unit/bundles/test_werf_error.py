@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.job_records import JOB
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
@@ -24,7 +24,6 @@ from copyrator.bundles.deploy.werf_error import (
     remove_template_text,
 )
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.settings.limits import STEP_SECONDS
 
 START = 'Error: release install: failed release "shop" (namespace: "app"): '
 EXECUTED = "execute release install plan: wait for operations completion: execute operation: "

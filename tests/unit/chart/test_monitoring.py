@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons import FAILURE, WARNING, Reason
+from copyrator.api.reasons.bundles import LOGIN, BundleReason, DriftReason
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.metrics import Metrics
 
 FILES = Path(__file__).resolve().parents[3] / "charts" / "copyrator" / "files"
@@ -66,15 +68,32 @@ def test_the_alerts_are_the_ones_that_are_documented():
     assert re.findall(r"^## (Copyrator\w+)$", text, re.MULTILINE) == list(alerts())
 
 
-def test_the_alerts_name_reasons_that_bundles_have():
-    reasons = {
-        reason
-        for expression in alerts().values()
-        for one in re.findall(r'reason=~"([^"]+)"', expression)
-        for reason in one.split("|")
-    }
-    assert reasons
-    assert reasons <= set(BundleReason)
+REASONS = {
+    "copyrator_rules": RuleReason,
+    "copyrator_bundles": BundleReason,
+    "copyrator_bundles_drifted": DriftReason,
+    "copyrator_freezes": BundleReason,
+    "copyrator_updates_pending": BundleReason,
+}
+
+
+def reasons(expression: str) -> set[Reason]:
+    """The rows of the table that it names, of the kind that its metric has."""
+    found = re.findall(r'(\w+)\{reason=~?"([^"]+)"\}', expression)
+    assert len(found) == expression.count("reason=")
+    return {REASONS[metric](word) for metric, words in found for word in words.split("|")}
+
+
+def test_the_alerts_name_reasons_of_faults() -> None:
+    named = set().union(*map(reasons, alerts().values()))
+    # Its row is a wait: a deploy is planned again. It is a fault where it lasts.
+    waits = {BundleReason.PLAN_CHANGED}
+    assert {one for one in named if one.severity not in (WARNING, FAILURE)} == waits
+
+
+def test_an_alert_names_each_failing_login() -> None:
+    logins = {one for one in BundleReason if one.feature == LOGIN}
+    assert logins < reasons(alerts()["CopyratorRegistryUnreachable"])
 
 
 def test_every_panel_has_its_own_place_and_number():

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.copies.template.certificates import (
     CERTIFICATE_BYTES,
@@ -17,7 +17,6 @@ from copyrator.copies.template.certificates import (
     CERTIFICATES_READ,
     certificates_in,
 )
-from copyrator.settings import limits
 from localcluster.signing import PRIVATE, self_signed
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -219,7 +218,7 @@ def test_hostile_objects_take_little_time(case: str):
     data = worst()[case]
     for kind, values in (("ConfigMap", data), ("Secret", {k: b64(v) for k, v in data.items()})):
         body = {"data": values}
-        assert_quick(lambda: certificates_in(kind, body, "infra/x"), limits.STEP_SECONDS)  # noqa: B023
+        assert_quick(lambda: certificates_in(kind, body, "infra/x"), STEP_SECONDS)  # noqa: B023
 
 
 PARTS = st.one_of(

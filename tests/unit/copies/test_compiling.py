@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
@@ -12,7 +12,6 @@ from copyrator.copies.rules.admission import COMPILED_AT_ONCE
 from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, compile_texts
 from copyrator.copies.template.rendering import Text, rule_texts
 from copyrator.copies.template.scope import TemplateError
-from copyrator.settings.limits import STEP_SECONDS
 
 NESTED_LOOPS = "{% for a in b %}" * 21 + "{% endfor %}" * 21
 BAD = {

@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
@@ -14,7 +14,6 @@ from copyrator.copies.targets.content import (
     differences,
     rendered_content,
 )
-from copyrator.settings.limits import STEP_SECONDS
 
 SEALER = Sealer(b"k" * 32)
 RBAC = "rbac.authorization.k8s.io"

@@ -3,10 +3,9 @@ from tests.steps import assert_quick
 
 from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.globs import MAX_CONSENT_TEXT, read_consent
+from copyrator.api.globs import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS, read_consent
 from copyrator.copies.sources.records import SourceReader, refusal
 from copyrator.copies.targets.namespaces import Namespace
-from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
 
 def body(name="x", **fields):

@@ -2,11 +2,10 @@
 
 import jinja2
 import pytest
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.copies.template.rendering import Text, Tree, namespace_context
-from copyrator.copies.template.scope import TemplateError
-from copyrator.settings.limits import RENDER_STEPS, STEP_SECONDS
+from copyrator.copies.template.scope import RENDER_STEPS, TemplateError
 
 NOTES = {
     "long": "a" * 200_000,

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from copyrator.api.rule_template import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
 from copyrator.copies.template.rendering import Text
 from copyrator.copies.template.sandbox import (
     FILTER_BOUNDS,
@@ -13,7 +14,7 @@ from copyrator.copies.template.sandbox import (
     str_format,
 )
 from copyrator.copies.template.scope import (
-    RENDERED_OBJECT,
+    RENDER_STEPS,
     TEMPLATE_NUMBER_BITS,
     Findings,
     Meter,
@@ -23,7 +24,6 @@ from copyrator.copies.template.scope import (
     checked,
     count_of,
 )
-from copyrator.settings.limits import RENDER_STEPS, RENDERED_TEXT, RULE_DEPTH
 
 
 class Bill(Meter):

@@ -5,12 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
+from copyrator.api.fields import NOT_WHOLE, OBJECT_CONTAINERS, TOO_DEEP, TOO_MANY
 from copyrator.kube.client.answers import MOST, flattened, read
 from copyrator.kube.client.pages import decode_event, decode_page
-from copyrator.settings.limits import OBJECT_CONTAINERS, STEP_SECONDS
 from hostile.mangled import JSON
 
 

@@ -1,12 +1,12 @@
 """One message a transition: by marks, and where there are too many by the time."""
 
 import json
-from dataclasses import replace
 
 import pytest
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.reasons.notices import About
+from copyrator.api.structs import replace
 from copyrator.notify.config import Entry, SecretRef, SubjectKind
 from copyrator.notify.marks import (
     KEY,
@@ -15,7 +15,6 @@ from copyrator.notify.marks import (
     ToldMarks,
 )
 from copyrator.notify.transitions import ObjectIdentity, ObjectState, Transition
-from copyrator.settings.limits import STEP_SECONDS
 
 START, LATER, NOW = "2026-11-27T12:00:00Z", "2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"
 SHOP = ObjectIdentity(SubjectKind.BUNDLE, "prod", "shop", "uid-1")

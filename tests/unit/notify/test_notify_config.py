@@ -74,7 +74,7 @@ def test_an_entry_is_told_about_everything_where_it_names_nothing():
         ({"name": None}, "entries[0].name: is required"),
         ({"name": "a b"}, "entries[0].name: must be a name"),
         ({"name": "a" * 64}, "entries[0].name: must be a name"),
-        ({"urlFrom": None}, "entries[0].urlFrom.secretName: is required"),
+        ({"urlFrom": None}, "entries[0].urlFrom: is required: secretName and key"),
         ({"urlFrom": {"secretName": "../x", "key": "url"}}, "urlFrom.secretName: must be a name"),
         ({"urlFrom": "https://example.com/?token=hidden"}, "entries[0].urlFrom: must be a map"),
         ({"about": ["Everything"]}, "entries[0].about[0]: 'Everything' isn't one of Deployed"),
@@ -82,7 +82,10 @@ def test_an_entry_is_told_about_everything_where_it_names_nothing():
         ({"kinds": ["Secret"]}, "entries[0].kinds[0]: 'Secret' isn't one of Bundle"),
         ({"minInterval": 60}, "entries[0].minInterval: must be a duration"),
         ({"namespaces": ["a" * 64]}, "entries[0].namespaces[0]: must have at most 63"),
-        ({"url": "https://example.com"}, "entries[0].url: is unknown; an entry has about"),
+        (
+            {"url": "https://example.com"},
+            "entries[0].url: is unknown; an entry has name, urlFrom, about",
+        ),
         ({"signWith": {}}, "entries[0].signWith.secretName: is required"),
     ],
 )

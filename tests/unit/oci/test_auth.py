@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.docker_config import CREDENTIAL_BYTES
 from copyrator.oci import auth as auth_module
 from copyrator.oci.auth import (
-    CREDENTIAL_BYTES,
     Challenge,
     Credential,
     UnusableSecretError,
     find_credential,
     parse_challenges,
 )
-from copyrator.oci.exchange import Request
+from copyrator.oci.exchange import REGISTRY_HEADER_BYTES, Request
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import REGISTRY_HEADER_BYTES
 
 
 def encoded(text: str) -> str:

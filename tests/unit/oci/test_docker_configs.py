@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 import pytest
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
+from copyrator.api.docker_config import DOCKER_CONFIG_BYTES
 from copyrator.oci.auth import (
-    DOCKER_CONFIG_BYTES,
     DOCKER_CONFIG_GLOBS,
     Credential,
     StoredCredential,
@@ -21,7 +21,6 @@ from copyrator.oci.auth import (
     matching_keys,
 )
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import STEP_SECONDS
 
 
 def encoded(text: str) -> str:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.oci.auth import parse_challenges
-from copyrator.oci.exchange import next_target
+from copyrator.oci.exchange import REGISTRY_HEADER_BYTES, next_target
 from copyrator.oci.transport import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
-from copyrator.settings.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 
 PIECES = [
     "a", "a ", "a=", 'a="', '\\"x=', "a-", "-a", 'b="\\', "Bearer,", ", ", ",Basi", 'Bearer a="b" ',

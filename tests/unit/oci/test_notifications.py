@@ -30,7 +30,7 @@ from tests.recorded_notifications import (
     pubsub,
     quay,
 )
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.oci.notifications import (
     WEBHOOK_PUSHES,
@@ -42,7 +42,6 @@ from copyrator.oci.notifications import (
     parse_notification,
 )
 from copyrator.serving.webhook import WEBHOOK_BODY_BYTES
-from copyrator.settings.limits import STEP_SECONDS
 from hostile.mangled import JSON, mangled
 
 

@@ -30,13 +30,14 @@ from tests.signature_layout import (
     payloads,
     sigstore_bundle,
 )
-from tests.steps import assert_quick
+from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.exchange import Response
 from copyrator.oci.reference import Repository
 from copyrator.oci.signature_manifest import (
+    REFERRERS_BYTES,
     SENTENCES,
     Candidates,
     SkipReasons,
@@ -46,8 +47,7 @@ from copyrator.oci.signature_manifest import (
     read_stored,
 )
 from copyrator.oci.signatures import _AT_ONCE, SIGNATURE_MANIFEST_BYTES, SignatureFinder
-from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES, STEP_SECONDS
-from copyrator.signatures.model import Artifact, Found
+from copyrator.signatures.model import SIGNATURES, Artifact, Found
 
 REPOSITORY = Repository("registry.example", "team/app")
 BUNDLE = bundle_of_chart("1.0.0")

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.steps import cpu_seconds, slowness
+from tests.steps import STEP_SECONDS, cpu_seconds, slowness
 
 from copyrator.oci.client import TAG_PAGE_BYTES
 from copyrator.oci.tags import TAG_CHARACTERS, tags_of
-from copyrator.settings.limits import STEP_SECONDS
 
 TAGS = st.lists(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True) | st.text())
 VALUES = st.recursive(

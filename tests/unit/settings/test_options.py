@@ -90,7 +90,7 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
         ("allowed_service_accounts", "werf,deployer", ("werf", "deployer")),
         ("allowed_images", "localhost:5000/werf", ("localhost:5000/werf",)),
         ("allowed_secrets", "a, b.c", ("a", "b.c")),
-        ("allowed_secrets", "a,*", ("*",)),
+        ("allowed_secrets", "A B,*", ("*",)),
         ("allowed_secrets", "-", ()),
         ("allowed_pod_metadata", "team, a.example/b=c d=e,", ("team", "a.example/b=c d=e")),
         ("job_pod_labels", "team=a, a.example/b=,", (("team", "a"), ("a.example/b", ""))),

@@ -34,7 +34,6 @@ from tests.unit.signatures.making import (
     statement,
 )
 
-from copyrator.settings.limits import ATTESTATION_BYTES
 from copyrator.signatures.attestation import (
     encode_statement,
     judge,
@@ -43,6 +42,7 @@ from copyrator.signatures.attestation import (
 )
 from copyrator.signatures.judge import judge as judge_signatures
 from copyrator.signatures.model import (
+    ATTESTATION_BYTES,
     Artifact,
     DeployedEvidence,
     DeployedStatement,

@@ -28,9 +28,13 @@ from tests.unit.signatures.making import (
     text,
 )
 
-from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, sigstore_bundle
-from copyrator.signatures.model import InvalidSignatureError, NotYetValidError, Signature
+from copyrator.signatures.model import (
+    SIGNATURE_BYTES,
+    InvalidSignatureError,
+    NotYetValidError,
+    Signature,
+)
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
 MINE = key("P-256")
@@ -114,7 +118,7 @@ PAYLOADS: dict[str, tuple[Any, str]] = {
     "NaN": (_payload(payload().replace(b"null", b"NaN")), "the payload is not valid JSON"),
     "nested": (_payload(b"[" * 200_000), "the payload is not valid JSON"),
     "nested members": (_payload(b'{"a":' * 40_000), "the payload is not valid JSON"),
-    "large": (_payload(payload() + b" " * limits.SIGNATURE_BYTES), "has more than 262144 bytes"),
+    "large": (_payload(payload() + b" " * SIGNATURE_BYTES), "has more than 262144 bytes"),
     "optional is no object": (
         _payload(payload().replace(b"null", b"[]")),
         r"Expected `object \| null`, got `array` - at `\$.optional`",
@@ -291,7 +295,7 @@ BUNDLES: dict[str, tuple[Any, str]] = {
     "huge number": (b'{"mediaType": ' + b"9" * 200_000 + b"}", "another shape"),
     "nested": (b"[" * 200_000, "not valid JSON"),
     "not UTF-8": (b'{"mediaType": "\xff"}', "not valid JSON"),
-    "large": (b" " * (limits.SIGNATURE_BYTES + 1), "more than 262144 bytes"),
+    "large": (b" " * (SIGNATURE_BYTES + 1), "more than 262144 bytes"),
     "nothing": (b"", "not valid JSON"),
 }
 

@@ -18,11 +18,12 @@ from tests.unit.signatures.making import (
     payload_signature,
 )
 
-from copyrator.settings import limits
 from copyrator.signatures import cosign_payload, notation
 from copyrator.signatures import judge as module
 from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, judge
 from copyrator.signatures.model import (
+    SIGNATURE_FAILURES,
+    SIGNATURES,
     CosignIdentity,
     CosignKeys,
     Found,
@@ -106,14 +107,14 @@ def test_an_entry_is_asked_for_its_formats_only_and_that_is_said_last() -> None:
 
 
 def test_reasons_are_limited_and_shared_between_requirements() -> None:
-    found = Found(ARTIFACT, (FOREIGN,) * limits.SIGNATURES)
+    found = Found(ARTIFACT, (FOREIGN,) * SIGNATURES)
     requirements = [
         SignatureRequirement("a", (replace(KEYS, name="a"),)),
         SignatureRequirement("b", (replace(KEYS, name="b"), replace(KEYS, name="b too"))),
     ]
     verdict = judge(found, requirements, NOW)
     assert verdict.failed == ("a", "b")
-    assert len(verdict.failures) == limits.SIGNATURE_FAILURES
+    assert len(verdict.failures) == SIGNATURE_FAILURES
     assert [each.entry for each in verdict.failures[:4]] == ["a", "b", "a", "b too"]
 
 

@@ -26,10 +26,14 @@ from tests.unit.signatures.making import (
 from tests.unit.signatures.making_keyless import ISSUER, SIGNED_AT, SUBJECT, Sigstore
 from tests.unit.signatures.mutations import altered_bytes, altered_json
 
-from copyrator.settings import limits
 from copyrator.signatures import keyless
 from copyrator.signatures.keyless import check_trusted_root, verify
-from copyrator.signatures.model import CosignIdentity, InvalidSignatureError, TrustError
+from copyrator.signatures.model import (
+    SIGNATURE_ROOT_BYTES,
+    CosignIdentity,
+    InvalidSignatureError,
+    TrustError,
+)
 
 SIGSTORE = Sigstore()
 ROOT = SIGSTORE.trusted_root()
@@ -151,7 +155,7 @@ ROOTS = {
     "another document": b"{}",
     "no log": json.dumps(json.loads(ROOT) | {"tlogs": []}).encode(),
     "no CA": json.dumps(json.loads(ROOT) | {"certificateAuthorities": []}).encode(),
-    "large": ROOT + b" " * limits.SIGNATURE_ROOT_BYTES,
+    "large": ROOT + b" " * SIGNATURE_ROOT_BYTES,
 }
 
 

@@ -15,9 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.signatures.making import key, private_pem, public_pem, sign
 
-from copyrator.settings import limits
 from copyrator.signatures.keys import read_keys, signer
-from copyrator.signatures.model import InvalidSignatureError, TrustError
+from copyrator.signatures.model import (
+    SIGNATURE_KEY_BYTES,
+    SIGNATURE_KEYS,
+    InvalidSignatureError,
+    TrustError,
+)
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
 PUB = public_pem(key("P-256"))
@@ -100,7 +104,7 @@ REFUSED = {
         lambda: _other_public(x25519.X25519PrivateKey.generate()),
         "of another algorithm",
     ),
-    "large": (lambda: b"#" * (limits.SIGNATURE_KEY_BYTES + 1), "k has more than 16384 bytes"),
+    "large": (lambda: b"#" * (SIGNATURE_KEY_BYTES + 1), "k has more than 16384 bytes"),
 }
 
 
@@ -137,9 +141,9 @@ def test_no_file_is_no_key() -> None:
 
 
 def test_the_number_of_keys_is_limited() -> None:
-    assert len(read_keys({"k": PUB * limits.SIGNATURE_KEYS})) == limits.SIGNATURE_KEYS
+    assert len(read_keys({"k": PUB * SIGNATURE_KEYS})) == SIGNATURE_KEYS
     with pytest.raises(TrustError, match="more than 20 keys"):
-        read_keys({"j": PUB, "k": PUB * limits.SIGNATURE_KEYS})
+        read_keys({"j": PUB, "k": PUB * SIGNATURE_KEYS})
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -187,7 +191,7 @@ def test_of_the_keys_that_did_not_sign_three_are_named(number: int) -> None:
 
 
 def test_the_limits_of_a_key_file_and_of_an_exponent_are_included() -> None:
-    full = PUB + b"#" * (limits.SIGNATURE_KEY_BYTES - len(PUB))
+    full = PUB + b"#" * (SIGNATURE_KEY_BYTES - len(PUB))
     assert read_keys({"k": full}) == {"k": PUB}
     modulus = key("RSA-2048").public_key().public_numbers().n
     largest = rsa.RSAPublicNumbers(2**31 - 1, modulus).public_key()

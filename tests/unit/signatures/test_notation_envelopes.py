@@ -23,8 +23,7 @@ from tests.unit.signatures.notary import (
     make_trust,
 )
 
-from copyrator.settings import limits
-from copyrator.signatures.model import InvalidSignatureError
+from copyrator.signatures.model import SIGNATURE_BYTES, InvalidSignatureError
 from copyrator.signatures.notation import verify
 
 PLUGIN = "io.cncf.notary.verificationPlugin"
@@ -190,10 +189,10 @@ def test_what_is_no_flattened_jws_is_refused(blob: bytes) -> None:
 
 def test_an_envelope_over_the_limit_isnt_parsed() -> None:
     blob = json.dumps(make_envelope()).encode()
-    assert refusal(blob + b" " * (limits.SIGNATURE_BYTES + 1 - len(blob))) == (
-        f"it has {limits.SIGNATURE_BYTES + 1} bytes, more than {limits.SIGNATURE_BYTES}"
+    assert refusal(blob + b" " * (SIGNATURE_BYTES + 1 - len(blob))) == (
+        f"it has {SIGNATURE_BYTES + 1} bytes, more than {SIGNATURE_BYTES}"
     )
-    blob += b" " * (limits.SIGNATURE_BYTES - len(blob))
+    blob += b" " * (SIGNATURE_BYTES - len(blob))
     assert verify(ARTIFACT, as_signature(blob), make_trust(), NOW) is not None
 
 

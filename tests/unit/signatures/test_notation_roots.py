@@ -21,8 +21,7 @@ from tests.unit.signatures.notary import (
     make_key,
 )
 
-from copyrator.settings import limits
-from copyrator.signatures.model import TrustError
+from copyrator.signatures.model import SIGNATURE_ROOT_BYTES, TrustError
 from copyrator.signatures.notation import load_roots, read_roots
 
 
@@ -120,9 +119,9 @@ def test_garbage_in_a_file_is_refused() -> None:
 
 def test_a_file_over_the_limit_is_refused() -> None:
     pem = make_ca().pem
-    read_roots("ca.crt", pem + b"\n" * (limits.SIGNATURE_ROOT_BYTES - len(pem)))
-    reason = refusal(pem + b"\n" * (limits.SIGNATURE_ROOT_BYTES + 1 - len(pem)))
-    assert f"more than {limits.SIGNATURE_ROOT_BYTES}" in reason
+    read_roots("ca.crt", pem + b"\n" * (SIGNATURE_ROOT_BYTES - len(pem)))
+    reason = refusal(pem + b"\n" * (SIGNATURE_ROOT_BYTES + 1 - len(pem)))
+    assert f"more than {SIGNATURE_ROOT_BYTES}" in reason
 
 
 @given(st.data())

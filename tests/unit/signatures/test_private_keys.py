@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.unit.signatures.attesting import signing_key
 from tests.unit.signatures.making import key, private_pem, public_pem
 
-from copyrator.settings.limits import SIGNATURE_KEY_BYTES
 from copyrator.signatures.attestation import is_encrypted, read_private_key
-from copyrator.signatures.model import TrustError
+from copyrator.signatures.model import SIGNATURE_KEY_BYTES, TrustError
 
 PASSWORD = b"correct horse"
 

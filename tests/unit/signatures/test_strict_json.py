@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from copyrator.settings import limits
-from copyrator.signatures.model import InvalidSignatureError
+from copyrator.signatures.model import SIGNATURE_BYTES, InvalidSignatureError
 from copyrator.signatures.strict_json import decode
 
 
@@ -24,7 +23,7 @@ def read(raw: bytes) -> Any:
 
 
 def test_a_document_of_the_largest_size_is_read() -> None:
-    whole = b'{"member": "x"}'.ljust(limits.SIGNATURE_BYTES)
+    whole = b'{"member": "x"}'.ljust(SIGNATURE_BYTES)
     assert read(whole) == "x"
     with pytest.raises(InvalidSignatureError, match="the document has more than 262144 bytes"):
         read(whole + b" ")

@@ -22,7 +22,7 @@ from copyrator.bundles.chart.archive import (
     read_chart,
     shorten_text,
 )
-from copyrator.bundles.chart.lexical import TemplateLook
+from copyrator.bundles.chart.lexical import CHART_WORDS, TemplateLook
 from copyrator.bundles.chart.plain import find_unplain
 from copyrator.bundles.chart.yaml_nodes import (
     YamlError,
@@ -32,7 +32,6 @@ from copyrator.bundles.chart.yaml_nodes import (
     is_special,
     read_yaml,
 )
-from copyrator.settings.limits import CHART_WORDS
 
 CHART_TEMPLATES_BYTES: Final = 2 * 1024 * 1024
 """Bytes of all templates that are parsed. With more its plans are unbound."""

@@ -17,7 +17,10 @@ from itertools import islice
 from typing import Final
 
 from copyrator.bundles.chart.words import TemplateSyntaxError, Word, WordKind, words
-from copyrator.settings.limits import CHART_WORDS
+
+CHART_WORDS: Final = 200_000
+"""Names, texts, spaces and braces in the actions of all templates, which take some two seconds in
+the child process. With more its plans are unbound."""
 
 _NAMES: Final = """
     eq ne lt le gt ge not len abbrev abbrevboth trunc trim upper lower title untitle substr

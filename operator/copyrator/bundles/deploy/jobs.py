@@ -24,6 +24,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import (
+    BUNDLE_TERMINATION_MESSAGE,
     JobRecord,
     PodRecord,
     has_started,
@@ -43,7 +44,6 @@ from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.settings import limits
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -544,5 +544,5 @@ def _termination_message(pods: list[dict[str, Any]]) -> str:
             continue
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("message") and not str(ended["message"]).startswith("{"):
-            return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
+            return str(ended["message"])[-BUNDLE_TERMINATION_MESSAGE:]
     return ""

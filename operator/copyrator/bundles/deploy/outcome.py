@@ -42,7 +42,9 @@ from copyrator.bundles.deploy.werf_error import (
 from copyrator.bundles.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
-from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
+
+BUNDLE_TERMINATION_MESSAGE: Final = 4096
+"""Characters of a container's termination message, the kubelet's own limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,22 @@ from urllib.parse import quote
 
 import yaml
 
+from copyrator.api.bundle_spec import BUNDLE_VALUES_BYTES, BUNDLE_VALUES_FILES
 from copyrator.api.kubeconfig import KUBECONFIG_BYTES, InvalidKubeconfigError, parse_kubeconfig
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS
-from copyrator.settings import limits
-from copyrator.settings.limits import BUNDLE_VALUES_BYTES
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
+
+BUNDLE_REDACTION_INLINE_BYTES: Final = 4 * 1024
+"""Bytes of Secrets that are parsed on the event loop, some 15 ms; more in a child process, because
+the YAML parser is C code, which holds the GIL."""
+
+BUNDLE_REDACTION_INLINE_BRACKETS: Final = 256
+"""Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
 
 BUNDLE_REDACTIONS: Final = 2
 """Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large
@@ -284,7 +290,7 @@ class Redactor:
         try:
             body = await self._client.get(SECRETS, namespace, name)
             data: dict[str, Any] = body.get("data") or {}
-            if len(data) > limits.BUNDLE_VALUES_FILES:
+            if len(data) > BUNDLE_VALUES_FILES:
                 raise WithheldError(
                     f"Secret {name}, which the log may contain, has {len(data)} keys"
                 )
@@ -331,7 +337,7 @@ _OF_KUBECONFIG: Final = b"current-context"
 
 def _is_small(contents: Sequence[bytes]) -> bool:
     return (
-        sum(map(len, contents)) <= limits.BUNDLE_REDACTION_INLINE_BYTES
+        sum(map(len, contents)) <= BUNDLE_REDACTION_INLINE_BYTES
         and sum(one.count(b"[") + one.count(b"{") for one in contents)
-        <= limits.BUNDLE_REDACTION_INLINE_BRACKETS
+        <= BUNDLE_REDACTION_INLINE_BRACKETS
     )

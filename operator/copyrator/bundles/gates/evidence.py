@@ -34,8 +34,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import count, first_of, one_line
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
-from copyrator.settings.limits import ATTESTATIONS
-from copyrator.signatures.model import CosignKeys, DeployedEvidence, DeployedStatement
+from copyrator.signatures.model import ATTESTATIONS, CosignKeys, DeployedEvidence, DeployedStatement
 
 AHEAD: Final = timedelta(minutes=10)
 """By how much the clocks of two clusters may differ."""

@@ -29,7 +29,10 @@ from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
-from copyrator.settings import limits
+
+ALL_HEALTH_NAMESPACES: Final = 32
+"""Namespaces whose objects are watched for spec.health where watches of all namespaces aren't
+granted; Bundles whose release is in a further one report Healthy as Unknown."""
 
 HEALTH_NAMESPACES: Final = 16
 """Namespaces whose Deployments, StatefulSets, DaemonSets and Jobs of releases are watched for
@@ -56,7 +59,7 @@ def decide(
     most = HEALTH_NAMESPACES
     if None not in refused and len(wanted) > (most * 3 // 4 if held else most):
         return {None}
-    return set(heapq.nsmallest(limits.ALL_HEALTH_NAMESPACES, wanted))
+    return set(heapq.nsmallest(ALL_HEALTH_NAMESPACES, wanted))
 
 
 SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.HELM}"

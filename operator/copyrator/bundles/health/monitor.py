@@ -53,7 +53,6 @@ from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
 from copyrator.kube.watch.placement import WatchPlacement, watch_permissions
-from copyrator.settings import limits
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
 
     def _state(self, space: str) -> _PlaceWatches | HealthFault | None:
         """The watches that have a namespace's objects, or why none has; None: not listed yet."""
-        settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
+        settings, most = self._context.settings, judge.ALL_HEALTH_NAMESPACES
         if not settings.serves(space):
             text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
             return HealthFault(HealthReason.FORBIDDEN, text)

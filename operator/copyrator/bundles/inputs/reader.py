@@ -18,7 +18,16 @@ from typing import Any, Final, cast
 from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestKey, AttestSpec
-from copyrator.api.bundle_spec import BundleSpec, SecretKey, TargetCluster, ValuesSource
+from copyrator.api.bundle_spec import (
+    BUNDLE_SECRET_KEY,
+    BUNDLE_VALUES_BYTES,
+    BUNDLE_VALUES_FILES,
+    CA_BYTES,
+    BundleSpec,
+    SecretKey,
+    TargetCluster,
+    ValuesSource,
+)
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
@@ -62,12 +71,8 @@ from copyrator.oci.auth import (
 )
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.oci.statements import PrivateKeyFile
-from copyrator.settings import limits
-from copyrator.signatures.model import SignatureRequirement
+from copyrator.signatures.model import SIGNATURE_KEY_BYTES, SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
-
-BUNDLE_SECRET_KEY: Final = 4_096
-"""Bytes of the key that ``spec.secretKey`` names; werf's have 32."""
 
 
 class ValuesTooLargeError(Exception):
@@ -105,15 +110,15 @@ class ValuesReader:
         """
         data: Mapping[str, str] = body.get("data") or {}
         self._keys += len(data)
-        if self._keys > limits.BUNDLE_VALUES_FILES:
-            raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_FILES:,} keys, each a values file")
+        if self._keys > BUNDLE_VALUES_FILES:
+            raise ValuesTooLargeError(f"{BUNDLE_VALUES_FILES:,} keys, each a values file")
         content: dict[str, bytes] = {}
         for key, text in data.items():
             is_secret = source.kind is ValuesKind.SECRET
             content[key] = base64.b64decode(text) if is_secret else text.encode()
             self._bytes += len(content[key])
-            if self._bytes > limits.BUNDLE_VALUES_BYTES:
-                raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_BYTES // 2**20} MiB")
+            if self._bytes > BUNDLE_VALUES_BYTES:
+                raise ValuesTooLargeError(f"{BUNDLE_VALUES_BYTES // 2**20} MiB")
             await self._slice.pause()
         for _ in self.hash.add(source.kind, source.name, content):
             await self._slice.pause()
@@ -478,7 +483,7 @@ def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
 
 def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
     """One file of the Secret with the private key."""
-    most = limits.SIGNATURE_KEY_BYTES
+    most = SIGNATURE_KEY_BYTES
     return _read_key(f"{ref} of spec.attest", name, data, most, BundleReason.ATTEST_KEY_INVALID)
 
 
@@ -569,8 +574,8 @@ def read_access(
         where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"
         try:
             encoded = (bodies[spec.ca_secret].get("data") or {})[CA_KEY]
-            if decoded_size(encoded) > limits.CA_BYTES:
-                most = f"{limits.CA_BYTES} bytes"
+            if decoded_size(encoded) > CA_BYTES:
+                most = f"{CA_BYTES} bytes"
                 raise MissingReferenceError(f"{where} has more than {most} under {CA_KEY}")
             ca = base64.b64decode(encoded)
         except (KeyError, binascii.Error, ValueError):

@@ -38,6 +38,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
+from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.deploy.identity import hash_of, job_name
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
@@ -56,7 +57,6 @@ from copyrator.bundles.plan.operations import (
 from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
 from copyrator.bundles.version.candidates import admits, is_below
 from copyrator.bundles.version.rhythm import retry_delay
-from copyrator.settings.limits import VERSION_LENGTH
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""

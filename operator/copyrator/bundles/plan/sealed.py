@@ -30,6 +30,10 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.outcome import JobRecord
 from copyrator.bundles.deploy.pod import owner_reference
+from copyrator.bundles.deploy.redaction import (
+    BUNDLE_REDACTION_INLINE_BRACKETS,
+    BUNDLE_REDACTION_INLINE_BYTES,
+)
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.operations import Operation, Plan, read_plan
@@ -46,7 +50,6 @@ from copyrator.bundles.plan.seal import (
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
-from copyrator.settings import limits
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
@@ -478,8 +481,8 @@ class InputsReader:
             parsed[name] = content
         self._bytes += size
         self._brackets += brackets
-        is_small = size <= limits.BUNDLE_REDACTION_INLINE_BYTES
-        if is_small and brackets <= limits.BUNDLE_REDACTION_INLINE_BRACKETS:
+        is_small = size <= BUNDLE_REDACTION_INLINE_BYTES
+        if is_small and brackets <= BUNDLE_REDACTION_INLINE_BRACKETS:
             found = seal.key_hashes_of(self.key, parsed)
         else:
             try:

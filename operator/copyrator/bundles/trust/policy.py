@@ -22,24 +22,26 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import Fields, SpecError
-from copyrator.api.globs import Globs, is_wild, read_globs
+from copyrator.api.fields import SpecError
+from copyrator.api.globs import MAX_GLOB_TEXT, MAX_GLOBS, NO_GLOBS, Globs, globs, is_wild
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import Notation, VerifyEntry, read_entries
+from copyrator.api.schema import Form, below, closed, fail, items, reader
+from copyrator.api.verify import AnyOf, Notation, VerifyEntry
 from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.oci.reference import DOCKER_HUB_NAMES
-from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (
+    SIGNATURE_KEYS,
+    SIGNATURE_ROOT_BYTES,
     CosignIdentity,
     CosignKeys,
     Entry,
@@ -143,36 +145,46 @@ def read_policy(raw: Any) -> SignaturePolicy:
     Raises:
         SpecError: it isn't valid.
     """
-    policy = Fields(raw, POLICY_KEY)
-    if unknown := sorted(map(str, policy.raw.keys() - {"default", "entries"})):
-        policy.fail(unknown[0], "is unknown; a policy has default and entries")
-    items = policy.items("entries")
-    if len(items) > SIGNATURE_POLICY_ENTRIES:
-        policy.fail("entries", f"must have at most {SIGNATURE_POLICY_ENTRIES} items")
+    try:
+        policy: _Policy = _READ({} if raw is None else raw)
+    except SpecError as error:
+        raise below(error, POLICY_KEY) from None
     entries = tuple(
-        _entry(Fields(item, f"{POLICY_KEY}.entries[{i}]"), i + 1) for i, item in enumerate(items)
+        PolicyEntry(
+            f"entry {number} of the signature policy",
+            Globs(tuple(map(_normal_pattern, one.repositories.patterns))),
+            one.any_of,
+        )
+        for number, one in enumerate(policy.entries, 1)
     )
-    return SignaturePolicy(entries, policy.choice("default", Default, Default.ALLOW))
-
-
-def _entry(entry: Fields, number: int) -> PolicyEntry:
-    if unknown := sorted(map(str, entry.raw.keys() - {"repositories", "anyOf"})):
-        raise SpecError(entry.at(unknown[0]), "is unknown; an entry has repositories and anyOf")
-    globs = read_globs(entry, "repositories", _pattern)
-    if not globs:
-        entry.fail("repositories", "is required, for example registry.example.com/team/*")
-    patterns = tuple(map(_normal_pattern, globs.patterns))
-    return PolicyEntry(
-        f"entry {number} of the signature policy",
-        Globs(patterns),
-        read_entries(entry.raw, entry.path),
-    )
+    return SignaturePolicy(entries, policy.default)
 
 
 def _pattern(value: str) -> str | None:
     if "://" in value or any(map(str.isspace, value)):
         return "must be a glob for host/path without a scheme"
     return None
+
+
+class _Entry(Form, kw_only=True):
+    repositories: Annotated[
+        Globs, globs("", _pattern, items(MAX_GLOBS, noun="patterns"), length=MAX_GLOB_TEXT)
+    ] = NO_GLOBS
+    any_of: AnyOf
+
+    def __post_init__(self) -> None:
+        if not self.repositories:
+            fail("repositories", "is required, for example registry.example.com/team/*")
+
+
+class _Policy(Form):
+    default: Default = Default.ALLOW
+    entries: Annotated[
+        tuple[Annotated[_Entry, closed(_Entry, "an entry")], ...], items(SIGNATURE_POLICY_ENTRIES)
+    ] = ()
+
+
+_READ: Final = reader(_Policy, closed(_Policy, "a policy"))
 
 
 def names_of(registry: str, repo: str) -> tuple[str, ...]:

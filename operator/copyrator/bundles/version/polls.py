@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.chart.archive import CHART_LAYER_BYTES
 from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.trust.store import (
@@ -30,7 +31,6 @@ from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection,
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
-from copyrator.settings import limits
 from copyrator.signatures.model import DeployedEvidence, Judgement
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, IsolatedError
@@ -124,9 +124,7 @@ class ChartReader:
         layer = _one_layer(body)
         if isinstance(layer, ChartFacts):
             return layer
-        packed = await self._client.blob(
-            repository, layer.digest, credential, limits.CHART_LAYER_BYTES
-        )
+        packed = await self._client.blob(repository, layer.digest, credential, CHART_LAYER_BYTES)
         if len(packed) != layer.size:
             return ChartFacts(unreadable="its layer hasn't the size that its manifest says")
         return packed
@@ -145,8 +143,8 @@ def _one_layer(manifest: bytes) -> _Layer | ChartFacts:
         why = "its layer isn't a chart by its media type"
     elif not DIGEST.fullmatch(layer.digest):
         why = "the digest of its layer isn't sha256"
-    elif layer.size > limits.CHART_LAYER_BYTES:
-        why = f"it has more than {limits.CHART_LAYER_BYTES // 2**20} MiB"
+    elif layer.size > CHART_LAYER_BYTES:
+        why = f"it has more than {CHART_LAYER_BYTES // 2**20} MiB"
     return layer if why is None else ChartFacts(unreadable=why)
 
 

@@ -51,8 +51,8 @@ from copyrator.cli.core.waiting import Duration, response_timeout_option, wait
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of
 from copyrator.oci.errors import RegistryError
-from copyrator.settings.limits import ATTESTATIONS
 from copyrator.signatures.model import (
+    ATTESTATIONS,
     DEPLOYED_PREDICATE,
     DeployedStatement,
     FoundAttestations,

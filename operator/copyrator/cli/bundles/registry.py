@@ -18,7 +18,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.verify import SIGNATURE_ENTRIES, read_entries
+from copyrator.api.schema import read
+from copyrator.api.verify import SIGNATURE_ENTRIES, SignaturesSpec
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
@@ -30,12 +31,10 @@ from copyrator.cli.core.output import printable
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import (
+from copyrator.signatures.model import (
     SIGNATURE_KEY_BYTES,
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,
-)
-from copyrator.signatures.model import (
     CosignIdentity,
     CosignKeys,
     DeployedEvidence,
@@ -321,7 +320,7 @@ def _identity(options: Mapping[str, Any]) -> CosignIdentity:
 def _check(entry: dict[str, Any]) -> None:
     """Check values by the parser of ``spec.verify``, so that both accept the same."""
     try:
-        read_entries({"anyOf": [entry]}, "")
+        read(SignaturesSpec, {"anyOf": [entry]}, "")
     except SpecError as error:
         field = error.path.rpartition(".")[2].partition("[")[0]
         raise click.UsageError(f"{_OF_FIELD.get(field, field)}: {error.message}") from None

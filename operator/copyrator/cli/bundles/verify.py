@@ -29,8 +29,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, printable, prose, typed
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import DIGEST, Repository
-from copyrator.settings.limits import SIGNATURE_FAILURES
-from copyrator.signatures.model import Judgement, SignatureFailure
+from copyrator.signatures.model import SIGNATURE_FAILURES, Judgement, SignatureFailure
 
 if TYPE_CHECKING:
     from copyrator.oci.auth import Credential

@@ -14,9 +14,6 @@ from copyrator.api.rule import copies_kind, parse_rule
 from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
 from copyrator.api.rule_status import NO_STATUS, RuleStatus, read_rule_status
 
-REQUEST_TEXT: Final = 256
-"""Characters of the requestedAt annotation that are read and copied to the status."""
-
 NOT_READ: Final = InvalidSpec("spec", "isn't parsed: this operator doesn't serve the rule")
 """In place of a spec that isn't parsed."""
 
@@ -98,7 +95,7 @@ class Rule:
             orphans=map_in(body, "spec").get("deletionPolicy") == "Orphan",
             status=read_rule_status(body.get("status")),
             **{
-                name: text_in(noted, annotation)[:REQUEST_TEXT] or None
+                name: text_in(noted, annotation)[: names.RULE_REQUEST] or None
                 for name, annotation in _REQUESTS.items()
             },
         )

@@ -237,10 +237,6 @@ def _through(node: nodes.Node, name: str, *args: Any, line: int | None = None) -
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value] # itself
 
 
-TENANT_NAME_TEXT: Final = 1_024
-"""Characters of spec.transform.name of a tenant's rule, as in the CRD: parsing that many takes 10
-ms at most."""
-
 TENANT_FILTERS: Final = ("d", "default", "lower", "replace", "trim", "truncate", "upper")
 """Filters that a tenant's name may use, with constants as arguments."""
 
@@ -285,8 +281,6 @@ def name_refusal(text: str) -> str | None:
 
     What isn't valid Jinja2 is left to the compiler, which reports the error.
     """
-    if len(text) > TENANT_NAME_TEXT:
-        return f"spec.transform.name is longer than {TENANT_NAME_TEXT} characters; shorten it"
     if not is_jinja(text):
         return None
     try:

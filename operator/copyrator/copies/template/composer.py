@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,7 @@ from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
@@ -43,13 +44,6 @@ from copyrator.kube import errors
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
-
-COMPOSED_OBJECTS: Final = 500
-"""Objects that all entries of spec.sources may select together."""
-
-COMPOSED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of the objects that all entries of spec.sources select together (as JSON): they are held in
-memory while a rule's copies are rendered and written."""
 
 OUTLINES = 16
 """Outlines of one rule that are kept to be shared; equal copies share one."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import syntax
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_template import Place, template_texts
+from copyrator.api.rule_template import RENDERED_TEXT, Place, template_texts
 from copyrator.copies.template.scope import (
     Entry,
     Findings,
@@ -35,7 +35,6 @@ from copyrator.copies.template.scope import (
     Visibility,
     source_set,
 )
-from copyrator.settings.limits import RENDERED_TEXT
 
 if TYPE_CHECKING:
     import jinja2

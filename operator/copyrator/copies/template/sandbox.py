@@ -27,6 +27,7 @@ from markupsafe import Markup
 
 from copyrator.copies.template.filters import FILTERS as OWN
 from copyrator.copies.template.scope import (
+    RENDER_STEPS,
     Meter,
     SourceData,
     SourceObject,
@@ -36,7 +37,6 @@ from copyrator.copies.template.scope import (
     count_of,
     names_of,
 )
-from copyrator.settings.limits import RENDER_STEPS
 
 FORMAT_WIDTH: Final = 1_024
 """Width that a format such as %10d may have."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from copyrator.api.fields import DECODER, NOT_WHOLE, TOO_DEEP, TOO_MANY
+from copyrator.api.fields import DECODER, NOT_WHOLE, OBJECT_CONTAINERS, TOO_DEEP, TOO_MANY
 from copyrator.api.times import parse_retry_after
 from copyrator.kube.errors import (
     AdmissionDenied,
@@ -38,7 +38,6 @@ from copyrator.kube.errors import (
     Unauthorized,
     Unreachable,
 )
-from copyrator.settings.limits import OBJECT_CONTAINERS
 
 if TYPE_CHECKING:
     import aiohttp

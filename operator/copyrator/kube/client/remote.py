@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from copyrator.api.fields import DECODER
+from copyrator.api.fields import DECODER, OBJECT_CONTAINERS
 from copyrator.connections import aiohttp
 from copyrator.kube.client import pages
 from copyrator.kube.client.answers import containers, from_foreign_answer, in_pieces
@@ -36,7 +36,6 @@ from copyrator.kube.errors import (
     Unreachable,
 )
 from copyrator.kube.resources import DELETED, NAMESPACES, UID_NAMESPACE, Resource
-from copyrator.settings.limits import OBJECT_CONTAINERS
 
 REMOTE_ANSWER: Final = 2 * 1024 * 1024
 """Bytes of one answer of another cluster, and of one event of a watch there: etcd accepts objects

@@ -25,8 +25,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryUnreachable, TagNotFound
 from copyrator.oci.reference import Repository
-from copyrator.settings.limits import SIGNATURE_FAILURES
-from copyrator.signatures.model import Holds, Judgement, SignatureFailure
+from copyrator.signatures.model import SIGNATURE_FAILURES, Holds, Judgement, SignatureFailure
 
 DIGEST = "sha256:" + "0a" * 32
 OTHER = "sha256:" + "0b" * 32
