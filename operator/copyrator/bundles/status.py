@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
@@ -313,6 +313,12 @@ class StaleError(Exception):
     """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
 
 
+@dataclass(slots=True)
+class _KeptSoak:
+    version: str = ""
+    """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
+
+
 class StatusWriter:
     """Writes status, finalizers and annotations of Bundles."""
 
@@ -468,15 +474,15 @@ class StatusWriter:
         Raises:
             StaleError: as ``write``.
         """
-        memory = self._context.memories[entry.key]
         if not relations.is_kept(self._context.bundles, entry):
             return entry
-        if memory.soak == entry.resource_version and not entry.attests:
+        memory = self._context.memories.of(entry.key, _KeptSoak)
+        if memory.version == entry.resource_version and not entry.attests:
             return entry
         status = update_soak(self._context, entry, entry.status)
         if status != entry.status:
             entry = await self._replace(entry, status)
-        memory.soak = entry.resource_version
+        memory.version = entry.resource_version
         return entry
 
     async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
