@@ -41,14 +41,13 @@ from copyrator.copies.template.rendering import (
     UNKNOWN_KIND,
     field_type,
     fields_of,
-    is_jinja,
     item_type,
     namespace_context,
     rule_texts,
     source_context,
     type_of,
 )
-from copyrator.copies.template.scope import TemplateError
+from copyrator.copies.template.scope import TemplateError, is_jinja
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError
 from copyrator.signatures.notation import read_subjects
