@@ -37,7 +37,7 @@ from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
 from copyrator.bundles.deploy.logins import PendingLoginError
-from copyrator.bundles.deploy.requests import take_pin
+from copyrator.bundles.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.gates import approval
 from copyrator.bundles.health.monitor import HealthMonitor

@@ -49,8 +49,8 @@ from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
-from copyrator.bundles.deploy.restrictions import withheld_condition
+from copyrator.bundles.requests import record_failed_request, reset_patch
+from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.health.monitor import HealthMonitor

@@ -23,7 +23,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.bundles.deploy import ready_conditions, state
-from copyrator.bundles.deploy.requests import DeployRequest
+from copyrator.bundles.requests import DeployRequest
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     PASSED,

@@ -21,7 +21,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.deploy.requests import DeployRequest
+from copyrator.bundles.requests import DeployRequest
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,

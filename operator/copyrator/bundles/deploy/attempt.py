@@ -33,7 +33,7 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.identity import hash_of
 from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.logins import JobLogins
@@ -56,8 +56,8 @@ from copyrator.bundles.deploy.outcome import (
 )
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.requests import awaits_reset
-from copyrator.bundles.deploy.restrictions import restrict_spec
+from copyrator.bundles.requests import awaits_reset
+from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.deploy.state import (
     DesiredDeploy,
     RolledBack,

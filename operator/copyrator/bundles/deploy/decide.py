@@ -30,7 +30,7 @@ from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
+from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.gates import age, approval
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.catalog import FREEZE, WINDOW

@@ -25,7 +25,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.deploy.restrictions import image_repository, normal_repository
+from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,

@@ -18,7 +18,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.identity import job_name
+from copyrator.bundles.identity import job_name
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.jobs import EDITED, PlanDelay, PlanJobClient

@@ -34,7 +34,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.identity import hash_of
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

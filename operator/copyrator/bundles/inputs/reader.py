@@ -32,7 +32,7 @@ from copyrator.api.times import format_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash, hash_of
+from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
 from copyrator.bundles.deploy.job import Login
 from copyrator.bundles.deploy.pod import CA_KEY
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters

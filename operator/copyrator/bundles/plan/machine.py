@@ -37,7 +37,7 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import is_made_of, target_of
-from copyrator.bundles.deploy.restrictions import describe_left_out
+from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import has_new_decision, record_decision

@@ -24,7 +24,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.restrictions import may_attest
+from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
     AttestFault,
     AttestInput,

@@ -33,7 +33,7 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import Notation, VerifyEntry, read_entries
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
