@@ -24,16 +24,14 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.catalog import FREEZE, WINDOW
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.requests import acknowledge, record_failed_request
-from copyrator.bundles.gates import age, approval
+from copyrator.bundles.gates import age
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -45,9 +43,14 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.machine import PlanMachine
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.requests import acknowledge, record_failed_request
+from copyrator.bundles.rhythm import poll_retry
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
@@ -64,7 +67,6 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.bundles.version.resolve import Resolution
-from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
 _DELAYING: Final = (FREEZE, WINDOW)

@@ -24,7 +24,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
     AttestFault,
     AttestInput,
@@ -38,11 +37,12 @@ from copyrator.bundles.gates.evidence import (
     statement_of,
     update_statements,
 )
+from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound
