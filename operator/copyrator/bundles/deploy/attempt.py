@@ -28,17 +28,13 @@ from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
-from copyrator.bundles import ready_conditions
+from copyrator.bundles import deciding, ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
+from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.state import (
-    DesiredDeploy,
-    RolledBack,
-    asks_for_rollback,
-    judge,
-)
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
@@ -50,7 +46,7 @@ from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
-from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
+from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
 from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.outcome import (
     KILLED,
@@ -70,6 +66,7 @@ from copyrator.bundles.jobs.outcome import (
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judge
 from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.plan import drift as drift_record
@@ -78,9 +75,8 @@ from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.stored import compares_stored
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
@@ -228,7 +224,11 @@ class AttemptRunner:
         return self.context.memories.of(key, AttemptMemory)
 
     async def begin(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        need: deciding.DeployReason,
     ) -> Step:
         """Record an attempt with its Job's name; then create the Job.
 
@@ -676,7 +676,7 @@ class AttemptRunner:
         if is_due:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
-            verdict = ready_conditions.blocked(entry.status, blocked)
+            verdict = ready_conditions.blocked(entry.status, blocked.reason, blocked.message)
         is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
@@ -737,7 +737,7 @@ class AttemptRunner:
             status = drift_record.record_corrected(status)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
-        elif state.has_succeeded(status):
+        elif deciding.has_succeeded(status):
             verdict = ready_conditions.deployed(status, spec.ignored_env)
         elif ending.reason is BundleReason.FROZEN:
             verdict = ready_conditions.ended_by_freeze(status)

@@ -25,6 +25,7 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
@@ -49,7 +50,6 @@ from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
 from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.pod import LONG_TTL, JobKind
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.status import StatusWriter

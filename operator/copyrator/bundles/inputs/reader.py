@@ -47,8 +47,7 @@ from copyrator.bundles.inputs.watches import (
     values_refs,
     verify_ref,
 )
-from copyrator.bundles.jobs.job import Login
-from copyrator.bundles.pod import CA_KEY
+from copyrator.bundles.pod import CA_KEY, Login
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
