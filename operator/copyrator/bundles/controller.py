@@ -30,6 +30,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
@@ -264,7 +265,8 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         self._health = HealthMonitor(context)
-        writer = StatusWriter(context, self._health)
+        specs = EffectiveSpecs(context)
+        writer = StatusWriter(context, specs, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._resolver = resolver = VersionResolver(context, polls)
@@ -318,6 +320,7 @@ class BundleController:
         accounts = ServiceAccountChecker(context, resolver)
         self._reconciler = BundleReconciler(
             context=context,
+            specs=specs,
             writer=writer,
             jobs=jobs,
             trust=trust,
@@ -344,6 +347,7 @@ class BundleController:
             attempts=attempts,
             uninstaller=Uninstaller(
                 context,
+                specs,
                 jobs,
                 writer,
                 attempts.ownership,

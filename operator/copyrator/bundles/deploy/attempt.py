@@ -24,7 +24,6 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.login import LoginSpec
-from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
@@ -33,21 +32,18 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
-from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.deploy import state
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
 from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
 from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import is_made_of, order_of
 from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
@@ -775,62 +771,3 @@ class AttemptRunner:
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)
-
-
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    return _order(
-        entry,
-        spec,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-    )
-
-
-def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
-
-    A plan of a Bundle without gates is a preview.
-    """
-    spec = restrict_spec(spec, is_preview=True)
-    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
-
-
-def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
-    """The input of a plan of this deploy."""
-    order = plan_order(entry, spec, wanted.version, wanted.digest)
-    return PlanTarget(
-        version=wanted.version,
-        digest=wanted.digest,
-        values_hash=wanted.values_hash,
-        spec_hash=wanted.spec_hash,
-        job_hash=_job_hash(order),
-    )
-
-
-def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
-    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
-
-
-def _job_hash(order: DeployOrder) -> str:
-    """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
-    spec = order.spec
-    if SECRET_KEY_ENV in spec.env:
-        spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
-    cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
-    return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
-
-
-def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
-    )

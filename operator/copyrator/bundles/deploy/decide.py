@@ -29,7 +29,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import FREEZE, WINDOW
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
+from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.gates import age
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
@@ -45,6 +45,7 @@ from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import target_of
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record

@@ -30,6 +30,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
@@ -77,6 +78,7 @@ class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     context: Context
+    specs: EffectiveSpecs
     jobs: JobClient
     writer: StatusWriter
     ownership: ReleaseOwnership
@@ -197,10 +199,7 @@ class Uninstaller:
 
         What was deployed before spec.kubeConfig was set is in the operator's own cluster.
         """
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        spec = self.context.effective(spec)
+        spec = self.specs.of(entry)
         if _server_of(entry.status) is None:
             spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
@@ -323,7 +322,7 @@ class Uninstaller:
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self.context.clock() + self._recheck
-        if refused := self.context.refusal(spec):
+        if refused := self.specs.refusal(spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
             return Step(entry, entry.status, verdict)
         if missing := await missing_account(self.context.client, spec):
