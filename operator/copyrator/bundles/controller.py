@@ -48,6 +48,7 @@ from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan.record import awaits_approval_since, next_check
 from copyrator.bundles.planning.jobs import PlanJobClient
 from copyrator.bundles.planning.machine import PlanMachine
@@ -266,7 +267,8 @@ class BundleController:
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         self._health = HealthMonitor(context)
         specs = EffectiveSpecs(context)
-        writer = StatusWriter(context, specs, self._health)
+        patches = BundlePatcher(context)
+        writer = StatusWriter(context, patches, specs, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._resolver = resolver = VersionResolver(context, polls)
@@ -296,7 +298,7 @@ class BundleController:
             context,
             jobs,
             references,
-            writer,
+            patches,
             redaction,
             seals=seals,
             lists=lists,
@@ -321,6 +323,7 @@ class BundleController:
         self._reconciler = BundleReconciler(
             context=context,
             specs=specs,
+            patches=patches,
             writer=writer,
             jobs=jobs,
             trust=trust,
@@ -336,7 +339,7 @@ class BundleController:
             resolver=resolver,
             deployer=Deployer(
                 context,
-                writer,
+                patches,
                 resolver=resolver,
                 accounts=accounts,
                 logins=logins,
@@ -349,7 +352,7 @@ class BundleController:
                 context,
                 specs,
                 jobs,
-                writer,
+                patches,
                 attempts.ownership,
                 references=references,
                 seals=seals,
