@@ -13,10 +13,10 @@ import yaml
 from tests.steps import STEP_SECONDS
 
 from copyrator import __version__
+from copyrator.bundles.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.gates.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.gates.gate import Occasion
-from copyrator.bundles.version.rhythm import Rhythm, poll_retry
+from copyrator.bundles.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from generate import reasons
 from localcluster import pins

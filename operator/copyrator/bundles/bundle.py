@@ -37,9 +37,8 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.api.promotion import PromotionSpec
-from copyrator.bundles.deploy.identity import release_metadata, spec_hash
-from copyrator.bundles.deploy.requests import FORCE_UPDATE, DeployRequest, pending_request
-from copyrator.bundles.plan.record import requested_plan
+from copyrator.bundles.identity import release_metadata, spec_hash
+from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request, requested_plan
 
 log = logging.getLogger(__name__)
 

@@ -24,17 +24,14 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.gates import promotion
-from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
@@ -45,14 +42,19 @@ from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.jobs import PlanJobClient
-from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionRecorder
-from copyrator.bundles.plan.previews import PreviewResolver
-from copyrator.bundles.plan.queue import PlanQueue
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan.record import awaits_approval_since, next_check
-from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.planning.jobs import PlanJobClient
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.planning.permissions import PermissionRecorder
+from copyrator.bundles.planning.previews import PreviewResolver
+from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
@@ -84,10 +86,10 @@ range has, and give them."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
+def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: VersionResolver) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, health, unattested = (Counter[str]() for _ in range(5))
-    quarantined, untrusted, unpolled, oldest, now = 0, 0, 0, 0.0, context.monotonic()
+    quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
@@ -100,10 +102,9 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         unpolled += bool(status.failed_polls.count) and not entry.deleting
         unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
         untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
-        memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
-        if memory is not None and polled:
-            oldest = max(oldest, now - memory.poll.answered_at)
+        if polled:
+            oldest = max(oldest, resolver.unpolled_seconds(entry.key))
     gauge = context.metrics.bundles
     gauge.clear()
     for reason, count in reasons.items():
@@ -233,7 +234,7 @@ class BundleController:
         gates: Gates | None = None,
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
     ) -> None:
-        timing, memories = timing or BundleTiming(), Memories(monotonic)
+        timing, memories = timing or BundleTiming(), Memories()
         self._context = context = Context(
             client=client,
             informers=informers,
@@ -244,7 +245,6 @@ class BundleController:
                 scheduler,
                 bundles,
                 memories,
-                poll_after_push=timing.poll_after_push,
                 clock=clock,
                 monotonic=monotonic,
             ),
@@ -266,9 +266,12 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         self._health = HealthMonitor(context)
-        writer = StatusWriter(context, self._health)
+        specs = EffectiveSpecs(context)
+        patches = BundlePatcher(context)
+        writer = StatusWriter(context, patches, specs, self._health)
         self._consents = ConsentReviewer(context, namespaces, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
+        self._resolver = resolver = VersionResolver(context, polls)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
@@ -295,7 +298,7 @@ class BundleController:
             context,
             jobs,
             references,
-            writer,
+            patches,
             redaction,
             seals=seals,
             lists=lists,
@@ -303,6 +306,7 @@ class BundleController:
             logins=logins,
             freezes=freezes,
             charts=charts,
+            resolver=resolver,
         )
         plans = PlanMachine(
             context,
@@ -313,10 +317,13 @@ class BundleController:
             enforcement=enforcement,
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
+            resolver=resolver,
         )
-        accounts, resolver = ServiceAccountChecker(context), VersionResolver(context, polls)
+        accounts = ServiceAccountChecker(context, resolver)
         self._reconciler = BundleReconciler(
             context=context,
+            specs=specs,
+            patches=patches,
             writer=writer,
             jobs=jobs,
             trust=trust,
@@ -332,7 +339,7 @@ class BundleController:
             resolver=resolver,
             deployer=Deployer(
                 context,
-                writer,
+                patches,
                 resolver=resolver,
                 accounts=accounts,
                 logins=logins,
@@ -343,8 +350,9 @@ class BundleController:
             attempts=attempts,
             uninstaller=Uninstaller(
                 context,
+                specs,
                 jobs,
-                writer,
+                patches,
                 attempts.ownership,
                 references=references,
                 seals=seals,
@@ -402,14 +410,14 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._context.memories[entry.key].poll.changed_at = self._context.clock()
+            self._resolver.edited(entry.key)
         for key, why in changes_of_others(bundles, before, None if deleted else entry):
             schedule.changed(key, why)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
-        publish_gauges(self._context, self._references.watches)
+        publish_gauges(self._context, self._references.watches, self._resolver)
         publish_freezes(self._context, self._freezes)
 
     def freeze_fault(self) -> str | None:

@@ -29,29 +29,31 @@ from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
-from copyrator.bundles.deploy.logins import PendingLoginError
-from copyrator.bundles.deploy.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
-from copyrator.bundles.gates import approval
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.client import JobClient, limit_jobs
+from copyrator.bundles.jobs.logins import PendingLoginError
+from copyrator.bundles.patches import BundlePatcher, StaleError
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionRecorder
-from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
-from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.planning.permissions import PermissionRecorder
+from copyrator.bundles.planning.queue import PlanQueue
+from copyrator.bundles.requests import take_pin
+from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
@@ -120,6 +122,8 @@ class BundleReconciler:
     """Takes the next steps of one Bundle at a time."""
 
     context: Context
+    specs: EffectiveSpecs
+    patches: BundlePatcher
     writer: StatusWriter
     jobs: JobClient
     trust: TrustStore
@@ -188,16 +192,15 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.context.memories[entry.key].poll.desired = None
+                self.resolver.forget_answer(entry.key)
             return False
         return self.trust.ready and (self.freezes.ready or entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
-        memory = self.context.memories[entry.key]
-        changes, memory.changes = memory.changes, frozenset()
-        inputs, memory.poll.inputs = memory.poll.inputs, None
+        changes = self.context.schedule.take_changes(entry.key)
+        inputs = self.resolver.take_inputs(entry.key)
         if Change.REFERENCE in changes:
-            memory.attest.failed.clear()
+            self.attester.retry(entry.key)
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -224,13 +227,13 @@ class BundleReconciler:
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
-            spec = self.context.refusal(spec) or spec
+            spec = self.specs.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
         if spec.uses(AttestSpec):
             entry = await steps.take(self.attester.attest(entry, spec))
-        spec = self.context.effective(spec)
+        spec = self.specs.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
         waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
@@ -249,7 +252,7 @@ class BundleReconciler:
         if problem is not None:
             await self._refuse(steps, entry, *problem)
             return
-        entry = await self.writer.ensure_finalizer(entry)
+        entry = await self.patches.ensure_finalizer(entry)
         entry = await steps.take(self.health.review(entry))
         self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))
@@ -322,7 +325,7 @@ class BundleReconciler:
             due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
             is_drift_due = entry.status.part(DriftStatus).check.is_running or due is not None
             inputs = replace(inputs, is_drift_due=is_drift_due)
-        if self.context.memories[entry.key].account.settled is not None:
+        if self.accounts.is_awaited(entry.key):
             await steps.take(await self.accounts.check(entry, spec))
         await self._deploy(steps, inputs)
 
@@ -357,16 +360,16 @@ class BundleReconciler:
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
-        memory, freezes = self.context.memories[entry.key].poll, self.freezes.of(spec)
+        freezes = self.freezes.of(spec)
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             asks_preview = requested_preview(entry.annotations, entry.status) is not None
             is_other_pending = asks_preview or bool(running_plans(entry.status))
-            if memory.asked_since is not None and not is_other_pending:
-                memory.inputs = replace(inputs, entry=entry, due=due)
+            if not is_other_pending:
+                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
-        asked_since = memory.asked_since
+        asked_since = self.resolver.asked_since(entry.key)
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
         if handled is not None:
@@ -378,8 +381,7 @@ class BundleReconciler:
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
-        memory = self.context.memories[entry.key].poll
-        memory.desired = memory.asked_since = memory.again = None
+        self.resolver.pause(entry.key)
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
@@ -407,8 +409,7 @@ class BundleReconciler:
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            memory = self.context.memories[entry.key].poll
-            memory.desired = memory.asked_since = None
+            self.resolver.cancel_poll(entry.key)
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -434,7 +435,7 @@ class BundleReconciler:
         """Report why nothing is polled, planned or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.context.memories[entry.key].poll.desired = None
+            self.resolver.forget_answer(entry.key)
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)
@@ -452,7 +453,7 @@ class BundleReconciler:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)
         spec = entry.spec
-        if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
+        if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
             entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
@@ -463,10 +464,7 @@ class BundleReconciler:
 
     async def _observe(self, entry: BundleEntry) -> Step:
         """Observe the recorded attempt of a Bundle whose spec may not be valid."""
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        return await self.attempts.observe(entry, self.context.effective(spec))
+        return await self.attempts.observe(entry, self.specs.of(entry))
 
     # --- faults -----------------------------------------------------------------------------------
 

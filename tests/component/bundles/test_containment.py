@@ -12,9 +12,9 @@ from tests.component.bundles.waiting import eventually
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.bundles import bundle as bundle_module
-from copyrator.bundles.deploy.jobs import BUNDLE_LOG_BYTES, BUNDLE_PODS
-from copyrator.bundles.deploy.outcome import printed_digests
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
+from copyrator.bundles.jobs.client import BUNDLE_LOG_BYTES, BUNDLE_PODS
+from copyrator.bundles.jobs.outcome import printed_digests
 
 
 async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on(

@@ -22,12 +22,13 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import reconciler
-from copyrator.bundles.gates import age, approval, catalog, promotion, signature
+from copyrator.bundles import catalog, reconciler
+from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates.gate import PASSED, Occasion
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.freezes import FreezeWatcher
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion

@@ -22,8 +22,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import NotFound
 from copyrator.workqueue.fairness import FairLimit
@@ -66,7 +66,7 @@ def references(api: Api) -> ReferenceReader:
         readers=FairLimit(each=1, together=1),
         hasher=lambda: hashlib.blake2b(key=b"key"),
         timing=BundleTiming(),
-        memories=Memories(lambda: 0.0),
+        memories=Memories(),
         monotonic=lambda: 0.0,
     )
     return ReferenceReader(cast("Any", context))

@@ -11,9 +11,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, read_annotation
+from copyrator.bundles.catalog import DEPENDS_ON, FREEZE, WINDOW
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.outcome import ending_of, read_job
-from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -24,6 +23,7 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
+from copyrator.bundles.jobs.outcome import ending_of, read_job
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

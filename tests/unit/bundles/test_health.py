@@ -35,8 +35,7 @@ from copyrator.bundles.health.judge import (
     other_manager,
     overridden_label_fault,
 )
-from copyrator.bundles.health.monitor import KINDS, HealthWatcher
-from copyrator.bundles.memory import HealthMemory
+from copyrator.bundles.health.monitor import KINDS, HealthMemory, HealthWatcher
 
 NOW = 5000.0
 RELEASE = {

@@ -11,18 +11,17 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.deploy.identity import ValuesFiles
-from copyrator.bundles.deploy.job import (
+from copyrator.bundles.gates.restrictions import restrict_spec
+from copyrator.bundles.identity import ValuesFiles
+from copyrator.bundles.jobs.job import (
     AUTO_ROLLBACK,
     UNINSTALL_SCRIPT,
     ApprovedOperations,
     DeployOrder,
-    Login,
     build_deploy_job,
     build_plan_job,
     build_uninstall_job,
 )
-from copyrator.bundles.deploy.restrictions import restrict_spec
 from copyrator.bundles.plan.seal import (
     SealedValues,
     sealed_kubeconfig,
@@ -30,6 +29,7 @@ from copyrator.bundles.plan.seal import (
     sealed_secret_key,
     sealed_value,
 )
+from copyrator.bundles.pod import Login
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4

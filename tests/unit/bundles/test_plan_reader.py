@@ -12,15 +12,15 @@ import pytest
 from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import DEPLOY_CONTAINER, JobRecord
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
-from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.planning.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
+from copyrator.bundles.pod import JobKind
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
@@ -56,17 +56,15 @@ class NothingSecret:
 def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
     async def reading() -> Plan | PlanFault | PlanDelay:
         was_read = asyncio.Event()
-        memories = Memories(lambda: 0.0)
         context: Any = SimpleNamespace(
             clock=lambda: NOW,
             timing=BundleTiming(),
-            memories=memories,
-            memory=memories.__getitem__,
+            memories=Memories(),
             schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
         )
         jobs: Any = SimpleNamespace(output=FakeOutput(code))
         redaction: Any = NothingSecret()
-        seals: Any = None
+        seals: Any = SimpleNamespace(on_removed=lambda _listener: None)
         logins = JobLogins(context, jobs, seals)
         reader, key = PlanReader(context, jobs, logins, redaction), BundleKey("team", "shop")
         assert reader.read(key, job, NONCE, MADE_OF) is None

@@ -13,9 +13,9 @@ from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"
@@ -43,7 +43,7 @@ class Client:
 
 
 def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
-    memories = Memories(lambda: 0.0)  # as after a restart
+    memories = Memories()  # as after a restart
     context: Any = SimpleNamespace(
         hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
     )

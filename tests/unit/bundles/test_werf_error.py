@@ -14,8 +14,9 @@ from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.deploy.outcome import Ending, add_cause, add_missing_permissions, ending_of
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.jobs.outcome import Ending, add_cause, add_missing_permissions, ending_of
+from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
     MAX_ERROR,
     describe_error,
@@ -23,7 +24,6 @@ from copyrator.bundles.deploy.werf_error import (
     find_plan_error,
     remove_template_text,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 
 START = 'Error: release install: failed release "shop" (namespace: "app"): '
 EXECUTED = "execute release install plan: wait for operations completion: execute operation: "

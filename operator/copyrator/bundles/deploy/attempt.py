@@ -22,22 +22,29 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
-from copyrator.api.keys import ReleaseKey
+from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.login import LoginSpec
-from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
+from copyrator.bundles import deciding, ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions, state
-from copyrator.bundles.deploy.blocked import find_blocked
-from copyrator.bundles.deploy.identity import hash_of
-from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
-from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.deploy import state
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
+from copyrator.bundles.inputs.freezes import FreezeWatcher
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.blocked import find_blocked
+from copyrator.bundles.jobs.client import JobClient, stored_revisions
+from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import is_made_of, order_of
+from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
     Ending,
@@ -54,35 +61,22 @@ from copyrator.bundles.deploy.outcome import (
     refused_ending,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import JobKind
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.requests import awaits_reset
-from copyrator.bundles.deploy.restrictions import restrict_spec
-from copyrator.bundles.deploy.state import (
-    DesiredDeploy,
-    RolledBack,
-    asks_for_rollback,
-    judge,
-)
-from copyrator.bundles.deploy.werf_error import find_error, log_tail, remove_template_text
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.inputs.freezes import FreezeWatcher
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judge
+from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
+from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
+from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
-from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
 from copyrator.bundles.plan.stored import compares_stored
-from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.bundles.pod import JobKind, Login
+from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -188,6 +182,16 @@ def _name(entry: BundleEntry) -> str:
     return f"{entry.key.namespace}/{entry.key.name}"
 
 
+@dataclass(slots=True)
+class AttemptMemory:
+    """The Job of the recorded attempt."""
+
+    creating: int | None = None
+    """The attempt whose Job this process began to create without knowing yet that it exists."""
+    begun: int | None = None
+    """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
+
+
 @dataclass(eq=False)
 class AttemptRunner:
     """Creates the Jobs of recorded attempts and records their outcomes."""
@@ -195,7 +199,7 @@ class AttemptRunner:
     context: Context
     jobs: JobClient
     references: ReferenceReader
-    writer: StatusWriter
+    patches: BundlePatcher
     redaction: Redactor
     _: KW_ONLY
     seals: SealStore
@@ -204,6 +208,7 @@ class AttemptRunner:
     logins: JobLogins
     freezes: FreezeWatcher
     charts: ChartFinder
+    resolver: VersionResolver
     _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
 
@@ -211,8 +216,15 @@ class AttemptRunner:
         self._inventories = InventoryStore(self.context.client, self.seals)
         self.ownership = ReleaseOwnership(self.context, self.jobs)
 
+    def _memory(self, key: BundleKey) -> AttemptMemory:
+        return self.context.memories.of(key, AttemptMemory)
+
     async def begin(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        need: deciding.DeployReason,
     ) -> Step:
         """Record an attempt with its Job's name; then create the Job.
 
@@ -305,7 +317,7 @@ class AttemptRunner:
         While it runs, the Job's watch requeues the key.
         """
         attempted = entry.status.attempted
-        memory = self.context.memories[entry.key].deploy
+        memory = self._memory(entry.key)
         job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
             if memory.creating == attempted.attempt and not entry.deleting:
@@ -316,7 +328,7 @@ class AttemptRunner:
             return self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
         memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
-            entry = await self.writer.reset_force(entry)
+            entry = await self.patches.reset_force(entry)
         if not job.done:
             renew_at = await self.logins.keep(entry, spec, job)
             step = await self._check_pods(entry, spec, job)
@@ -367,7 +379,7 @@ class AttemptRunner:
         job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is not None:
             return Step(entry, done=job.done)
-        if self.context.memories[entry.key].deploy.creating == attempted.attempt:
+        if self._memory(entry.key).creating == attempted.attempt:
             return Step(entry)
         end = self._handover_end(entry)
         return Step(entry, due=(end,), done=end is None)
@@ -473,7 +485,7 @@ class AttemptRunner:
         """Until when another process, the former leader, may create the Job; None: it can't."""
         attempted, now = entry.status.attempted, self.context.clock()
         started = parse_time(attempted.started_at)
-        is_begun = self.context.memories[entry.key].deploy.begun == attempted.attempt
+        is_begun = self._memory(entry.key).begun == attempted.attempt
         if started is None or is_begun:
             return None
         left = self.context.timing.job_handover - abs((now - started).total_seconds())
@@ -485,7 +497,7 @@ class AttemptRunner:
         Raises:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        memory = self.context.memories[entry.key].deploy
+        memory = self._memory(entry.key)
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
@@ -512,7 +524,7 @@ class AttemptRunner:
             return self._give_up(entry, spec, BundleReason.JOB_LOST, text)
         memory.creating = None
         if awaits_reset(entry.status):
-            entry = await self.writer.reset_force(entry)
+            entry = await self.patches.reset_force(entry)
         return Step(entry)
 
     async def _write_list(
@@ -630,7 +642,7 @@ class AttemptRunner:
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
     ) -> Step:
-        self.context.memories[entry.key].deploy.creating = None
+        self._memory(entry.key).creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
 
     async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
@@ -660,7 +672,7 @@ class AttemptRunner:
         if is_due:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
-            verdict = ready_conditions.blocked(entry.status, blocked)
+            verdict = ready_conditions.blocked(entry.status, blocked.reason, blocked.message)
         is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
@@ -721,7 +733,7 @@ class AttemptRunner:
             status = drift_record.record_corrected(status)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
-        elif state.has_succeeded(status):
+        elif deciding.has_succeeded(status):
             verdict = ready_conditions.deployed(status, spec.ignored_env)
         elif ending.reason is BundleReason.FROZEN:
             verdict = ready_conditions.ended_by_freeze(status)
@@ -737,16 +749,13 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                memory = self.context.memories[entry.key].plan
-                memory.is_tidied = False  # where this fails, it is repeated
                 await self.seals.remove_others(written, plan_record.needed_jobs(status))
-                memory.is_tidied = True
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
-                self.context.memories.decide_again(entry.key, spec.interval)
+                self.resolver.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.context.memories[entry.key].poll.desired = None
+                self.resolver.forget_answer(entry.key)
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 
@@ -762,62 +771,3 @@ class AttemptRunner:
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)
-
-
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    return _order(
-        entry,
-        spec,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-    )
-
-
-def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
-
-    A plan of a Bundle without gates is a preview.
-    """
-    spec = restrict_spec(spec, is_preview=True)
-    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
-
-
-def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
-    """The input of a plan of this deploy."""
-    order = plan_order(entry, spec, wanted.version, wanted.digest)
-    return PlanTarget(
-        version=wanted.version,
-        digest=wanted.digest,
-        values_hash=wanted.values_hash,
-        spec_hash=wanted.spec_hash,
-        job_hash=_job_hash(order),
-    )
-
-
-def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
-    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
-
-
-def _job_hash(order: DeployOrder) -> str:
-    """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
-    spec = order.spec
-    if SECRET_KEY_ENV in spec.env:
-        spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
-    cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
-    return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
-
-
-def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
-    )

@@ -24,16 +24,14 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
+from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.catalog import FREEZE, WINDOW
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions, state
-from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
-from copyrator.bundles.gates import age, approval
+from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.attempt import AttemptRunner
+from copyrator.bundles.gates import age
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
@@ -45,10 +43,16 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import target_of
+from copyrator.bundles.patches import BundlePatcher
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.requests import acknowledge, record_failed_request
+from copyrator.bundles.rhythm import poll_retry
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -64,7 +68,6 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.bundles.version.resolve import Resolution
-from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
 _DELAYING: Final = (FREEZE, WINDOW)
@@ -80,8 +83,8 @@ class Case:
     resolution: Resolution
     status: BundleStatus
     """The Bundle's, with the progress of its plan since."""
-    wanted: state.DesiredDeploy
-    decision: state.Decision
+    wanted: deciding.DesiredDeploy
+    decision: deciding.Decision
     now: datetime
     target: PlanTarget | None = None
     """The input of a plan; None where none is required or requested."""
@@ -95,13 +98,13 @@ class Case:
     @property
     def deploys(self) -> bool:
         """Whether something is deployed now."""
-        asked = self.decision.action is state.DeployAction.DEPLOY
+        asked = self.decision.action is deciding.DeployAction.DEPLOY
         return asked and self.held is None and not self.spec.suspend
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is to be deployed that a gate delays."""
-        return self.decision.action is state.DeployAction.DEPLOY and self.held is not None
+        return self.decision.action is deciding.DeployAction.DEPLOY and self.held is not None
 
     @property
     def is_delayed(self) -> bool:
@@ -128,7 +131,7 @@ class Case:
     @property
     def is_correction(self) -> bool:
         """Whether what is deployed is deployed again, because it has drifted."""
-        return self.decision.need is state.DeployReason.DRIFT
+        return self.decision.need is deciding.DeployReason.DRIFT
 
     @property
     def is_drift_dropped(self) -> bool:
@@ -174,7 +177,7 @@ def decide_deploy(
     now: datetime,
 ) -> Case:
     """Decide what to do about a resolution."""
-    wanted = state.DesiredDeploy(
+    wanted = deciding.DesiredDeploy(
         version=resolution.tag,
         digest=resolution.digest,
         reference=spec.reference,
@@ -203,10 +206,10 @@ def decide_deploy(
             target = target_of(entry, spec, wanted)
         elif status.part(PlanStatus).newer is not None:
             status = status.with_part(structs.replace(status.part(PlanStatus), newer=None))
-    decision = state.Decision(state.DeployAction.NOTHING)
+    decision = deciding.Decision(deciding.DeployAction.NOTHING)
     if resolution.tag:
-        decision = state.decide(status, wanted, spec.retry, now)
-    if target is not None and decision.action is state.DeployAction.NOTHING:
+        decision = deciding.decide(status, wanted, spec.retry, now)
+    if target is not None and decision.action is deciding.DeployAction.NOTHING:
         status = plan_record.drop_plan(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     return _correct_drift(_judge_moment_gates(case, moment), moment)
@@ -224,7 +227,7 @@ def _correct_drift(case: Case, moment: MomentGates) -> Case:
     wanted = replace(
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
-    occasion = state.occasion(state.DeployReason.DRIFT, wanted, status)
+    occasion = deciding.occasion(deciding.DeployReason.DRIFT, wanted, status)
     if drift_record.needs_approval(status, spec):
         target = target_of(case.entry, spec, wanted)
         if case.is_waiting or not plan_record.is_free_for(status, target):
@@ -237,7 +240,7 @@ def _correct_drift(case: Case, moment: MomentGates) -> Case:
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)
         return replace(case, results=(*case.results, *more))
-    decision = state.Decision(state.DeployAction.DEPLOY, state.DeployReason.DRIFT)
+    decision = deciding.Decision(deciding.DeployAction.DEPLOY, deciding.DeployReason.DRIFT)
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
@@ -251,12 +254,12 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     results = resolution.held.results if resolution.held else resolution.results
     if not resolution.tag:
         return replace(case, results=results, held=resolution.held)
-    retried_at = decision.until if decision.action is state.DeployAction.WAIT else None
-    is_open = retried_at is not None or decision.action is state.DeployAction.DEPLOY
+    retried_at = decision.until if decision.action is deciding.DeployAction.WAIT else None
+    is_open = retried_at is not None or decision.action is deciding.DeployAction.DEPLOY
     if decision.need is None or not is_open:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
-    facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
+    facts = moment.facts(case, deciding.occasion(decision.need, case.wanted, status))
     if retried_at is not None:  # only of a freeze that is in force then, and of windows
         delaying = {gate.name for gate in _DELAYING}
         those = [one for one in moment.gates if one.name in delaying]
@@ -287,9 +290,9 @@ def _suspended(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCon
     """The status and condition where only ``spec.suspend`` keeps a version from being deployed."""
     there, wanted, need = status.deployed, case.wanted, None
     if case.held is not None:  # a newer version waits for its gates, so only an edit counts
-        need = state.DeployReason.VALUES if there.values_hash != wanted.values_hash else None
-        need = state.DeployReason.SPEC if there.spec_hash != wanted.spec_hash else need
-    elif case.decision.action is state.DeployAction.DEPLOY:
+        need = deciding.DeployReason.VALUES if there.values_hash != wanted.values_hash else None
+        need = deciding.DeployReason.SPEC if there.spec_hash != wanted.spec_hash else need
+    elif case.decision.action is deciding.DeployAction.DEPLOY:
         need = case.decision.need
     else:
         status, _ = _outcome(case, status)
@@ -308,16 +311,16 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
     """
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
-    newer = not case.resolution.tag or case.decision.need is state.DeployReason.VERSION
+    newer = not case.resolution.tag or case.decision.need is deciding.DeployReason.VERSION
     if case.resolution.is_pinned and held.candidate.digest != there.digest:
         newer = False  # what is pinned is requested
-    if there.digest and same and newer and state.has_succeeded(status):
+    if there.digest and same and newer and deciding.has_succeeded(status):
         return ready_conditions.deployed(status, case.spec.ignored_env)
     return ready_conditions.held(status, held)
 
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
-    if case.decision.action is state.DeployAction.WAIT:
+    if case.decision.action is deciding.DeployAction.WAIT:
         delaying = {one.gate for one in case.results if one.objects}
         ends = (
             gate.ends(case.spec)
@@ -325,7 +328,7 @@ def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondi
             if gate.name in delaying and gate.ends is not None
         )
         return status, ready_conditions.will_retry(status, after=" and ".join(ends))
-    if case.decision.action is state.DeployAction.QUARANTINE:
+    if case.decision.action is deciding.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
     if (nothing := case.resolution.unresolved) is not None:
         reason, message = nothing.reason, nothing.message
@@ -357,7 +360,7 @@ def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
     if found is None:
         status = record_unavailable(status, resolution.rejected, next_poll, case.now)
     else:
-        quarantined = case.decision.action is state.DeployAction.QUARANTINE
+        quarantined = case.decision.action is deciding.DeployAction.QUARANTINE
         rejected = tuple(
             one for one in resolution.rejected if quarantined or one.version != found.version
         )
@@ -386,7 +389,7 @@ class Deployer:
     """Decides on resolutions of Bundles that aren't being deleted and have no running Job."""
 
     context: Context
-    writer: StatusWriter
+    patches: BundlePatcher
     _: KW_ONLY
     resolver: VersionResolver
     accounts: ServiceAccountChecker
@@ -406,18 +409,18 @@ class Deployer:
         entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
-        memory = self.context.memories[entry.key]
-        known = (entry.resource_version, resolution, desired.values_hash)
-        if known in (memory.poll.settled, memory.account.settled) and inputs.observed is None:
-            self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
-            return Step(entry, due=(memory.poll.next_poll,)), desired
+        key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
+        is_settled = self.resolver.is_settled(key, known) or self.accounts.is_settled(key, known)
+        if is_settled and inputs.observed is None:
+            next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
+            return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
-        failed = memory.poll.failures, memory.poll.failed_by
+        failures = self.resolver.failures(key)
         try:
             step, is_request_handled = await self._decide(inputs, resolution)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            memory.poll.failures, memory.poll.failed_by = failed
+            self.resolver.record_failures(key, failures)
             return self._report_poll_failed(inputs, error, keeps=False), desired
         if is_request_handled is None:
             return step, None
@@ -439,11 +442,11 @@ class Deployer:
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        memory = self.context.memories[entry.key].poll
-        is_new = error is not memory.failed_by
-        failures = memory.failures + is_new
+        before = self.resolver.failures(entry.key)
+        failures = before.including(error)
+        is_new = failures is not before
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
-        next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
+        next_poll = poll_retry(rhythm, failures.count, now, error.retry_after, first=first)
         status = inputs.observed or entry.status
         status = count_failure(status, now) if is_new else status
         status = structs.replace(
@@ -453,7 +456,7 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            memory.failures, memory.failed_by, memory.next_poll = failures, error, next_poll
+            self.resolver.retry(entry.key, failures, next_poll)
             if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
                 return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
@@ -462,7 +465,8 @@ class Deployer:
         is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
-        is_kept = is_kept and is_lenient(entry.status, inputs.desired, memory.desired)
+        handled = self.resolver.handled(entry.key)
+        is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
         if entry.request is not None:
@@ -476,10 +480,8 @@ class Deployer:
         awaited, freezes = find_unready(self.context.bundles, spec), self.freezes.of(spec)
         moment = MomentGates(self.context.gates.moment, awaited, freezes)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
-        memory = self.context.memories[entry.key].poll
-        memory.judged_at = now
-        self.resolver.set_next_poll(entry, spec, found, case.now)
-        status = record_resolution(case, memory.next_poll or case.now)
+        next_poll = self.resolver.record_decision(entry, spec, found, now)
+        status = record_resolution(case, next_poll)
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
@@ -501,7 +503,7 @@ class Deployer:
         return step, request is not None or is_unplannable
 
     async def _reset_force(self, entry: BundleEntry) -> Step:
-        return Step(await self.writer.reset_force(entry))
+        return Step(await self.patches.reset_force(entry))
 
     async def _begin_plan(
         self, case: Case, status: BundleStatus, verdict: ReadyCondition
@@ -516,12 +518,11 @@ class Deployer:
         step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
         if step is None:
             return None
-        next_poll = self.context.memories[entry.key].poll.next_poll
-        return replace(step, due=(*step.due, next_poll))
+        return replace(step, due=(*step.due, self.resolver.next_poll(entry.key)))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        memory = self.context.memories[case.entry.key].poll
+        key = case.entry.key
         until = None if case.spec.suspend else case.decision.until
         judge_at = plan_record.next_check(status)
         if judge_at is not None and judge_at <= case.now:
@@ -536,8 +537,8 @@ class Deployer:
             if case.is_plan_dropped or case.is_drift_dropped:
                 await self.plans.discard(written)
             if written is case.entry and is_final:
-                memory.settled = case.known(written)
-            return Step(written, due=(memory.next_poll, until, judge_at, changes_at))
+                self.resolver.settle(key, case.known(written))
+            return Step(written, due=(self.resolver.next_poll(key), until, judge_at, changes_at))
 
         return Step(case.entry, status, verdict, effect=settle)
 
@@ -547,11 +548,10 @@ class Deployer:
         Raises:
             RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
         """
-        entry, memory = case.entry, self.context.memories[case.entry.key]
-        memory.account.settled = None
+        entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            memory.account.check_at = None
+            self.accounts.forget(key)
             if case.spec.uses(LoginSpec):
                 await self.logins.require(entry, case.spec)
             return None
@@ -559,8 +559,8 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            memory.account.settled = case.known(written)
-            return Step(written, due=(memory.poll.next_poll, memory.account.check_at))
+            check_at = self.accounts.settle(key, case.known(written))
+            return Step(written, due=(self.resolver.next_poll(key), check_at))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
@@ -571,12 +571,12 @@ class Deployer:
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
-        if self.resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
+        if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
             status = status.with_part(case.resolution.chosen or Verification())
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
-        if need is state.DeployReason.DRIFT:
+        if need is deciding.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
             status = approval.use_plan(status)

@@ -24,14 +24,21 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
+from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
-from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
-from copyrator.bundles.deploy.jobs import JobClient, end_plans, is_stored
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.deploy.rendered import ReleaseRenderer
+from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.jobs.blocked import find_blocked, missing_account
+from copyrator.bundles.jobs.client import JobClient, end_plans, is_stored
+from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
+from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
     add_cause,
@@ -40,20 +47,14 @@ from copyrator.bundles.deploy.outcome import (
     exit_code,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import LONG_TTL, JobKind
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.rendered import ReleaseRenderer
-from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
-from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import SealStore
-from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.pod import LONG_TTL, JobKind
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Step
-from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden, NamespaceTerminating, NotFound
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import NAMESPACES
@@ -64,13 +65,22 @@ _DRIVER: Final = "HELM_DRIVER"
 """Variable of ``spec.env`` by which Helm stores releases elsewhere than in Secrets."""
 
 
+@dataclass(slots=True)
+class UninstallMemory:
+    """What was done of a Bundle's deletion."""
+
+    finished: str = ""
+    """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+
+
 @dataclass(eq=False)
 class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     context: Context
+    specs: EffectiveSpecs
     jobs: JobClient
-    writer: StatusWriter
+    patches: BundlePatcher
     ownership: ReleaseOwnership
     _: KW_ONLY
     references: ReferenceReader
@@ -88,9 +98,9 @@ class Uninstaller:
 
     async def uninstall(self, entry: BundleEntry) -> Step:
         """Take the next step towards removing the finalizer."""
-        memory = self.context.memories[entry.key].deploy
+        memory = self.context.memories.find(entry.key, UninstallMemory)
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
-        if not held or memory.remove_finalizer == entry.uid:
+        if not held or (memory is not None and memory.finished == entry.uid):
             return Step(entry)
         await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
         if await self._skips_uninstall(entry):
@@ -107,8 +117,8 @@ class Uninstaller:
         if self._uninstallable(entry).uses(ApprovalSpec):
             await end_plans(self.jobs, entry)
             await self.seals.remove_others(entry, ())  # those that no Bundle owns
-        await self.writer.remove_finalizer(entry)
-        self.context.memories[entry.key].deploy.remove_finalizer = entry.uid
+        await self.patches.remove_finalizer(entry)
+        self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
 
     async def _skips_uninstall(self, entry: BundleEntry) -> bool:
@@ -189,10 +199,7 @@ class Uninstaller:
 
         What was deployed before spec.kubeConfig was set is in the operator's own cluster.
         """
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        spec = self.context.effective(spec)
+        spec = self.specs.of(entry)
         if _server_of(entry.status) is None:
             spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
@@ -315,7 +322,7 @@ class Uninstaller:
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self.context.clock() + self._recheck
-        if refused := self.context.refusal(spec):
+        if refused := self.specs.refusal(spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
             return Step(entry, entry.status, verdict)
         if missing := await missing_account(self.context.client, spec):

@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.candidates import admits, deployed_tag, is_below, read_tag
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -28,7 +29,6 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.version.candidates import admits, deployed_tag, is_below, read_tag
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:

@@ -33,6 +33,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.candidates import is_below
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -48,8 +49,6 @@ from copyrator.bundles.gates.gate import (
     ceil_second,
     uses,
 )
-from copyrator.bundles.plan.drift import is_broken_off
-from copyrator.bundles.version.candidates import is_below
 from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -130,7 +129,7 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     attempted = status.attempted
     if attempted.outcome == Outcome.RUNNING:
         yield _Break(f"a deploy of {attempted.version} began")
-    if attempted.outcome == Outcome.INTERRUPTED and not is_broken_off(status):
+    if attempted.outcome == Outcome.INTERRUPTED and not status.attempted.is_broken_off:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")

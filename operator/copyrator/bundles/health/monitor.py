@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -46,7 +48,6 @@ from copyrator.bundles.health.judge import (
     decide,
 )
 from copyrator.bundles.inputs import consent
-from copyrator.bundles.memory import HealthMemory
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import is_allowed
@@ -141,6 +142,20 @@ class _PlaceWatches:
         if after is not None and new is not None:
             self.by_release.setdefault(after, ReleaseObjects()).add(named, new, now)
             self._on_change(after)
+
+
+@dataclass(slots=True)
+class HealthMemory:
+    """The condition Healthy of a Bundle whose release is watched."""
+
+    written_at: float = -math.inf
+    """Monotonic seconds of the last write that changed it."""
+    version: str = ""
+    """The Bundle's resourceVersion for which the condition was compared last."""
+    release: Release | None = None
+    """The release whose objects are watched; None where its namespace doesn't accept it."""
+    check_at: float | None = None
+    """Monotonic seconds when it is compared again."""
 
 
 class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
@@ -309,7 +324,7 @@ class HealthMonitor:
         self._context = context
         self._timing = context.timing
         self._watches = HealthWatcher(context, self._on_change)
-        context.memories.on_drop(lambda key, _: self._leave(key))
+        context.memories.on_drop(self._leave)
 
     def stop(self) -> None:
         """End the watches."""
@@ -324,23 +339,20 @@ class HealthMonitor:
         if entry.deleting or not isinstance(spec, BundleSpec) or not spec.uses(HealthSpec):
             self._leave(entry.key)
             return
-        memory = self._context.memories[entry.key]
-        if memory.health is None:
-            memory.health = HealthMemory()
+        memory = self._context.memories.of(entry.key, HealthMemory)
         release = spec.project_namespace, spec.release
         is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
-        self._watches.follow(entry.key, memory.health, release if is_accepted else None)
+        self._watches.follow(entry.key, memory, release if is_accepted else None)
 
     def _leave(self, key: BundleKey) -> None:
         """End the watch of a Bundle that was deleted, or has no ``spec.health`` any more."""
         memory = self._memory(key)
         if memory is not None:
             self._watches.follow(key, memory, None)
-            self._context.memories[key].health = None
+            self._context.memories.forget(key, HealthMemory)
 
     def _memory(self, key: BundleKey) -> HealthMemory | None:
-        memory = self._context.memories.get(key)
-        return None if memory is None else memory.health
+        return self._context.memories.find(key, HealthMemory)
 
     def condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
         """The condition as it is now; None without ``spec.health``.

@@ -21,15 +21,14 @@ from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
 from copyrator.bundles.inputs.freezes import AnnotatedNamespace
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -57,6 +56,12 @@ class _Answer:
     """Seconds."""
     fault: str = ""
     is_forbidden: bool = False
+
+
+@dataclass(slots=True)
+class _WrittenConsent:
+    last: tuple[str | None, ...] = ()
+    """What was last written to ``status.consent``: the resourceVersion then, state and by."""
 
 
 class ConsentReviewer:
@@ -112,14 +117,16 @@ class ConsentReviewer:
         return step, ready_conditions.unusable(reason, text, entry.status)
 
     def _record(self, entry: BundleEntry, found: ConsentStatus) -> Step:
-        memory, result = self._context.memories[entry.key], (found.state, found.by)
+        result = found.state, found.by
         if found == entry.status.part(ConsentStatus):
             return Step(entry)
-        if memory.consent == (entry.resource_version, *result):
+        known = self._context.memories.find(entry.key, _WrittenConsent)
+        if known is not None and known.last == (entry.resource_version, *result):
             return Step(entry)  # it was written, and an older CRD dropped it
 
         async def remember(written: BundleEntry) -> Step:
-            memory.consent = written.resource_version, *result
+            memory = self._context.memories.of(entry.key, _WrittenConsent)
+            memory.last = written.resource_version, *result
             return Step(written)
 
         status = entry.status.with_part(found)
@@ -140,7 +147,7 @@ class ConsentReviewer:
         facts = ConsentFacts(
             release=release,
             tenant=tenant,
-            is_deployed=entry.status.deployed.namespace == namespace or is_inherited(entry.status),
+            is_deployed=entry.status.deployed.namespace == namespace or entry.status.is_inherited,
             rival=f"{own[0].key.namespace}/{own[0].key.name}" if own else None,
         )
         if self._can_read(namespace):

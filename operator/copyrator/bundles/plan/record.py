@@ -39,9 +39,9 @@ from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
-from copyrator.bundles.deploy.identity import hash_of, job_name
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
+from copyrator.bundles.identity import hash_of, job_name
 from copyrator.bundles.plan.operations import (
     Inexact,
     Operation,
@@ -55,8 +55,8 @@ from copyrator.bundles.plan.operations import (
     plan_id,
 )
 from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
-from copyrator.bundles.version.candidates import admits, is_below
-from copyrator.bundles.version.rhythm import retry_delay
+from copyrator.bundles.pod import JobKind
+from copyrator.bundles.rhythm import retry_delay
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
@@ -638,15 +638,6 @@ class PreviewRequest:
     """The value of plan-at."""
     version: str
     """The value of plan-version."""
-
-
-def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
-    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
-    token = annotations.get(ANN_PLAN_AT)
-    is_new = (
-        token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
-    )
-    return token if is_new else None
 
 
 def requested_preview(

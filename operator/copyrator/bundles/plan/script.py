@@ -9,7 +9,7 @@ pipe but some whose results are compared: sh ignores a failure before a pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
 author having set no variable that sh, its tools or the loader read, but LANG and TZ:
-``deploy/restrictions.py`` withholds others.
+``gates/restrictions.py`` withholds others.
 
 Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
 known form, and each edge must connect nodes that have lines of their own: if an object's name makes
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from copyrator.bundles.deploy.pod import RENDER_DIR, literal
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -48,13 +48,9 @@ from copyrator.bundles.plan.operations import (
     Inexact,
     OperationType,
 )
-from copyrator.bundles.plan.rights import (
-    ASK_FOR_EVENTS,
-    NEEDS,
-    PERMISSION_KINDS,
-    ServiceAccount,
-)
+from copyrator.bundles.plan.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
 from copyrator.bundles.plan.stored import STORED, StoredWord
+from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

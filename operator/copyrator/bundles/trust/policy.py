@@ -34,10 +34,10 @@ from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Form, below, closed, fail, items, reader
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
-from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.identity import hash_of
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,

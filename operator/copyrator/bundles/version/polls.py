@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.bundles.chart.archive import CHART_LAYER_BYTES
 from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
@@ -27,7 +28,6 @@ from copyrator.bundles.trust.store import (
     SignatureVerifier,
 )
 from copyrator.bundles.version.answer import config_digest
-from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
@@ -261,7 +261,7 @@ class RegistryPoller:
         self._slots = FairLimit(each=TENANT_POLLS, together=TENANTS_POLLS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
-        context.memories.on_drop(lambda key, _: self._leave(key))
+        context.memories.on_drop(self._leave)
 
     def _leave(self, key: BundleKey) -> None:
         """A Bundle was deleted: it doesn't wait for answers any more."""

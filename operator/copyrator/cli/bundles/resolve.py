@@ -31,9 +31,10 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
+from copyrator.bundles.catalog import DEPENDS_ON, FREEZE, all_gates
 from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import DEPENDS_ON, FREEZE, all_gates
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -49,7 +50,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.version.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (

@@ -53,10 +53,10 @@ from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
-from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.bundles.identity import spec_hash
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
-from copyrator.bundles.version.rhythm import interval_of
+from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of
@@ -143,7 +143,7 @@ class BundleView:
         """Whose token of which cloud its registry gets; empty without ``spec.provider``."""
         if isinstance(self.spec, InvalidSpec) or (login := self.spec.find(LoginSpec)) is None:
             return ""
-        from copyrator.bundles.context import identity_of  # noqa: PLC0415 - not for lists
+        from copyrator.bundles.inputs.clouds import identity_of  # noqa: PLC0415 - not for lists
 
         known = self.installation.settings if self.installation else Settings()
         return f"{identity_of(self.spec, known)} ({login.provider})"

@@ -20,8 +20,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
 from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
-from copyrator.bundles.deploy.restrictions import is_gated
-from copyrator.bundles.gates import age, approval, promotion, signature
+from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -35,6 +34,8 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
+from copyrator.bundles.gates.restrictions import is_gated
+from copyrator.bundles.plan import approval
 
 if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts

@@ -22,16 +22,18 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanRecord
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
+from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.attempt import plan_order
-from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
-from copyrator.bundles.deploy.jobs import JobClient, end_plans
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.blocked import find_blocked, missing_account
+from copyrator.bundles.jobs.client import JobClient, end_plans
+from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import plan_order
+from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,
     exit_code,
@@ -39,8 +41,9 @@ from copyrator.bundles.deploy.outcome import (
     plan_reason,
     secrets_of,
 )
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.werf_error import (
     ERROR,
     describe_error,
     find_expiry,
@@ -50,19 +53,11 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan.operations import BlockFault, Plan
-from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
-from copyrator.bundles.plan.rights import (
-    ServiceAccount,
-    list_missing,
-    read_needs,
-    read_refused,
-    sentence,
-)
-from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.plan.rights import list_missing, read_needs, read_refused, sentence
+from copyrator.bundles.planning.permissions import is_namespace_missing
+from copyrator.bundles.pod import Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
@@ -119,6 +114,13 @@ class LogReading:
     delay: PlanDelay | None = None
 
 
+@dataclass(slots=True)
+class PlanReadings:
+    """The reads of the results of all plan Jobs of a Bundle."""
+
+    by_job: dict[str, LogReading] = field(default_factory=dict)
+
+
 class PlanReader:
     """Reads the plans of all Bundles' Jobs."""
 
@@ -130,7 +132,7 @@ class PlanReader:
         self._jobs = jobs
         self._logins = logins
         self._redaction = redaction
-        context.memories.on_drop(lambda _, memory: _cancel(memory))
+        context.memories.on_drop(self._cancel)
         self._slots = FairLimit(each=TENANT_PLAN_READS, together=TENANTS_PLAN_READS)
 
     def read(
@@ -143,7 +145,7 @@ class PlanReader:
         Raises:
             ApiError: its pods can't be read now.
         """
-        readings = self._context.memories[key].plan.readings
+        readings = self._context.memories.of(key, PlanReadings).by_job
         reading, now = readings.get(job.name), self._context.clock()
         delay = reading.delay if reading is not None else None
         if reading is None or (delay is not None and delay.due is not None and now >= delay.due):
@@ -169,10 +171,15 @@ class PlanReader:
     async def close(self) -> None:
         """End all reads."""
         tasks = set()
-        for memory in self._context.memories.values():
-            tasks |= {one.task for one in memory.plan.readings.values()}
-            memory.plan.readings.clear()
+        for _, readings in self._context.memories.each(PlanReadings):
+            tasks |= {one.task for one in readings.by_job.values()}
+            readings.by_job.clear()
         await cancel_all(tasks)
+
+    def _cancel(self, key: BundleKey) -> None:
+        if (readings := self._context.memories.find(key, PlanReadings)) is not None:
+            for reading in readings.by_job.values():
+                reading.task.cancel()
 
     def _handle_end(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
@@ -248,11 +255,6 @@ class PlanReader:
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
         return found
-
-
-def _cancel(memory: BundleMemory) -> None:
-    for reading in memory.plan.readings.values():
-        reading.task.cancel()
 
 
 PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from copyrator.api.bundle import running_plans
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import JobRecord
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.plan.record import PlanPurpose
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0
@@ -81,7 +81,7 @@ class PlanQueue:
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
         jobs.plan_changed = self._handle_job
-        context.memories.on_drop(lambda key, _: self._leave(key))
+        context.memories.on_drop(self._leave)
 
     def has_turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""

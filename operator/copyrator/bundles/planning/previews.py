@@ -14,10 +14,10 @@ from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import signature
-from copyrator.bundles.gates.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.record import PlanFault, PreviewRequest
@@ -30,6 +30,16 @@ from copyrator.bundles.version.resolve import (
     Resolution,
     Resolver,
 )
+
+
+@dataclass(slots=True)
+class AskedPreview:
+    """The request for a preview for which the registry is polled."""
+
+    asked: str = ""
+    """Its token."""
+    since: float = 0.0
+    """Monotonic seconds of the oldest answer that is accepted for it."""
 
 
 @dataclass(eq=False)
@@ -77,7 +87,7 @@ class PreviewResolver:
         Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
         VENDORED is asked of Bundles without gates, too, of the version that they'd get.
         """
-        memory, context = self.context.memories[entry.key].preview, self.context
+        context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
         asked_of = {signature.GATE.name, *OF_CHARTS}
