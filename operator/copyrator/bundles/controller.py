@@ -33,15 +33,15 @@ from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
-from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
@@ -86,7 +86,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted, health, unattested = (Counter[str]() for _ in range(5))
+    reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
     quarantined, untrusted, unpolled, oldest, now = 0, 0, 0, 0.0, context.monotonic()
     for entry in context.bundles:
         status = entry.status
@@ -94,7 +94,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         reasons[reason if reason in _REASONS else "Unknown"] += 1
         pending[_reason(status, ConditionType.UPDATE_PENDING)] += 1
         drifted[_reason(status, ConditionType.DRIFTED)] += 1
-        health[entry.health] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
@@ -117,8 +116,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
     context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    for one in ConditionStatus:
-        context.metrics.bundles_health.labels(one).set(health[one])
     for fault in PUSH_FAULTS:
         context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.bundles_untrusted.set(untrusted)
@@ -144,14 +141,6 @@ def _reason(
     """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
     return str(found.get("reason")) if found.get("status") == wanted else ""
-
-
-def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
-    """Set the gauges of freezes."""
-    found = freezes.count()
-    for scope in SCOPES:
-        for reason in REASONS:
-            context.metrics.freezes.labels(scope, reason).set(found[scope, reason])
 
 
 def _publish_waits(context: Context) -> None:
@@ -237,6 +226,7 @@ class BundleController:
         self._context = context = Context(
             client=client,
             informers=informers,
+            namespaces=namespaces,
             bundles=bundles,
             memories=memories,
             schedule=Schedule(
@@ -258,16 +248,15 @@ class BundleController:
             timing=timing,
             proxies=proxies or {},
             seen_time=seen_time,
-            gates=gates or all_gates(self._asks_signatures, self._is_frozen),
         )
-        self._freezes = freezes = FreezeWatcher(context, namespaces)
+        self._features = features = Features(make_features(context), memories)
+        context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
-        self._health = HealthMonitor(context)
-        writer = StatusWriter(context, self._health)
-        self._consents = ConsentReviewer(context, namespaces, reviewer)
+        writer = StatusWriter(context, features)
+        self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
@@ -301,7 +290,7 @@ class BundleController:
             lists=lists,
             enforcement=enforcement,
             logins=logins,
-            freezes=freezes,
+            features=features,
             charts=charts,
         )
         plans = PlanMachine(
@@ -320,9 +309,8 @@ class BundleController:
             writer=writer,
             jobs=jobs,
             trust=trust,
-            freezes=freezes,
+            features=features,
             consents=self._consents,
-            health=self._health,
             references=references,
             permissions=permissions,
             plan_queue=plan_queue,
@@ -338,7 +326,7 @@ class BundleController:
                 logins=logins,
                 attempts=attempts,
                 plans=plans,
-                freezes=freezes,
+                features=features,
             ),
             attempts=attempts,
             uninstaller=Uninstaller(
@@ -368,7 +356,8 @@ class BundleController:
         self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
         self._lists.start()
-        self._freezes.start()
+        for feature in self._features:
+            feature.start()
         self._consents.start()
         self._trust.start()
 
@@ -376,11 +365,11 @@ class BundleController:
         """End the watches and requests in flight. The workers finish work in progress."""
         await self._lists.close()
         self._jobs.stop()
-        self._freezes.stop()
+        for feature in self._features:
+            feature.stop()
         self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
-        self._health.stop()
         self._references.close()
         await self._attester.close()
         await self._polls.close()
@@ -410,11 +399,13 @@ class BundleController:
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
         publish_gauges(self._context, self._references.watches)
-        publish_freezes(self._context, self._freezes)
+        for feature in self._features:
+            feature.publish()
 
-    def freeze_fault(self) -> str | None:
-        """Why freezes can't be read, so that all namespaces are frozen; None where they can be."""
-        return self._freezes.fault
+    @property
+    def checks(self) -> Mapping[str, Callable[[], str | None]]:
+        """Further checks of ``/readyz`` by name; each returns what is wrong, None: nothing."""
+        return dict(item for feature in self._features for item in feature.checks.items())
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Poll at once for the Bundles that pushes may concern; returns their number."""
@@ -431,9 +422,6 @@ class BundleController:
 
     def _asks_signatures(self, spec: BundleSpec) -> bool:
         return self._trust.concerns(spec)
-
-    def _is_frozen(self, spec: BundleSpec) -> bool:
-        return self._freezes.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.schedule.changed(key, Change.ANSWER)

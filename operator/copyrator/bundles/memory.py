@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.plan.operations import RenderedObjects
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from copyrator.api.bundle_spec import BundleSpec
     from copyrator.bundles.deploy.outcome import Blocked
     from copyrator.bundles.gates.evidence import AttestFault, PushResult, StatementKey
-    from copyrator.bundles.health.monitor import Release
     from copyrator.bundles.inputs.reader import Known
     from copyrator.bundles.inputs.watches import Ref
     from copyrator.bundles.plan.jobs import LogReading
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from copyrator.bundles.version.polling import DeployInputs
     from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
     from copyrator.oci.errors import RegistryError
+
+
+M = TypeVar("M")
 
 
 @dataclass(slots=True)
@@ -151,20 +153,6 @@ class CheckMemory(PlanMemory):
     """While a check waits in the queue: the time up to which missed checks are counted."""
 
 
-@dataclass(slots=True)
-class HealthMemory:
-    """The condition Healthy of a Bundle whose release is watched."""
-
-    written_at: float = -math.inf
-    """Monotonic seconds of the last write that changed it."""
-    version: str = ""
-    """The Bundle's resourceVersion for which the condition was compared last."""
-    release: Release | None = None
-    """The release whose objects are watched; None where its namespace doesn't accept it."""
-    check_at: float | None = None
-    """Monotonic seconds when it is compared again."""
-
-
 @dataclass(frozen=True, slots=True)
 class FailedPush:
     """A statement's last push, which failed."""
@@ -270,8 +258,8 @@ class BundleMemory:
     account: AccountMemory = field(default_factory=AccountMemory)
     attest: AttestMemory = field(default_factory=AttestMemory)
     login: LoginMemory = field(default_factory=LoginMemory)
-    health: HealthMemory | None = None
-    """None where no health is asked for."""
+    parts: dict[type[Any], Any] = field(default_factory=dict)
+    """What features remember, by type."""
     operations: dict[str, bytes] = field(default_factory=dict)
     """Compressed texts of the last plans that were stored, by their Jobs' names."""
     consent: tuple[str | None, ...] = ()
@@ -299,6 +287,21 @@ class Memories(dict[BundleKey, BundleMemory]):
     def __missing__(self, key: BundleKey) -> BundleMemory:
         memory = self[key] = BundleMemory(PollMemory(self._monotonic()))
         return memory
+
+    def of(self, key: BundleKey, kind: type[M]) -> M:
+        """A part of a Bundle's record; made at the first use."""
+        found: M = self[key].parts.setdefault(kind, kind())
+        return found
+
+    def find(self, key: BundleKey, kind: type[M]) -> M | None:
+        """The same; None where there is none."""
+        record = self.get(key)
+        return None if record is None else record.parts.get(kind)
+
+    def forget(self, key: BundleKey, kind: type[Any]) -> None:
+        """Drop a part, if there is one."""
+        if (record := self.get(key)) is not None:
+            record.parts.pop(kind, None)
 
     def decide_again(self, key: BundleKey, interval: float) -> None:
         """Have the next resolution decide again, without a new request to the registry.

@@ -39,11 +39,10 @@ from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
 from copyrator.bundles.deploy.logins import PendingLoginError
 from copyrator.bundles.deploy.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import approval
-from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.plan import drift as drift_record
@@ -123,9 +122,8 @@ class BundleReconciler:
     writer: StatusWriter
     jobs: JobClient
     trust: TrustStore
-    freezes: FreezeWatcher
+    features: Features
     consents: ConsentReviewer
-    health: HealthMonitor
     references: ReferenceReader
     permissions: PermissionRecorder
     plan_queue: PlanQueue
@@ -190,7 +188,7 @@ class BundleReconciler:
                 # So that the former condition is written again when the watch works.
                 self.context.memories[entry.key].poll.desired = None
             return False
-        return self.trust.ready and (self.freezes.ready or entry.deleting)
+        return self.trust.ready and (self.features.is_ready or entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         memory = self.context.memories[entry.key]
@@ -220,7 +218,7 @@ class BundleReconciler:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
         step, not_accepted = await self.consents.review(entry)
         entry = await steps.take(step)
-        self.health.follow(entry)
+        self.features.follow(entry)
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
@@ -243,14 +241,14 @@ class BundleReconciler:
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
         if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
-            entry = await steps.take(self.health.review(entry))
+            entry = await self.features.review(entry, steps.take)
             await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
             return
         if problem is not None:
             await self._refuse(steps, entry, *problem)
             return
         entry = await self.writer.ensure_finalizer(entry)
-        entry = await steps.take(self.health.review(entry))
+        entry = await self.features.review(entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
@@ -357,7 +355,7 @@ class BundleReconciler:
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
-        memory, freezes = self.context.memories[entry.key].poll, self.freezes.of(spec)
+        memory, findings = self.context.memories[entry.key].poll, self.features.find(spec)
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
@@ -373,8 +371,8 @@ class BundleReconciler:
             await steps.take(self.resolver.mark_handled(entry, handled, asked_since))
         if inputs.is_drift_due:
             steps.due.append(AT_ONCE)  # for the check: the status is written now
-        if self.freezes.of(spec) != freezes:
-            self.context.schedule.changed(entry.key, Change.FREEZE)
+        if self.features.find(spec) != findings:
+            self.context.schedule.changed(entry.key, Change.GATE)
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
@@ -447,7 +445,7 @@ class BundleReconciler:
 
         Its outcome decides whether there is a release to uninstall. Consent decides whose it is.
         """
-        self.health.follow(entry)
+        self.features.follow(entry)
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)

@@ -10,9 +10,9 @@ from tests.component.bundles.approvals import ALWAYS, approve, condition, deploy
 from tests.component.bundles.drifting import DETECT, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
-from tests.component.bundles.test_health import SOON
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("registry")
 
 @pytest.fixture
 def timing(request: pytest.FixtureRequest) -> BundleTiming:
-    return SOON if "healthy" in request.node.name else TIMING
+    return timing_of() if "healthy" in request.node.name else TIMING
 
 
 def shop(cluster: BundleCluster) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import approval as plan_decision
+from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import (
     Operation,
@@ -233,7 +234,7 @@ class Simulation:
         values = f"values {self.values}"
         moment = MomentGates((approval.GATE,))
         case = decide_deploy(entry, spec, resolution, values, status, moment=moment, now=self.now)
-        status = record_resolution(case, self.now)
+        status = record_resolution(case, self.now, Gates())
         if case.deploys:
             self.begin(case, status)
             return False

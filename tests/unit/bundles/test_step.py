@@ -187,7 +187,7 @@ def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Cha
 def test_a_decision_in_progress_does_not_count_as_the_new_one() -> None:
     made, memories, _ = schedule()
     made.changed(KEY, Change.PUSH)
-    made.changed(KEY, Change.FREEZE)
+    made.changed(KEY, Change.GATE)
     asked = memories[KEY].poll.asked_since
     assert asked is not None
     assert 999.9 < asked < 1000.0

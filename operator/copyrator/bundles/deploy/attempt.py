@@ -65,12 +65,12 @@ from copyrator.bundles.deploy.state import (
     judge,
 )
 from copyrator.bundles.deploy.werf_error import find_error, log_tail, remove_template_text
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -202,7 +202,7 @@ class AttemptRunner:
     lists: GuardLists
     enforcement: EnforcementReviewer
     logins: JobLogins
-    freezes: FreezeWatcher
+    features: Features
     charts: ChartFinder
     _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
@@ -643,11 +643,11 @@ class AttemptRunner:
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         """Report why the Job is blocked; clear it on progress.
 
-        A Job whose namespace is frozen before its pod has started is ended.
+        A Job that a feature stops before its pod has started is ended.
         """
         if job.given_up:  # the Job controller is ending it: that it has no pod says nothing
             return Step(entry)
-        if await self._is_frozen(entry, spec, job):
+        if await self._is_stopped(entry, spec, job):
             return Step(entry)
         if job.suspended:
             return await self._await_queue(entry, job)
@@ -692,13 +692,13 @@ class AttemptRunner:
         queued = ready_conditions.queued(entry.status)
         return Step(entry, entry.status, queued, decided=False)
 
-    async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
-        """End a Job that is frozen before its pod has started; returns whether it ends."""
-        if not self.freezes.of(spec, entry.attempted_namespace):
+    async def _is_stopped(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
+        """End a Job that a feature stops before its pod has started; returns whether it ends."""
+        if (reason := self.features.stops(entry, spec)) is None:
             return False
         if has_begun(await self.jobs.output.pods(job)):
             return False
-        await self.jobs.give_up(job, BundleReason.FROZEN)
+        await self.jobs.give_up(job, reason)
         return True
 
     def _finish(

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.age import AgeStatus
+from copyrator.api.age import AgeStatus, CandidateStatus
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
-from copyrator.api.freeze import Freeze
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
@@ -31,19 +29,21 @@ from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
-from copyrator.bundles.gates import age, approval
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.catalog import FREEZE, WINDOW
 from copyrator.bundles.gates.gate import (
+    NOTHING_FOUND,
     Candidate,
     Facts,
+    Findings,
     Gate,
     GateResult,
+    Gates,
     Held,
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -63,12 +63,10 @@ from copyrator.bundles.version.answer import (
     take_over,
 )
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
+from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
-
-_DELAYING: Final = (FREEZE, WINDOW)
-"""Gates whose end, if not the retry's own time, says when a failed deploy is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +154,13 @@ class MomentGates:
 
     gates: Sequence[Gate]
     unready: tuple[str, ...] = ()
-    freezes: tuple[Freeze, ...] = ()
+    findings: Findings = NOTHING_FOUND
 
     def facts(self, case: Case, occasion: Occasion) -> Facts:
         """The input with which they are evaluated for a deploy."""
-        return Facts(case.status, occasion, case.target, unready=self.unready, freezes=self.freezes)
+        return Facts(
+            case.status, occasion, case.target, unready=self.unready, findings=self.findings
+        )
 
 
 def decide_deploy(
@@ -257,9 +257,8 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
-    if retried_at is not None:  # only of a freeze that is in force then, and of windows
-        delaying = {gate.name for gate in _DELAYING}
-        those = [one for one in moment.gates if one.name in delaying]
+    if retried_at is not None:
+        those = [one for one in moment.gates if one.delays_retries]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
@@ -318,12 +317,7 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is state.DeployAction.WAIT:
-        delaying = {one.gate for one in case.results if one.objects}
-        ends = (
-            gate.ends(case.spec)
-            for gate in _DELAYING
-            if gate.name in delaying and gate.ends is not None
-        )
+        ends = (one.delays for one in case.results if one.objects and one.delays)
         return status, ready_conditions.will_retry(status, after=" and ".join(ends))
     if case.decision.action is state.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
@@ -335,20 +329,20 @@ def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondi
     return status, ready_conditions.deployed(status, case.spec.ignored_env)
 
 
-def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
+def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> BundleStatus:
     """The status with the registry's resolution and the gates' verdicts.
 
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
     results = () if _is_deployed_held(case) else case.results
-    status = structs.replace(case.status, gates=gates.record_verdicts(results)).with_part(
-        AgeStatus(
-            candidates=age.record_candidates(
-                case.status, case.spec, resolution.seen, case.now, resolution.soaked
-            )
+    status = structs.replace(case.status, gates=gates.record_verdicts(results))
+    candidates: tuple[CandidateStatus, ...] = ()
+    if judging.remember(case.spec):
+        candidates = record_candidates(
+            status, case.spec, resolution.seen, case.now, resolution.soaked
         )
-    )
+    status = status.with_part(AgeStatus(candidates=candidates))
     found: Candidate | None = None
     if resolution.is_pinned:
         found = resolution.named
@@ -393,7 +387,7 @@ class Deployer:
     logins: JobLogins
     attempts: AttemptRunner
     plans: PlanMachine
-    freezes: FreezeWatcher
+    features: Features
 
     async def deploy(
         self, inputs: DeployInputs, resolution: Resolution
@@ -473,13 +467,13 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
-        awaited, freezes = find_unready(self.context.bundles, spec), self.freezes.of(spec)
-        moment = MomentGates(self.context.gates.moment, awaited, freezes)
+        awaited, findings = find_unready(self.context.bundles, spec), self.features.find(spec)
+        moment = MomentGates(self.context.gates.moment, awaited, findings)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         memory = self.context.memories[entry.key].poll
         memory.judged_at = now
         self.resolver.set_next_poll(entry, spec, found, case.now)
-        status = record_resolution(case, memory.next_poll or case.now)
+        status = record_resolution(case, memory.next_poll or case.now, self.context.gates)
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
