@@ -62,7 +62,8 @@ from copyrator.metrics import Metrics
 from copyrator.notify.notifier import make_isolated
 from copyrator.notify.sending import Order, send
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.push_route import Route, Upload, upload
+from copyrator.oci.push_calls import upload
+from copyrator.oci.push_route import Route, Upload
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.isolated import Isolated

@@ -47,7 +47,7 @@ def read_skip_digests(raw: Any) -> RollbackSpec:
 
 
 class PinStatus(Record, frozen=True):
-    """What a user rolled back to; see deploy.requests."""
+    """What a user rolled back to; see bundles.requests."""
 
     FIELD: ClassVar[str] = "pin"
     """The rollback that a user asked for by the annotation operator.werf.dev/pin; absent without

@@ -27,10 +27,10 @@ from copyrator.api.login import LoginSpec, cloud_of
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.deploy.identity import Hash
-from copyrator.bundles.deploy.restrictions import refusal, restrict_spec
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.gates.restrictions import refusal, restrict_spec
+from copyrator.bundles.identity import Hash
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import NORMAL, ObjectRef, event_type

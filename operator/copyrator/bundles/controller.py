@@ -84,10 +84,10 @@ range has, and give them."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
+def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: VersionResolver) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
-    quarantined, untrusted, unpolled, oldest, now = 0, 0, 0, 0.0, context.monotonic()
+    quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
@@ -99,10 +99,9 @@ def publish_gauges(context: Context, watches: ReferenceWatcher) -> None:
         unpolled += bool(status.failed_polls.count) and not entry.deleting
         unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
         untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
-        memory = context.memories.get(entry.key)
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
-        if memory is not None and polled:
-            oldest = max(oldest, now - memory.poll.answered_at)
+        if polled:
+            oldest = max(oldest, resolver.unpolled_seconds(entry.key))
     gauge = context.metrics.bundles
     gauge.clear()
     for reason, count in reasons.items():
@@ -222,7 +221,7 @@ class BundleController:
         gates: Gates | None = None,
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
     ) -> None:
-        timing, memories = timing or BundleTiming(), Memories(monotonic)
+        timing, memories = timing or BundleTiming(), Memories()
         self._context = context = Context(
             client=client,
             informers=informers,
@@ -234,7 +233,6 @@ class BundleController:
                 scheduler,
                 bundles,
                 memories,
-                poll_after_push=timing.poll_after_push,
                 clock=clock,
                 monotonic=monotonic,
             ),
@@ -258,6 +256,7 @@ class BundleController:
         writer = StatusWriter(context, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
+        self._resolver = resolver = VersionResolver(context, polls)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
@@ -292,6 +291,7 @@ class BundleController:
             logins=logins,
             features=features,
             charts=charts,
+            resolver=resolver,
         )
         plans = PlanMachine(
             context,
@@ -302,8 +302,9 @@ class BundleController:
             enforcement=enforcement,
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
+            resolver=resolver,
         )
-        accounts, resolver = ServiceAccountChecker(context), VersionResolver(context, polls)
+        accounts = ServiceAccountChecker(context, resolver)
         self._reconciler = BundleReconciler(
             context=context,
             writer=writer,
@@ -391,14 +392,14 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._context.memories[entry.key].poll.changed_at = self._context.clock()
+            self._resolver.edited(entry.key)
         for key, why in changes_of_others(bundles, before, None if deleted else entry):
             schedule.changed(key, why)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
-        publish_gauges(self._context, self._references.watches)
+        publish_gauges(self._context, self._references.watches, self._resolver)
         for feature in self._features:
             feature.publish()
 

@@ -37,7 +37,6 @@ from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
 from copyrator.bundles.deploy.logins import PendingLoginError
-from copyrator.bundles.deploy.requests import take_pin
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import approval
@@ -50,6 +49,7 @@ from copyrator.bundles.plan.machine import PlanMachine
 from copyrator.bundles.plan.permissions import PermissionRecorder
 from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
+from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
@@ -186,16 +186,15 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.context.memories[entry.key].poll.desired = None
+                self.resolver.forget_answer(entry.key)
             return False
         return self.trust.ready and (self.features.is_ready or entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
-        memory = self.context.memories[entry.key]
-        changes, memory.changes = memory.changes, frozenset()
-        inputs, memory.poll.inputs = memory.poll.inputs, None
+        changes = self.context.schedule.take_changes(entry.key)
+        inputs = self.resolver.take_inputs(entry.key)
         if Change.REFERENCE in changes:
-            memory.attest.failed.clear()
+            self.attester.retry(entry.key)
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -320,7 +319,7 @@ class BundleReconciler:
             due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
             is_drift_due = entry.status.part(DriftStatus).check.is_running or due is not None
             inputs = replace(inputs, is_drift_due=is_drift_due)
-        if self.context.memories[entry.key].account.settled is not None:
+        if self.accounts.is_awaited(entry.key):
             await steps.take(await self.accounts.check(entry, spec))
         await self._deploy(steps, inputs)
 
@@ -355,16 +354,16 @@ class BundleReconciler:
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
-        memory, findings = self.context.memories[entry.key].poll, self.features.find(spec)
+        findings = self.features.find(spec)
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             asks_preview = requested_preview(entry.annotations, entry.status) is not None
             is_other_pending = asks_preview or bool(running_plans(entry.status))
-            if memory.asked_since is not None and not is_other_pending:
-                memory.inputs = replace(inputs, entry=entry, due=due)
+            if not is_other_pending:
+                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
-        asked_since = memory.asked_since
+        asked_since = self.resolver.asked_since(entry.key)
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
         if handled is not None:
@@ -376,8 +375,7 @@ class BundleReconciler:
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
-        memory = self.context.memories[entry.key].poll
-        memory.desired = memory.asked_since = memory.again = None
+        self.resolver.pause(entry.key)
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
@@ -405,8 +403,7 @@ class BundleReconciler:
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            memory = self.context.memories[entry.key].poll
-            memory.desired = memory.asked_since = None
+            self.resolver.cancel_poll(entry.key)
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -432,7 +429,7 @@ class BundleReconciler:
         """Report why nothing is polled, planned or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.context.memories[entry.key].poll.desired = None
+            self.resolver.forget_answer(entry.key)
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)

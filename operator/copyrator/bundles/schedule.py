@@ -7,10 +7,10 @@ due times of a reconcile are a result of its steps (step.py); the reconciler pas
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.memory import Memories
@@ -23,6 +23,12 @@ Clock = Callable[[], datetime]
 """The wall clock, timezone-aware."""
 
 
+@dataclass(slots=True)
+class _Changes:
+    since_reconcile: frozenset[Change] = frozenset()
+    """What has changed since the Bundle's last reconcile began."""
+
+
 class Schedule:
     """When the Bundles are reconciled.
 
@@ -30,8 +36,7 @@ class Schedule:
         queue: the work queue, which others share.
         scheduler: calls ``queue.add(key)`` when a key is due; ``monotonic`` is its clock.
         bundles: all Bundles.
-        memories: the state that a change makes stale.
-        poll_after_push: seconds until the second poll after a push.
+        memories: what is remembered of them.
         clock: the wall clock.
         monotonic: seconds.
     """
@@ -43,7 +48,6 @@ class Schedule:
         bundles: BundleCache,
         memories: Memories,
         *,
-        poll_after_push: float,
         clock: Clock,
         monotonic: Callable[[], float],
     ) -> None:
@@ -51,10 +55,14 @@ class Schedule:
         self._scheduler = scheduler
         self._bundles = bundles
         self._memories = memories
-        self._poll_after_push = poll_after_push
         self._clock = clock
         self._monotonic = monotonic
-        memories.on_drop(lambda key, _: scheduler.remove(key))
+        self._on_stale: list[Callable[[BundleKey, Stale, float], None]] = []
+        memories.on_drop(scheduler.remove)
+
+    def on_stale(self, listener: Callable[[BundleKey, Stale, float], None]) -> None:
+        """Have this called with what is stale of a Bundle, since which monotonic seconds."""
+        self._on_stale.append(listener)
 
     def changed(
         self, key: BundleKey, why: Change, *, since: float | None = None, delay: float = 0.0
@@ -68,22 +76,19 @@ class Schedule:
                 they share their requests. None: now.
             delay: seconds in which further changes are collected, unless it is due before that.
         """
-        if why.stale is Stale.DECISION:
-            entry = self._bundles.get(key)
-            if entry is None:
-                return
-            if isinstance(entry.spec, BundleSpec):
-                self._unsettle(key)
-                self._memories.decide_again(key, entry.spec.interval)
-        elif why.stale is Stale.SETTLED:
-            self._unsettle(key)
-        elif why.stale is Stale.ANSWERS:
-            memory, now = self._memories[key], self._monotonic() if since is None else since
-            memory.poll.asked_since, memory.poll.again = now, now + self._poll_after_push
-            memory.poll.asked_at = self._clock()
-        if (known := self._memories.get(key)) is not None:
-            known.changes |= {why}
+        if self._bundles.get(key) is not None:
+            for listener in self._on_stale if why.stale is not Stale.NOTHING else ():
+                listener(key, why.stale, self._monotonic() if since is None else since)
+            self._memories.of(key, _Changes).since_reconcile |= {why}
+        elif why.stale is Stale.DECISION:
+            return
         self._queue.add_after(key, delay, why.priority)
+
+    def take_changes(self, key: BundleKey) -> frozenset[Change]:
+        """What has changed since a Bundle's last reconcile began; call it when one begins."""
+        memory = self._memories.of(key, _Changes)
+        found, memory.since_reconcile = memory.since_reconcile, frozenset()
+        return found
 
     def set_due(self, key: BundleKey, moment: datetime | None) -> None:
         """Reconcile a Bundle at this time, in place of any earlier one; None: at none."""
@@ -94,7 +99,3 @@ class Schedule:
         else:
             delay = max((moment - self._clock()).total_seconds(), 0.0)
             self._scheduler.set(key, self._monotonic() + delay)
-
-    def _unsettle(self, key: BundleKey) -> None:
-        if memory := self._memories.get(key):
-            memory.poll.settled = None

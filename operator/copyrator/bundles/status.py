@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
@@ -48,13 +48,13 @@ from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.requests import record_failed_request, reset_patch
-from copyrator.bundles.deploy.restrictions import withheld_condition
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
+from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import drift as drift_record
+from copyrator.bundles.requests import record_failed_request, reset_patch
 from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
 from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
@@ -288,6 +288,12 @@ class StaleError(Exception):
     """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
 
 
+@dataclass(slots=True)
+class _KeptSoak:
+    version: str = ""
+    """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
+
+
 class StatusWriter:
     """Writes status, finalizers and annotations of Bundles."""
 
@@ -442,15 +448,15 @@ class StatusWriter:
         Raises:
             StaleError: as ``write``.
         """
-        memory = self._context.memories[entry.key]
         if not relations.is_kept(self._context.bundles, entry):
             return entry
-        if memory.soak == entry.resource_version and not entry.attests:
+        memory = self._context.memories.of(entry.key, _KeptSoak)
+        if memory.version == entry.resource_version and not entry.attests:
             return entry
         status = update_soak(self._context, entry, entry.status)
         if status != entry.status:
             entry = await self._replace(entry, status)
-        memory.soak = entry.resource_version
+        memory.version = entry.resource_version
         return entry
 
     async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:

@@ -29,16 +29,12 @@ from copyrator.oci.errors import (
     TLSFailed,
 )
 from copyrator.oci.exchange import Request, Response, error_text
-from copyrator.oci.push_route import (
+from copyrator.oci.push_calls import (
     EMPTY_CONFIG,
     IMAGE_TYPE,
     INDEX_TYPE,
-    Answer,
     EditedIndex,
     Layout,
-    PushFault,
-    Route,
-    Upload,
     delete,
     edit_index,
     lay_out,
@@ -46,6 +42,7 @@ from copyrator.oci.push_route import (
     sign,
     upload,
 )
+from copyrator.oci.push_route import Answer, PushFault, Route, Upload
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES

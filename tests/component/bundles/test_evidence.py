@@ -32,7 +32,7 @@ from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
+from copyrator.bundles.version.polling import CONFIRMED, PollMemory, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
@@ -366,8 +366,10 @@ async def test_the_end_of_a_withdrawal_is_told_and_kept(
 def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() -> None:
     """The spec may have been refused in between."""
     now = 1000.0
-    memories = Memories(lambda: now)
-    context = cast("Any", SimpleNamespace(memories=memories, monotonic=lambda: now))
+    memories = Memories()
+    schedule = SimpleNamespace(on_stale=lambda _listener: None)
+    parts = {"memories": memories, "schedule": schedule, "monotonic": lambda: now}
+    context = cast("Any", SimpleNamespace(**parts))
     resolver = VersionResolver(context, cast("Any", None))
     keys = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
     promote_from = PromotionSpec(attestations=(AttestationsFrom("staging", EvidenceKeys(keys)),))
@@ -383,5 +385,5 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     assert asks()
     assert [one for one in Occasion if asks(one)] == [], "read just now"
     now += CONFIRMED
-    memories[entry.key].poll.confirmed_since = None
+    memories.of(entry.key, PollMemory).confirmed_since = None
     assert not any(asks(one) for one in (Occasion.FORCE, Occasion.RETRY, Occasion.CORRECTION))

@@ -119,7 +119,7 @@ def poller(oci: Registries, answered: list[BundleKey]) -> RegistryPoller:
         clock=lambda: NOW,
         metrics=Metrics(),
         timing=BundleTiming(),
-        memories=Memories(lambda: 0.0),
+        memories=Memories(),
     )
     return RegistryPoller(cast("Context", context), answered.append, Isolated())
 

@@ -27,8 +27,10 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.deploy.attempt import AttemptMemory
 from copyrator.bundles.plan.operations import BEGIN
 from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.plan.sealed import StoredPlans
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"
@@ -308,7 +310,7 @@ async def test_who_hides_the_plan_for_a_moment_evades_no_list(
     bundle(approval=ALWAYS)
     operator = await start()
     found = await waits(cluster, enforced=True)
-    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    operator.controller._context.memories.forget(BundleKey(TEAM, "shop"), StoredPlans)
     cluster.drop(path_of("secrets", f"{found['job']}-operations"))
 
     approve(cluster, found)
@@ -342,8 +344,8 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
     cluster.objects[path_of("bundles", "shop")]["status"]["attempted"] = attempted
 
     operator = await start(timing=patient)
-    memory = operator.controller._context.memories
-    memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
+    memories = operator.controller._context.memories
+    memories.of(BundleKey(TEAM, "shop"), AttemptMemory).creating = attempted["attempt"]
     await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")
 
     assert lists(cluster) == {name: made}
@@ -516,8 +518,8 @@ async def test_what_a_crash_left_allows_nothing_where_the_new_list_does_not_fit_
 
     cluster.always("patch", refuse_if_full)
     operator = await start(timing=patient)
-    memory = operator.controller._context.memories
-    memory[BundleKey(TEAM, "shop")].deploy.creating = attempted["attempt"]
+    memories = operator.controller._context.memories
+    memories.of(BundleKey(TEAM, "shop"), AttemptMemory).creating = attempted["attempt"]
     await eventually(lambda: len(cluster.jobs()) == 1, "its Job is made")
 
     assert key not in config_maps(cluster)[PAGE]["data"]
@@ -587,7 +589,7 @@ async def test_a_plan_that_can_be_read_nowhere_is_made_anew(
     operator = await start()
     bundle(approval=ALWAYS, retry=PATIENT)
     found = await waits(cluster, enforced=True)
-    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    operator.controller._context.memories.forget(BundleKey(TEAM, "shop"), StoredPlans)
     cluster.logs[f"{found['job']}-pod"] += "and more\n"
 
     approve(cluster, found)
@@ -607,7 +609,7 @@ async def test_a_log_that_shows_another_plan_than_was_approved_is_not_deployed(
     operator = await start()
     bundle(approval=ALWAYS, retry=PATIENT)
     found = await waits(cluster, enforced=True)
-    operator.controller._context.memories[BundleKey(TEAM, "shop")].operations.clear()
+    operator.controller._context.memories.forget(BundleKey(TEAM, "shop"), StoredPlans)
     log = f"{found['job']}-pod"
     said = re.search(rf"{BEGIN} (\S+) 1 0 0 \S+ (\S+) \S+\nrevision ([0-9]+)\n", cluster.logs[log])
     assert said is not None

@@ -67,7 +67,7 @@ def references(api: Api) -> ReferenceReader:
         readers=FairLimit(each=1, together=1),
         hasher=lambda: hashlib.blake2b(key=b"key"),
         timing=BundleTiming(),
-        memories=Memories(lambda: 0.0),
+        memories=Memories(),
         monotonic=lambda: 0.0,
     )
     return ReferenceReader(cast("Any", context))

@@ -47,7 +47,7 @@ class Reader:
         context = SimpleNamespace(
             client=self.client,
             informers=self.pool,
-            memories=Memories(asyncio.get_running_loop().time),
+            memories=Memories(),
             schedule=SimpleNamespace(changed=lambda key, _why: self.calls.put_nowait(key)),
             settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,

@@ -210,7 +210,7 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
         clock=lambda: NOW + timedelta(seconds=moments["seconds"]),
         metrics=Metrics(),
         timing=BundleTiming(),
-        memories=Memories(lambda: 0.0),
+        memories=Memories(),
     )
     polls = RegistryPoller(cast("Any", context), answered.append, Isolated())
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)

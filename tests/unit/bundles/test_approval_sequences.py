@@ -26,7 +26,6 @@ from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
 from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.deploy.requests import acknowledge
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.gates.gate import Gates
@@ -40,6 +39,7 @@ from copyrator.bundles.plan.operations import (
     risky,
 )
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.requests import acknowledge
 from copyrator.bundles.version.resolve import Resolution
 
 LINES = (

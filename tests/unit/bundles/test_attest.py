@@ -33,7 +33,6 @@ from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSta
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
     AHEAD,
     MANY,
@@ -50,6 +49,7 @@ from copyrator.bundles.gates.evidence import (
     statement_of,
     update_statements,
 )
+from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
 

@@ -19,7 +19,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
-from copyrator.bundles.deploy.restrictions import (
+from copyrator.bundles.gates.restrictions import (
     describe_left_out,
     is_gated,
     passes,
@@ -87,7 +87,7 @@ def test_variables_pass_as_the_facts_say(kind: str, expected: bool) -> None:
 
 
 def test_nothing_passes_that_the_facts_do_not_call_harmless() -> None:
-    from copyrator.bundles.deploy import restrictions  # noqa: PLC0415
+    from copyrator.bundles.gates import restrictions  # noqa: PLC0415
 
     harmless = {
         name

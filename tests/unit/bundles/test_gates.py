@@ -23,7 +23,6 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.bundles.deploy import ready_conditions, state
-from copyrator.bundles.deploy.requests import DeployRequest
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -37,6 +36,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.requests import DeployRequest
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 ONE = Candidate("1.0.1", "sha256:" + "1" * 64)

@@ -27,8 +27,8 @@ from copyrator.api.rollback import PinStatus
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.ready_conditions import update_pending
-from copyrator.bundles.deploy.requests import rollback_targets, take_pin
 from copyrator.bundles.deploy.state import Evidence, finish
+from copyrator.bundles.requests import rollback_targets, take_pin
 from copyrator.bundles.status import record_pin
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)

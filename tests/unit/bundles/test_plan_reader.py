@@ -56,17 +56,15 @@ class NothingSecret:
 def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
     async def reading() -> Plan | PlanFault | PlanDelay:
         was_read = asyncio.Event()
-        memories = Memories(lambda: 0.0)
         context: Any = SimpleNamespace(
             clock=lambda: NOW,
             timing=BundleTiming(),
-            memories=memories,
-            memory=memories.__getitem__,
+            memories=Memories(),
             schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
         )
         jobs: Any = SimpleNamespace(output=FakeOutput(code))
         redaction: Any = NothingSecret()
-        seals: Any = None
+        seals: Any = SimpleNamespace(on_removed=lambda _listener: None)
         logins = JobLogins(context, jobs, seals)
         reader, key = PlanReader(context, jobs, logins, redaction), BundleKey("team", "shop")
         assert reader.read(key, job, NONCE, MADE_OF) is None

@@ -4,7 +4,7 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.deploy.requests import (
+from copyrator.bundles.requests import (
     DeployRequest,
     acknowledge,
     awaits_reset,

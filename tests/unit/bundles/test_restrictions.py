@@ -11,7 +11,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
-from copyrator.bundles.deploy.restrictions import image_repository, refusal
+from copyrator.bundles.gates.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 IMAGES = ("registry.werf.io/werf/werf",)

@@ -43,7 +43,7 @@ class Client:
 
 
 def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
-    memories = Memories(lambda: 0.0)  # as after a restart
+    memories = Memories()  # as after a restart
     context: Any = SimpleNamespace(
         hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
     )

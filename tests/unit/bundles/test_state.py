@@ -21,7 +21,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.deploy.requests import DeployRequest
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,
@@ -33,6 +32,7 @@ from copyrator.bundles.deploy.state import (
     decide,
     finish,
 )
+from copyrator.bundles.requests import DeployRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 RETRY = Retry(limit=2, backoff=30.0)

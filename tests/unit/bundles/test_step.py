@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
+from copyrator.bundles.version.polling import PollMemory, VersionResolver
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -155,24 +158,33 @@ class Queues:
 
 def schedule() -> tuple[Schedule, Memories, Queues]:
     queues: Any = Queues()
-    bundles, memories = BundleCache(), Memories(lambda: 1000.0)
+    bundles, memories = BundleCache(), Memories()
     bundles.take(SHOP)
     made = Schedule(
         queues,
         queues,
         bundles,
         memories,
-        poll_after_push=2.0,
         clock=lambda: NOW,
         monotonic=lambda: 1000.0,
     )
+    context: Any = SimpleNamespace(
+        bundles=bundles,
+        memories=memories,
+        schedule=made,
+        timing=BundleTiming(),
+        clock=lambda: NOW,
+        monotonic=lambda: 1000.0,
+    )
+    polls: Any = None
+    VersionResolver(context, polls)
     return made, memories, queues
 
 
 @pytest.mark.parametrize("why", Change)
 def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Change) -> None:
     made, memories, queues = schedule()
-    poll = memories[KEY].poll
+    poll = memories.of(KEY, PollMemory)
     poll.settled = ("all",)
     made.changed(KEY, why)
     interval = SHOP.spec.interval if isinstance(SHOP.spec, BundleSpec) else 0.0
@@ -181,14 +193,14 @@ def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Cha
     assert (poll.settled is None) == (why.stale in (Stale.SETTLED, Stale.DECISION))
     assert poll.asked_since == asked
     assert poll.again == (1002.0 if why.stale is Stale.ANSWERS else None)
-    assert memories[KEY].changes == {why}
+    assert made.take_changes(KEY) == {why}
 
 
 def test_a_decision_in_progress_does_not_count_as_the_new_one() -> None:
     made, memories, _ = schedule()
     made.changed(KEY, Change.PUSH)
     made.changed(KEY, Change.GATE)
-    asked = memories[KEY].poll.asked_since
+    asked = memories.of(KEY, PollMemory).asked_since
     assert asked is not None
     assert 999.9 < asked < 1000.0
 
@@ -200,7 +212,7 @@ def test_a_gate_of_a_deleted_bundle_enqueues_nothing_and_nothing_is_remembered()
     assert queues.added == []
     made.changed(gone, Change.JOB)
     assert [key for key, *_ in queues.added] == [gone]
-    assert gone not in memories
+    assert not len(memories)
 
 
 def test_the_due_time_replaces_the_one_before_and_goes_with_the_bundle() -> None:

@@ -22,7 +22,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
-from copyrator.api.keys import ReleaseKey
+from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
@@ -33,7 +33,6 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.blocked import find_blocked
-from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
 from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
 from copyrator.bundles.deploy.logins import JobLogins
@@ -56,8 +55,6 @@ from copyrator.bundles.deploy.outcome import (
 )
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.requests import awaits_reset
-from copyrator.bundles.deploy.restrictions import restrict_spec
 from copyrator.bundles.deploy.state import (
     DesiredDeploy,
     RolledBack,
@@ -67,10 +64,12 @@ from copyrator.bundles.deploy.state import (
 from copyrator.bundles.deploy.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
+from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -81,8 +80,10 @@ from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
 from copyrator.bundles.plan.stored import compares_stored
+from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -188,6 +189,16 @@ def _name(entry: BundleEntry) -> str:
     return f"{entry.key.namespace}/{entry.key.name}"
 
 
+@dataclass(slots=True)
+class AttemptMemory:
+    """The Job of the recorded attempt."""
+
+    creating: int | None = None
+    """The attempt whose Job this process began to create without knowing yet that it exists."""
+    begun: int | None = None
+    """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
+
+
 @dataclass(eq=False)
 class AttemptRunner:
     """Creates the Jobs of recorded attempts and records their outcomes."""
@@ -204,12 +215,16 @@ class AttemptRunner:
     logins: JobLogins
     features: Features
     charts: ChartFinder
+    resolver: VersionResolver
     _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
 
     def __post_init__(self) -> None:
         self._inventories = InventoryStore(self.context.client, self.seals)
         self.ownership = ReleaseOwnership(self.context, self.jobs)
+
+    def _memory(self, key: BundleKey) -> AttemptMemory:
+        return self.context.memories.of(key, AttemptMemory)
 
     async def begin(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
@@ -305,7 +320,7 @@ class AttemptRunner:
         While it runs, the Job's watch requeues the key.
         """
         attempted = entry.status.attempted
-        memory = self.context.memories[entry.key].deploy
+        memory = self._memory(entry.key)
         job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
             if memory.creating == attempted.attempt and not entry.deleting:
@@ -367,7 +382,7 @@ class AttemptRunner:
         job = await self.jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is not None:
             return Step(entry, done=job.done)
-        if self.context.memories[entry.key].deploy.creating == attempted.attempt:
+        if self._memory(entry.key).creating == attempted.attempt:
             return Step(entry)
         end = self._handover_end(entry)
         return Step(entry, due=(end,), done=end is None)
@@ -473,7 +488,7 @@ class AttemptRunner:
         """Until when another process, the former leader, may create the Job; None: it can't."""
         attempted, now = entry.status.attempted, self.context.clock()
         started = parse_time(attempted.started_at)
-        is_begun = self.context.memories[entry.key].deploy.begun == attempted.attempt
+        is_begun = self._memory(entry.key).begun == attempted.attempt
         if started is None or is_begun:
             return None
         left = self.context.timing.job_handover - abs((now - started).total_seconds())
@@ -485,7 +500,7 @@ class AttemptRunner:
         Raises:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
-        memory = self.context.memories[entry.key].deploy
+        memory = self._memory(entry.key)
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
@@ -630,7 +645,7 @@ class AttemptRunner:
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
     ) -> Step:
-        self.context.memories[entry.key].deploy.creating = None
+        self._memory(entry.key).creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
 
     async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
@@ -737,16 +752,13 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                memory = self.context.memories[entry.key].plan
-                memory.is_tidied = False  # where this fails, it is repeated
                 await self.seals.remove_others(written, plan_record.needed_jobs(status))
-                memory.is_tidied = True
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
-                self.context.memories.decide_again(entry.key, spec.interval)
+                self.resolver.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.context.memories[entry.key].poll.desired = None
+                self.resolver.forget_answer(entry.key)
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 

@@ -11,7 +11,7 @@ much as one that is deployed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -28,9 +28,9 @@ from copyrator.bundles.deploy.outcome import (
     mounts_of,
 )
 from copyrator.bundles.deploy.pod import VALUES_VOLUME
-from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan import seal
 from copyrator.bundles.step import Change, Step
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
@@ -109,25 +109,55 @@ class _MissingAccount:
     waiting: set[BundleKey] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class AccountMemory:
+    """The missing service account of a Bundle's Jobs."""
+
+    settled: tuple[object, ...] | None = None
+    """The input of the last decision, where only the service account is missing."""
+    check_at: datetime | None = None
+    """When it is requested again; None where another Bundle does so, or it isn't missing."""
+
+
 class ServiceAccountChecker:
     """The service accounts that were found missing, for all Bundles."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, resolver: VersionResolver) -> None:
         self._context = context
+        self._resolver = resolver
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
         context.memories.on_drop(self._leave)
+
+    def settle(self, key: BundleKey, known: tuple[object, ...]) -> datetime | None:
+        """Record that only the account is missing for this input; returns when it is requested."""
+        memory = self._context.memories.of(key, AccountMemory)
+        memory.settled = known
+        return memory.check_at
+
+    def is_settled(self, key: BundleKey, known: tuple[object, ...]) -> bool:
+        """Whether only the account was missing for this input of a decision."""
+        memory = self._context.memories.find(key, AccountMemory)
+        return memory is not None and memory.settled == known
+
+    def is_awaited(self, key: BundleKey) -> bool:
+        """Whether a Bundle waits for its account alone."""
+        memory = self._context.memories.find(key, AccountMemory)
+        return memory is not None and memory.settled is not None
+
+    def forget(self, key: BundleKey) -> None:
+        """Record that the account isn't missing."""
+        self._context.memories.forget(key, AccountMemory)
 
     async def check(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Check whether a missing account (AccountMemory.settled) exists now: then decide again.
 
         An account that isn't recorded as missing any more was found, or its request was forbidden.
         """
-        memory = self._context.memories[entry.key].account
         is_recorded = (spec.namespace, spec.service_account) in self._missing
         if is_recorded and await self.missing(entry, spec):
-            return Step(entry, due=(memory.check_at,))
-        memory.settled = memory.check_at = None
-        self._context.memories.decide_again(entry.key, spec.interval)
+            return Step(entry, due=(self._memory(entry.key).check_at,))
+        self.forget(entry.key)
+        self._resolver.decide_again(entry.key, spec.interval)
         return Step(entry)
 
     async def missing(
@@ -143,7 +173,9 @@ class ServiceAccountChecker:
         """
         account = spec.namespace, spec.service_account
         now, timing = self._context.monotonic(), self._context.timing
-        memory = self._context.memories[entry.key].account
+        memory = self._memory(entry.key)
+        if recheck:
+            memory.settled = None
         if memory.check_at is not None and memory.check_at <= self._context.clock():
             memory.check_at = None  # unless it sends this request, another Bundle has
         found = self._missing.get(account)
@@ -182,7 +214,10 @@ class ServiceAccountChecker:
             for key in found.waiting - {finder}:
                 self._context.schedule.changed(key, Change.ACCOUNT)
 
-    def _leave(self, key: BundleKey, _memory: BundleMemory) -> None:
+    def _memory(self, key: BundleKey) -> AccountMemory:
+        return self._context.memories.of(key, AccountMemory)
+
+    def _leave(self, key: BundleKey) -> None:
         """Remove a Bundle that was deleted."""
         for account, found in list(self._missing.items()):
             found.waiting.discard(key)

@@ -28,7 +28,6 @@ from copyrator.bundles.deploy import ready_conditions, state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
 from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.requests import acknowledge, record_failed_request
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import gate as gates
@@ -48,6 +47,7 @@ from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.machine import PlanMachine
+from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
@@ -400,18 +400,18 @@ class Deployer:
         entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
-        memory = self.context.memories[entry.key]
-        known = (entry.resource_version, resolution, desired.values_hash)
-        if known in (memory.poll.settled, memory.account.settled) and inputs.observed is None:
-            self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
-            return Step(entry, due=(memory.poll.next_poll,)), desired
+        key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
+        is_settled = self.resolver.is_settled(key, known) or self.accounts.is_settled(key, known)
+        if is_settled and inputs.observed is None:
+            next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
+            return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
-        failed = memory.poll.failures, memory.poll.failed_by
+        failures = self.resolver.failures(key)
         try:
             step, is_request_handled = await self._decide(inputs, resolution)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            memory.poll.failures, memory.poll.failed_by = failed
+            self.resolver.record_failures(key, failures)
             return self._report_poll_failed(inputs, error, keeps=False), desired
         if is_request_handled is None:
             return step, None
@@ -433,11 +433,11 @@ class Deployer:
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        memory = self.context.memories[entry.key].poll
-        is_new = error is not memory.failed_by
-        failures = memory.failures + is_new
+        before = self.resolver.failures(entry.key)
+        failures = before.including(error)
+        is_new = failures is not before
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
-        next_poll = poll_retry(rhythm, failures, now, error.retry_after, first=first)
+        next_poll = poll_retry(rhythm, failures.count, now, error.retry_after, first=first)
         status = inputs.observed or entry.status
         status = count_failure(status, now) if is_new else status
         status = structs.replace(
@@ -447,7 +447,7 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            memory.failures, memory.failed_by, memory.next_poll = failures, error, next_poll
+            self.resolver.retry(entry.key, failures, next_poll)
             if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
                 return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
@@ -456,7 +456,8 @@ class Deployer:
         is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
-        is_kept = is_kept and is_lenient(entry.status, inputs.desired, memory.desired)
+        handled = self.resolver.handled(entry.key)
+        is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
         if entry.request is not None:
@@ -470,10 +471,8 @@ class Deployer:
         awaited, findings = find_unready(self.context.bundles, spec), self.features.find(spec)
         moment = MomentGates(self.context.gates.moment, awaited, findings)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
-        memory = self.context.memories[entry.key].poll
-        memory.judged_at = now
-        self.resolver.set_next_poll(entry, spec, found, case.now)
-        status = record_resolution(case, memory.next_poll or case.now, self.context.gates)
+        next_poll = self.resolver.record_decision(entry, spec, found, now)
+        status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
@@ -510,12 +509,11 @@ class Deployer:
         step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
         if step is None:
             return None
-        next_poll = self.context.memories[entry.key].poll.next_poll
-        return replace(step, due=(*step.due, next_poll))
+        return replace(step, due=(*step.due, self.resolver.next_poll(entry.key)))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        memory = self.context.memories[case.entry.key].poll
+        key = case.entry.key
         until = None if case.spec.suspend else case.decision.until
         judge_at = plan_record.next_check(status)
         if judge_at is not None and judge_at <= case.now:
@@ -530,8 +528,8 @@ class Deployer:
             if case.is_plan_dropped or case.is_drift_dropped:
                 await self.plans.discard(written)
             if written is case.entry and is_final:
-                memory.settled = case.known(written)
-            return Step(written, due=(memory.next_poll, until, judge_at, changes_at))
+                self.resolver.settle(key, case.known(written))
+            return Step(written, due=(self.resolver.next_poll(key), until, judge_at, changes_at))
 
         return Step(case.entry, status, verdict, effect=settle)
 
@@ -541,11 +539,10 @@ class Deployer:
         Raises:
             RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
         """
-        entry, memory = case.entry, self.context.memories[case.entry.key]
-        memory.account.settled = None
+        entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            memory.account.check_at = None
+            self.accounts.forget(key)
             if case.spec.uses(LoginSpec):
                 await self.logins.require(entry, case.spec)
             return None
@@ -553,8 +550,8 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            memory.account.settled = case.known(written)
-            return Step(written, due=(memory.poll.next_poll, memory.account.check_at))
+            check_at = self.accounts.settle(key, case.known(written))
+            return Step(written, due=(self.resolver.next_poll(key), check_at))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 

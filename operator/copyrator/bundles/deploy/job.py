@@ -13,7 +13,6 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.deploy import pod
-from copyrator.bundles.deploy.identity import GUARDED_NAME_LENGTH, ValuesFiles, job_name
 from copyrator.bundles.deploy.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,
@@ -22,6 +21,7 @@ from copyrator.bundles.deploy.pod import (
     merge_variables,
     owner_reference,
 )
+from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, job_name
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -29,7 +29,6 @@ from copyrator.bundles.deploy.jobs import JobClient
 from copyrator.bundles.deploy.outcome import Blocked, JobRecord, has_started
 from copyrator.bundles.deploy.redaction import WithheldError
 from copyrator.bundles.inputs.reader import Access
-from copyrator.bundles.memory import LoginMemory, WrittenLogin
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change
@@ -53,6 +52,47 @@ class PendingLoginError(Exception):
     """A cloud hasn't given a login yet; the Bundle is requeued when it has, or has refused it."""
 
 
+@dataclass(slots=True)
+class WrittenLogin:
+    """A Job's login of a cloud."""
+
+    expires: datetime
+    renew_at: datetime
+    """When it is renewed, if the Job's pod hasn't started by then."""
+    identity: CloudIdentity
+    """Whose."""
+    is_whole: bool = False
+    """Whether this process wrote the first one, so that all are in ``contents``."""
+    contents: tuple[bytes, ...] = field(default=(), repr=False)
+    """What this process has written into its Secret, or has tried to, the last one at the end."""
+    present: Credential | None = None
+    """What it has written last; None: that isn't known."""
+    failures: int = 0
+    """How often in a row its Secret couldn't be written."""
+    fault: Blocked | None = None
+    """Why there is no other although it has expired, or its Secret can't be written."""
+
+
+@dataclass(slots=True)
+class LoginMemory:
+    """The logins of a cloud that a Bundle's Jobs have."""
+
+    task: asyncio.Task[CloudLogin] | None = None
+    """Asks for the present one, or has got it."""
+    identity: CloudIdentity | None = None
+    """Whose."""
+    ended_at: float = 0.0
+    """Monotonic seconds when a task that was waited for has ended."""
+    written: dict[str, WrittenLogin] = field(default_factory=dict)
+    """By the Job's name."""
+
+    def cancel(self) -> None:
+        """End the task."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
+
+
 class JobLogins:
     """The logins of all Bundles' Jobs."""
 
@@ -60,12 +100,13 @@ class JobLogins:
         self._context = context
         self._jobs = jobs
         self._seals = seals
-        context.memories.on_drop(lambda _, memory: _cancel(memory.login))
+        seals.on_removed(self._forget)
+        context.memories.on_drop(self._cancel)
 
     async def close(self) -> None:
         """End all requests for logins."""
-        memories = self._context.memories.values()
-        await cancel_all([one.login.task for one in memories if one.login.task is not None])
+        memories = self._context.memories.each(LoginMemory)
+        await cancel_all([one.task for _, one in memories if one.task is not None])
 
     async def require(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Make sure that there is a login, before an attempt or a plan is recorded.
@@ -93,7 +134,7 @@ class JobLogins:
             await self._seals.write_login(entry, spec, job, credential)
             return order
         login = await self._get(entry.key, credential.cloud)
-        written = self._context.memories[entry.key].login.written
+        written = self._memory(entry.key).written
         known = written.get(job)
         if known is None:
             known = WrittenLogin(login.expires, login.expires, credential.cloud, is_whole=True)
@@ -135,7 +176,7 @@ class JobLogins:
     async def _renew(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, login: CloudLogin
     ) -> None:
-        known = self._context.memories[entry.key].login.written[job.name]
+        known = self._memory(entry.key).written[job.name]
         if login.credential == known.present:  # the cloud gives no other now
             known.renew_at = self._renew_at(login)
             return
@@ -215,10 +256,10 @@ class JobLogins:
             PendingLoginError: it was asked for.
             RegistryError: there is none.
         """
-        memory = self._context.memories[key].login
+        memory = self._memory(key)
         is_late = self._context.monotonic() > memory.ended_at + _KEPT
         if memory.task is None or memory.identity != identity or (memory.task.done() and is_late):
-            _cancel(memory)
+            memory.cancel()
             memory.identity = identity
             memory.task = asyncio.create_task(
                 self._context.oci.login(identity), name=f"login for {key}"
@@ -232,20 +273,20 @@ class JobLogins:
         return task.result()
 
     def _handle_end(self, key: BundleKey, task: asyncio.Task[CloudLogin]) -> None:
-        memory = self._context.memories.get(key)
+        memory = self._context.memories.find(key, LoginMemory)
         if task.cancelled() or memory is None:
             return
         task.exception()  # raised where the result is taken
-        memory.login.ended_at = self._context.monotonic()
+        memory.ended_at = self._context.monotonic()
         self._context.schedule.changed(key, Change.LOGIN)
 
     def _written(self, key: BundleKey, job: JobRecord) -> WrittenLogin | None:
-        memory = self._context.memories.get(key)
-        return memory.login.written.get(job.name) if memory is not None else None
+        memory = self._context.memories.find(key, LoginMemory)
+        return memory.written.get(job.name) if memory is not None else None
 
     def _find(self, key: BundleKey, job: JobRecord, identity: CloudIdentity) -> WrittenLogin | None:
         """What is known of a Job's login: after a restart by its annotations."""
-        written = self._context.memories[key].login.written
+        written = self._memory(key).written
         expires = job.login_expires
         if job.name not in written and expires is not None:
             now = self._context.clock()
@@ -265,7 +306,7 @@ class JobLogins:
         """Write a Job's Secret; what it may have had before stays known."""
         credential, content = login.credential, docker_config(login.credential, spec.registry)
         known.contents = tuple(dict.fromkeys((*known.contents, content.encode())))
-        self._context.memories[entry.key].login.written[job], known.present = known, None
+        self._memory(entry.key).written[job], known.present = known, None
         await self._seals.write_login(entry, spec, job, credential, login.expires)
         known.expires, known.renew_at = login.expires, self._renew_at(login)
         known.present, known.fault, known.failures = credential, None, 0
@@ -275,8 +316,15 @@ class JobLogins:
         now = self._context.clock()
         return now + max((login.expires - now) * 2 / 3, timedelta(seconds=RETRY))
 
+    def _memory(self, key: BundleKey) -> LoginMemory:
+        return self._context.memories.of(key, LoginMemory)
 
-def _cancel(memory: LoginMemory) -> None:
-    if memory.task is not None:
-        memory.task.cancel()
-        memory.task = None
+    def _cancel(self, key: BundleKey) -> None:
+        if (memory := self._context.memories.find(key, LoginMemory)) is not None:
+            memory.cancel()
+
+    def _forget(self, key: BundleKey, is_removed: Callable[[str], bool]) -> None:
+        """Forget the logins of Jobs whose Secrets were removed."""
+        if (memory := self._context.memories.find(key, LoginMemory)) is not None:
+            kept = {job: one for job, one in memory.written.items() if not is_removed(job)}
+            memory.written = kept

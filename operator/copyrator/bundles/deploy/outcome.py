@@ -25,7 +25,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.deploy.restrictions import image_repository, normal_repository
 from copyrator.bundles.deploy.werf_error import (
     ERROR,
     MAX_CAUSE,
@@ -39,6 +38,7 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     strip_colours,
 )
+from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit

@@ -19,7 +19,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.docker_config import KEY
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.deploy.identity import ValuesFiles
+from copyrator.bundles.identity import ValuesFiles
 
 LONG_TTL: Final = 3 * 24 * 3600
 """TTL in seconds until the Job's outcome is in the status, when it is reduced; also that of a plan

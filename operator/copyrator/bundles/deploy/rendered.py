@@ -8,7 +8,7 @@ asked, as a chart may have drawn it.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -18,10 +18,9 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.identity import job_name
 from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.identity import job_name
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.memory import ReleaseRender
 from copyrator.bundles.plan.jobs import EDITED, PlanDelay, PlanJobClient
 from copyrator.bundles.plan.operations import RenderedObjects
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose
@@ -30,6 +29,21 @@ from copyrator.bundles.step import Step
 from copyrator.bundles.version.rhythm import retry_delay
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
+
+
+@dataclass(slots=True)
+class ReleaseRender:
+    """The render of what is deployed, for an uninstall."""
+
+    uid: str = ""
+    """The Bundle's."""
+    number: int = 1
+    """Of its Job."""
+    objects: RenderedObjects | None = None
+    fault: str = ""
+    """Why there are none; empty: that isn't known yet."""
+    ended: datetime | None = None
+    """When the fault was found."""
 
 
 @dataclass(eq=False)
@@ -48,10 +62,12 @@ class ReleaseRenderer:
         return job_name(entry.key.name, JobKind.PLAN, entry.uid, "uninstall", number)
 
     def _memory(self, entry: BundleEntry) -> ReleaseRender:
-        memory = self.context.memories[entry.key].deploy
-        if memory.render is None or memory.render.uid != entry.uid:  # of an earlier Bundle
-            memory.render = ReleaseRender(entry.uid)
-        return memory.render
+        memories = self.context.memories
+        if memories.of(entry.key, ReleaseRender).uid != entry.uid:  # of an earlier Bundle
+            memories.forget(entry.key, ReleaseRender)
+        render = memories.of(entry.key, ReleaseRender)
+        render.uid = entry.uid
+        return render
 
     async def find(self, entry: BundleEntry, spec: BundleSpec) -> RenderedObjects | Step:
         """The objects of the deployed version; the step while they aren't known.
@@ -74,8 +90,7 @@ class ReleaseRenderer:
         delay = retry_delay(self.context.timing.uninstall_retry, render.number)
         due = (render.ended or now) + timedelta(seconds=delay)
         if now >= due:
-            again = ReleaseRender(entry.uid, render.number + 1)
-            self.context.memories[entry.key].deploy.render = again
+            render.number, render.fault, render.ended = render.number + 1, "", None
             return await self.find(entry, spec)
         text = f"it can't be rendered: {render.fault}. Next attempt at {format_time(due)}"
         return Step(entry, entry.status, _failed(entry, text), due=(due,))

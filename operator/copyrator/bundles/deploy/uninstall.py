@@ -64,6 +64,14 @@ _DRIVER: Final = "HELM_DRIVER"
 """Variable of ``spec.env`` by which Helm stores releases elsewhere than in Secrets."""
 
 
+@dataclass(slots=True)
+class UninstallMemory:
+    """What was done of a Bundle's deletion."""
+
+    finished: str = ""
+    """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
+
+
 @dataclass(eq=False)
 class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
@@ -88,9 +96,9 @@ class Uninstaller:
 
     async def uninstall(self, entry: BundleEntry) -> Step:
         """Take the next step towards removing the finalizer."""
-        memory = self.context.memories[entry.key].deploy
+        memory = self.context.memories.find(entry.key, UninstallMemory)
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
-        if not held or memory.remove_finalizer == entry.uid:
+        if not held or (memory is not None and memory.finished == entry.uid):
             return Step(entry)
         await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
         if await self._skips_uninstall(entry):
@@ -108,7 +116,7 @@ class Uninstaller:
             await end_plans(self.jobs, entry)
             await self.seals.remove_others(entry, ())  # those that no Bundle owns
         await self.writer.remove_finalizer(entry)
-        self.context.memories[entry.key].deploy.remove_finalizer = entry.uid
+        self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
 
     async def _skips_uninstall(self, entry: BundleEntry) -> bool:

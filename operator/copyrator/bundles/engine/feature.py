@@ -120,7 +120,7 @@ class Features:
         self._memories = memories
         self._followed: dict[BundleKey, tuple[Feature, ...]] = {}
         """The features by which a Bundle is followed."""
-        memories.on_drop(lambda key, _: self._leave(key))
+        memories.on_drop(self._leave)
 
     def __iter__(self) -> Iterator[Feature]:
         return iter(self._features)

@@ -34,7 +34,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -48,6 +47,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     record_verdicts,
 )
+from copyrator.bundles.identity import hash_of
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.record import APPROVAL, content_of, is_spent, must_plan
 

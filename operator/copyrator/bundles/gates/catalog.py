@@ -17,7 +17,6 @@ from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
-from copyrator.bundles.deploy.restrictions import is_gated
 from copyrator.bundles.gates import approval, promotion, signature
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -32,6 +31,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
+from copyrator.bundles.gates.restrictions import is_gated
 
 if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts

@@ -23,7 +23,7 @@ from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts
-    from copyrator.bundles.deploy.requests import DeployRequest
+    from copyrator.bundles.requests import DeployRequest
     from copyrator.signatures.model import DeployedEvidence
 
 

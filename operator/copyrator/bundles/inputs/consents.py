@@ -58,6 +58,12 @@ class _Answer:
     is_forbidden: bool = False
 
 
+@dataclass(slots=True)
+class _WrittenConsent:
+    last: tuple[str | None, ...] = ()
+    """What was last written to ``status.consent``: the resourceVersion then, state and by."""
+
+
 class ConsentReviewer:
     """Whether the namespaces of releases accept them.
 
@@ -109,14 +115,16 @@ class ConsentReviewer:
         return step, ready_conditions.unusable(reason, text, entry.status)
 
     def _record(self, entry: BundleEntry, found: ConsentStatus) -> Step:
-        memory, result = self._context.memories[entry.key], (found.state, found.by)
+        result = found.state, found.by
         if found == entry.status.part(ConsentStatus):
             return Step(entry)
-        if memory.consent == (entry.resource_version, *result):
+        known = self._context.memories.find(entry.key, _WrittenConsent)
+        if known is not None and known.last == (entry.resource_version, *result):
             return Step(entry)  # it was written, and an older CRD dropped it
 
         async def remember(written: BundleEntry) -> Step:
-            memory.consent = written.resource_version, *result
+            memory = self._context.memories.of(entry.key, _WrittenConsent)
+            memory.last = written.resource_version, *result
             return Step(written)
 
         status = entry.status.with_part(found)

@@ -32,11 +32,11 @@ from copyrator.api.times import format_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.deploy.identity import ValuesFiles, ValuesHash, hash_of
 from copyrator.bundles.deploy.job import Login
 from copyrator.bundles.deploy.pod import CA_KEY
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
@@ -49,7 +49,6 @@ from copyrator.bundles.inputs.watches import (
     values_refs,
     verify_ref,
 )
-from copyrator.bundles.memory import InputsMemory
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
@@ -180,6 +179,19 @@ class Known:
     value: Any
 
 
+@dataclass(slots=True)
+class InputsMemory:
+    """What was read of the objects that a Bundle's spec names."""
+
+    values: Known | None = None
+    access: Known | None = None
+    signers: Known | None = None
+    attesters: Known | None = None
+    attest_key: Known | None = None
+    """Of ``spec.attest``: only which versions of the Secrets were read."""
+    cluster: Known | None = None
+
+
 class ReferenceReader:
     """Reads the objects that Bundles name.
 
@@ -191,13 +203,16 @@ class ReferenceReader:
         self._context = context
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
-        context.memories.on_drop(lambda key, _: self.watches.follow(key, frozenset()))
+        context.memories.on_drop(lambda key: self.watches.follow(key, frozenset()))
 
     def close(self) -> None:
         """End all watches, and drop all cached results."""
         self.watches.close()
-        for memory in self._memories.values():
-            memory.inputs = InputsMemory()
+        for key, _ in self._memories.each(InputsMemory):
+            self._memories.forget(key, InputsMemory)
+
+    def _memory(self, key: BundleKey) -> InputsMemory:
+        return self._memories.of(key, InputsMemory)
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
         """The hash of the Bundle's values, None without values; reads them only if one changed.
@@ -209,7 +224,7 @@ class ReferenceReader:
         refs = values_refs(spec)
         if not refs:
             return None
-        known = self._memories[entry.key].inputs.values
+        known = self._memory(entry.key).values
         if known is not None and self._is_current(known, refs):
             shape, found = known.value
             if shape == spec.secret_key:
@@ -260,7 +275,7 @@ class ReferenceReader:
         found = reader.hash.result()
         value = spec.secret_key, found
         known = Known(values_refs(spec), tuple(versions), value)
-        self._memories[entry.key].inputs.values = known
+        self._memory(entry.key).values = known
         return found, tuple(reader.files)
 
     async def with_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
@@ -271,7 +286,7 @@ class ReferenceReader:
         """
         if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
-        refs, known = kubeconfig_refs(spec), self._memories[entry.key].inputs.cluster
+        refs, known = kubeconfig_refs(spec), self._memory(entry.key).cluster
         if known is None or known.value[0] != wanted or not self._is_current(known, refs):
             return await self.in_cluster(entry, spec)
         _, cluster, ends = known.value
@@ -283,14 +298,14 @@ class ReferenceReader:
         if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
         (ref,) = refs = kubeconfig_refs(spec)
-        self._memories[entry.key].inputs.cluster = None
+        self._memory(entry.key).cluster = None
         body = await self._read_optional(ref)
         found = _read_kubeconfig(ref, wanted.key, body, self._context.home)
         place, ends = found.place, found.ends
         parts = place.server, place.ca.decode(), place.tls_server_name
         cluster = TargetCluster(place.server, hash_of(*parts))
         known = Known(refs, (_version(body),), (wanted, cluster, ends))
-        self._memories[entry.key].inputs.cluster = known
+        self._memory(entry.key).cluster = known
         _check_end(ref, ends, self._context.clock())
         return TargetAccess(replace(spec, cluster=cluster), found, ends)
 
@@ -303,7 +318,7 @@ class ReferenceReader:
         refs = access_refs(spec)
         if not refs:
             return read_access(spec, {}, self._context.cloud_identity(spec))
-        known = self._memories[entry.key].inputs.access
+        known = self._memory(entry.key).access
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
             cached: Access = known.value[1]
@@ -320,7 +335,7 @@ class ReferenceReader:
             versions.append(_version(body))
         found = read_access(spec, bodies)
         known = Known(refs, tuple(versions), (shape, found))
-        self._memories[entry.key].inputs.access = known
+        self._memory(entry.key).access = known
         return found
 
     async def requirement(
@@ -330,7 +345,7 @@ class ReferenceReader:
         wanted = spec.find(SignaturesSpec)
         assert wanted is not None
         refs = key_refs(spec, refs_of(wanted.any_of))
-        known = self._memories[entry.key].inputs.signers
+        known = self._memory(entry.key).signers
         if known is not None and known.value[0] == wanted and self._is_current(known, refs):
             cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
             return cached
@@ -339,7 +354,7 @@ class ReferenceReader:
             read_requirement, SPEC, spec.namespace, wanted.any_of, contents
         )
         known = Known(refs, versions, (wanted, found))
-        self._memories[entry.key].inputs.signers = known
+        self._memory(entry.key).signers = known
         return found
 
     async def attesters(self, entry: BundleEntry, spec: BundleSpec, asked: Asked) -> Attesters:
@@ -353,7 +368,7 @@ class ReferenceReader:
         if not named:
             return NO_ATTESTERS
         refs, shape = key_refs(spec, attester_refs(spec)), (named, asked)
-        known = self._memories[entry.key].inputs.attesters
+        known = self._memory(entry.key).attesters
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
             cached: Attesters = known.value[1]
             return cached
@@ -362,7 +377,7 @@ class ReferenceReader:
             found = await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
         except SpecError as error:
             raise MissingReferenceError(str(error), BundleReason.INVALID_SPEC) from None
-        self._memories[entry.key].inputs.attesters = Known(refs, versions, (shape, found))
+        self._memory(entry.key).attesters = Known(refs, versions, (shape, found))
         return found
 
     async def attest_access(self, entry: BundleEntry, spec: BundleSpec) -> AttestAccess:
@@ -386,7 +401,7 @@ class ReferenceReader:
             body = await self._read_optional(one)
             versions[one], bodies[one] = _version(body), body or {}
         known = Known(tuple(versions), tuple(versions.values()), None)
-        self._memories[entry.key].inputs.attest_key = known
+        self._memory(entry.key).attest_key = known
         if missing := [one for one, body in bodies.items() if not body]:
             text = f"{missing[0]} of spec.attest doesn't exist; create it"
             raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
@@ -420,9 +435,8 @@ class ReferenceReader:
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
         """Whether all results cached for a Bundle were read from that version of an object."""
-        if (memory := self._memories.get(key)) is None:
+        if (inputs := self._memories.find(key, InputsMemory)) is None:
             return False
-        inputs = memory.inputs
         known = (
             inputs.values,
             inputs.access,

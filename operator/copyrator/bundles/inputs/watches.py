@@ -321,6 +321,12 @@ class _FollowedObject:
     bundles: set[BundleKey] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Followed:
+    refs: frozenset[Ref] = frozenset()
+    """The objects that are watched for a Bundle."""
+
+
 class ReferenceWatcher(WatchPlacement[WatchScope, OpenWatch]):
     """Watches objects for Bundles, and requeues Bundles that have read another version."""
 
@@ -335,8 +341,8 @@ class ReferenceWatcher(WatchPlacement[WatchScope, OpenWatch]):
 
     def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
         """Watch these objects for a Bundle, and no others; the watches open a moment later."""
-        inputs = self._context.memories[key].inputs
-        before = inputs.refs
+        memory = self._context.memories.of(key, _Followed)
+        before = memory.refs
         if refs == before:
             return
         for ref in before - refs:
@@ -344,12 +350,12 @@ class ReferenceWatcher(WatchPlacement[WatchScope, OpenWatch]):
         for ref in refs - before:
             self._refs.setdefault(ref, _FollowedObject()).bundles.add(key)
             self._wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
-        inputs.refs = refs
+        memory.refs = refs
         self.arrange_soon()
 
     def close(self) -> None:
         """End all watches."""
-        for key in list(self._context.memories):
+        for key, _ in self._context.memories.each(_Followed):
             self.follow(key, frozenset())
         super().close()
 

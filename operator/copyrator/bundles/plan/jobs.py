@@ -51,7 +51,6 @@ from copyrator.bundles.deploy.werf_error import (
     remove_template_text,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.memory import BundleMemory
 from copyrator.bundles.plan.operations import BlockFault, Plan
 from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
@@ -119,6 +118,13 @@ class LogReading:
     delay: PlanDelay | None = None
 
 
+@dataclass(slots=True)
+class PlanReadings:
+    """The reads of the results of all plan Jobs of a Bundle."""
+
+    by_job: dict[str, LogReading] = field(default_factory=dict)
+
+
 class PlanReader:
     """Reads the plans of all Bundles' Jobs."""
 
@@ -130,7 +136,7 @@ class PlanReader:
         self._jobs = jobs
         self._logins = logins
         self._redaction = redaction
-        context.memories.on_drop(lambda _, memory: _cancel(memory))
+        context.memories.on_drop(self._cancel)
         self._slots = FairLimit(each=TENANT_PLAN_READS, together=TENANTS_PLAN_READS)
 
     def read(
@@ -143,7 +149,7 @@ class PlanReader:
         Raises:
             ApiError: its pods can't be read now.
         """
-        readings = self._context.memories[key].plan.readings
+        readings = self._context.memories.of(key, PlanReadings).by_job
         reading, now = readings.get(job.name), self._context.clock()
         delay = reading.delay if reading is not None else None
         if reading is None or (delay is not None and delay.due is not None and now >= delay.due):
@@ -169,10 +175,15 @@ class PlanReader:
     async def close(self) -> None:
         """End all reads."""
         tasks = set()
-        for memory in self._context.memories.values():
-            tasks |= {one.task for one in memory.plan.readings.values()}
-            memory.plan.readings.clear()
+        for _, readings in self._context.memories.each(PlanReadings):
+            tasks |= {one.task for one in readings.by_job.values()}
+            readings.by_job.clear()
         await cancel_all(tasks)
+
+    def _cancel(self, key: BundleKey) -> None:
+        if (readings := self._context.memories.find(key, PlanReadings)) is not None:
+            for reading in readings.by_job.values():
+                reading.task.cancel()
 
     def _handle_end(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
@@ -248,11 +259,6 @@ class PlanReader:
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
         return found
-
-
-def _cancel(memory: BundleMemory) -> None:
-    for reading in memory.plan.readings.values():
-        reading.task.cancel()
 
 
 PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"

@@ -9,7 +9,7 @@ wait for approval for days. docs/architecture.md has a table of what differs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
@@ -37,13 +37,12 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import is_made_of, target_of
-from copyrator.bundles.deploy.restrictions import describe_left_out
 from copyrator.bundles.deploy.state import DesiredDeploy
 from copyrator.bundles.gates import approval
 from copyrator.bundles.gates.approval import has_new_decision, record_decision
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.memory import PlanMemory
 from copyrator.bundles.plan.drift import (
     DriftFindings,
     break_off_check,
@@ -89,6 +88,7 @@ from copyrator.bundles.plan.record import (
 from copyrator.bundles.plan.rights import list_missing
 from copyrator.bundles.plan.sealed import InputsStore, SealStore
 from copyrator.bundles.step import AT_ONCE, Step, record_part
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.bundles.version.rhythm import check_rhythm
 from copyrator.kube.errors import ApiError, Forbidden
@@ -124,6 +124,48 @@ class _Task:
         return set_message(self.entry.status, self.purpose, message)
 
 
+@dataclass(slots=True)
+class PlanMemory:
+    """The newest plan of one purpose."""
+
+    begun: int | None = None
+    """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
+    counted: int | None = None
+    """The plan whose outcome was counted in the metrics."""
+
+
+@dataclass(slots=True)
+class DeployPlanMemory(PlanMemory):
+    """The plan of the next deploy."""
+
+    values_of: str | None = None
+    """The failed plan's Job whose values are deleted once its outcome is in the status."""
+
+
+@dataclass(slots=True)
+class PreviewMemory(PlanMemory):
+    """The plan of a version that a user names."""
+
+
+@dataclass(slots=True)
+class CheckMemory(PlanMemory):
+    """The checks for drift."""
+
+    is_tidied: bool = False
+    """Whether this process has ended Jobs that a former one may have left."""
+    correctable: str | None = None
+    """The Job that found the drift whose correction was decided on."""
+    missed_until: datetime | None = None
+    """While a check waits in the queue: the time up to which missed checks are counted."""
+
+
+_MEMORIES: Final[Mapping[PlanPurpose, type[PlanMemory]]] = {
+    PlanPurpose.DEPLOY: DeployPlanMemory,
+    PlanPurpose.CHECK: CheckMemory,
+    PlanPurpose.PREVIEW: PreviewMemory,
+}
+
+
 @dataclass(eq=False)
 class PlanMachine:
     """Makes the plans of all Bundles."""
@@ -137,6 +179,7 @@ class PlanMachine:
     enforcement: EnforcementReviewer
     inputs: InputsStore
     previews: PreviewResolver
+    resolver: VersionResolver
 
     # --- the plan of the next deploy --------------------------------------------------------------
 
@@ -164,7 +207,7 @@ class PlanMachine:
         status = record_decision(status, entry.annotations, self.context.clock())
         if status is entry.status and not has_turn:
             return None, due
-        self.context.memories.decide_again(entry.key, spec.interval)
+        self.resolver.decide_again(entry.key, spec.interval)
         return status, due
 
     def begin_plan(
@@ -193,7 +236,7 @@ class PlanMachine:
 
     def is_job_created(self, entry: BundleEntry, status: BundleStatus) -> bool:
         """Whether the Job of the running plan in the status was created."""
-        begun = self.context.memories[entry.key].plan.begun
+        begun = self.context.memories.of(entry.key, DeployPlanMemory).begun
         return status.part(PlanStatus).is_running and begun == status.part(PlanStatus).number
 
     async def discard(self, entry: BundleEntry) -> Step:
@@ -208,7 +251,7 @@ class PlanMachine:
         may have to be determined again, without their contents. After a start also what a former
         process left, of attempts too; returns when to try that again, as it stops nothing.
         """
-        entry, memory = task.entry, self.context.memories[task.entry.key].plan
+        entry, memory = task.entry, self.context.memories.of(task.entry.key, DeployPlanMemory)
         if memory.values_of is not None and not task.record.is_running:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
@@ -218,13 +261,13 @@ class PlanMachine:
         may_be = is_planned or bool(
             task.spec.auth or task.spec.find(LoginSpec) or task.spec.find(ClusterSpec)
         )
-        if not memory.is_tidied and may_be and has_ended_since(status, since):
+        if not self.seals.is_tidied(entry.key) and may_be and has_ended_since(status, since):
             try:
                 await self.seals.remove_others(entry, needed_jobs(status))
             except ApiError as error:
                 log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
                 return self.context.clock() + timedelta(seconds=ERROR_SECONDS)
-        memory.is_tidied = True
+        self.seals.set_tidied(entry.key)
         return None
 
     # --- checks for drift -------------------------------------------------------------------------
@@ -246,7 +289,7 @@ class PlanMachine:
         return step.then(lambda written: self._check(replace(task, entry=written), values_hash))
 
     async def _observe_check(self, task: _Task) -> Step:
-        before, memory = task.status, self.context.memories[task.entry.key].check
+        before, memory = task.status, self.context.memories.of(task.entry.key, CheckMemory)
         status, due = await self._observe(task)
         check = status.part(DriftStatus).check
         if check.is_running:
@@ -269,7 +312,7 @@ class PlanMachine:
         if due is None and not status.part(DriftStatus).check.is_running:
             self.plan_queue.forget(task.ticket)
             return Step(entry)
-        memory = self.context.memories[entry.key].check
+        memory = self.context.memories.of(entry.key, CheckMemory)
         within = self.context.timing.drift_tidied
         checked_at = parse_time(status.part(DriftStatus).checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
@@ -278,7 +321,7 @@ class PlanMachine:
         found = correctable_job(status, task.spec)
         if found is not None and memory.correctable != found:
             memory.correctable = found
-            self.context.memories.decide_again(entry.key, task.spec.interval)
+            self.resolver.decide_again(entry.key, task.spec.interval)
         is_due = due is not None and due <= self.context.clock()
         if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
             await self.plan_jobs.await_login(entry, task.spec)
@@ -289,7 +332,7 @@ class PlanMachine:
 
     def _begin_check(self, task: _Task) -> Step:
         """Record a check; while it waits in the queue, the scheduled ones it misses are counted."""
-        entry, memory = task.entry, self.context.memories[task.entry.key].check
+        entry, memory = task.entry, self.context.memories.of(task.entry.key, CheckMemory)
         there = task.status.deployed
         wanted = DesiredDeploy(
             version=there.version or "",
@@ -330,10 +373,7 @@ class PlanMachine:
             return record_part(entry, status, due)
 
         async def remove_values(written: BundleEntry) -> Step:
-            memory = self.context.memories[entry.key].plan
-            known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
             await self.seals.remove_values(written, status.part(PreviewPlan).job)
-            memory.is_tidied = known
             return Step(written)
 
         return record_part(entry, status, due).then(remove_values)
@@ -387,7 +427,7 @@ class PlanMachine:
         try:
             yield
         finally:
-            if self.context.memories[ticket.key].plan_of(ticket.purpose).begun != number:
+            if self._slot_of(ticket).begun != number:
                 self.plan_queue.end(ticket)
 
     def _report_begun(self, task: _Task, fault: PlanFault | None) -> Step:
@@ -398,7 +438,7 @@ class PlanMachine:
         status = task.status if fault is None else self._refuse_job(task, fault)
         if task.purpose is PlanPurpose.PREVIEW:
             return record_part(entry, status)
-        self.context.memories[entry.key].check.missed_until = None
+        self.context.memories.of(entry.key, CheckMemory).missed_until = None
         # The watch may not report the change that was just read.
         step = Step(entry, status, due=(AT_ONCE,))
         return step if fault is None else step.then(self.discard)
@@ -471,7 +511,7 @@ class PlanMachine:
         if task.purpose is PlanPurpose.CHECK:
             return set_unknown(status, why.reason, why.message)
         if task.purpose is PlanPurpose.DEPLOY:
-            memory = self.context.memories[task.entry.key].plan
+            memory = self.context.memories.of(task.entry.key, DeployPlanMemory)
             memory.values_of = status.part(PlanStatus).job  # deleted once this is written
             if why.denied:
                 self.permissions.ask_without_plan(task.entry, task.spec, why)
@@ -480,7 +520,10 @@ class PlanMachine:
         return status
 
     def _slot(self, task: _Task) -> PlanMemory:
-        return self.context.memories[task.entry.key].plan_of(task.purpose)
+        return self._slot_of(task.ticket)
+
+    def _slot_of(self, ticket: Ticket) -> PlanMemory:
+        return self.context.memories.of(ticket.key, _MEMORIES[ticket.purpose])
 
     # --- results ----------------------------------------------------------------------------------
 
@@ -523,7 +566,7 @@ class PlanMachine:
         changed, unknown = await self.inputs.find_changes(entry, status)
         status = with_record(status, task.purpose, changed=changed, change_unknown=unknown or None)
         await self.seals.remove_values(entry, job)
-        self.context.memories[entry.key].plan.values_of = None
+        self.context.memories.of(entry.key, DeployPlanMemory).values_of = None
         return await self._judge_plan(task, status, result)
 
     async def _judge_plan(

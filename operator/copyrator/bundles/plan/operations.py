@@ -38,7 +38,7 @@ from typing import Any, Final
 
 from copyrator.api.plan_status import OperationCounts
 from copyrator.api.syntax import shown
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.identity import hash_of
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""

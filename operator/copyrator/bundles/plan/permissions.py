@@ -39,7 +39,6 @@ from copyrator.kube.resources import NAMESPACES, Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
-    from copyrator.bundles.memory import DeployPlanMemory
     from copyrator.kube.client.client import KubeClient
 
 PERMISSION_REVIEWS_AT_ONCE: Final = 4
@@ -83,6 +82,23 @@ class Review:
     findings: PermissionFindings | None = None
 
 
+@dataclass(slots=True)
+class ReviewMemory:
+    """The reviews of the permissions of a Bundle's plan."""
+
+    review: Review | None = None
+    reviewed: str | None = None
+    """The Job of the last plan that isn't reviewed again: its findings were written (an older CRD
+    may drop them), or its operations can't be read.
+    """
+
+    def end(self) -> None:
+        """Drop the findings: they are in the status, or not needed."""
+        if self.review is not None:
+            self.review.task.cancel()
+            self.review = None
+
+
 class PermissionRecorder:
     """Reviews and records the permissions that the plans of all Bundles lack.
 
@@ -98,7 +114,7 @@ class PermissionRecorder:
         self._seals = seals
         self._discovery = Discovery(client)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
-        context.memories.on_drop(lambda _, memory: _forget(memory.plan))
+        context.memories.on_drop(lambda key: self._memory(key).end())
         self._pause = 0.0
         self._paused_until = 0.0
         """Monotonic seconds."""
@@ -125,8 +141,7 @@ class PermissionRecorder:
 
         It has none after a restart, and where reviews failed or were forbidden.
         """
-        memory = self._context.memories.get(entry.key)
-        review = memory.plan.review if memory is not None else None
+        review = self._memory(entry.key).review
         if review is None or review.findings is None:
             self._ask_again(entry, spec)
             return Step(entry)
@@ -139,7 +154,7 @@ class PermissionRecorder:
 
     async def close(self) -> None:
         """End all reviews."""
-        reviews = [memory.plan.review for memory in self._context.memories.values()]
+        reviews = [one.review for _, one in self._context.memories.each(ReviewMemory)]
         await cancel_all({one.task for one in reviews if one is not None})
 
     def _begin_request(self, entry: BundleEntry, spec: BundleSpec, request: ReviewRequest) -> None:
@@ -158,10 +173,10 @@ class PermissionRecorder:
             return Step(entry)  # the plan's outcome isn't written yet
 
         async def forget(written: BundleEntry) -> Step:
-            memory = self._context.memories[entry.key].plan
+            memory = self._memory(entry.key)
             if plan.job == job:
                 memory.reviewed = job
-            _forget(memory)
+            memory.end()
             return Step(written)
 
         if plan.job != job:
@@ -178,12 +193,12 @@ class PermissionRecorder:
         is_waiting = is_waiting and not spec.uses(ClusterSpec)
         if not is_waiting or plan.missing_permissions is not None:
             return
-        job, memory = plan.job or "", self._context.memories[entry.key].plan
+        job, memory = plan.job or "", self._memory(entry.key)
 
         async def ask() -> ReviewRequest | None:
             kept = await self._seals.plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
-                self._context.memories[entry.key].plan.reviewed = job
+                self._memory(entry.key).reviewed = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
             return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
@@ -204,10 +219,10 @@ class PermissionRecorder:
         The Bundle is requeued once there are findings. ``ask`` returns the request when the reviews
         may be sent; None: nothing is reviewed.
         """
-        memory = self._context.memories[key].plan
+        memory = self._memory(key)
         if self._is_paused or (memory.review is not None and memory.review.job == job):
             return
-        _forget(memory)
+        memory.end()
         task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
         memory.review = Review(job, task)
 
@@ -216,13 +231,13 @@ class PermissionRecorder:
         async with self._turns.slot(key.namespace):
             if not self._is_paused:  # another plan's review may have failed
                 findings = await self._ask_reviews(ask)
-        memory = self._context.memories.get(key)
-        if memory is None or memory.plan.review is None:
+        memory = self._context.memories.find(key, ReviewMemory)
+        if memory is None or memory.review is None:
             return
         if findings is None:
-            memory.plan.review = None
+            memory.review = None
             return
-        memory.plan.review.findings = findings
+        memory.review.findings = findings
         self._context.schedule.changed(key, Change.PERMISSIONS)
 
     async def _ask_reviews(self, ask: Ask) -> PermissionFindings | None:
@@ -276,12 +291,8 @@ class PermissionRecorder:
         self._pause = min(max(2 * self._pause, timing.review_pause), timing.review_longest_pause)
         self._paused_until = self._context.monotonic() + self._pause
 
-
-def _forget(memory: DeployPlanMemory) -> None:
-    """Drop the findings: they are in the status, or not needed."""
-    if memory.review is not None:
-        memory.review.task.cancel()
-        memory.review = None
+    def _memory(self, key: BundleKey) -> ReviewMemory:
+        return self._context.memories.of(key, ReviewMemory)
 
 
 def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> ReviewRequest:

@@ -32,6 +32,16 @@ from copyrator.bundles.version.resolve import (
 )
 
 
+@dataclass(slots=True)
+class AskedPreview:
+    """The request for a preview for which the registry is polled."""
+
+    asked: str = ""
+    """Its token."""
+    since: float = 0.0
+    """Monotonic seconds of the oldest answer that is accepted for it."""
+
+
 @dataclass(eq=False)
 class PreviewResolver:
     """Resolves the versions of all Bundles' previews."""
@@ -77,7 +87,7 @@ class PreviewResolver:
         Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
         VENDORED is asked of Bundles without gates, too, of the version that they'd get.
         """
-        memory, context = self.context.memories[entry.key].preview, self.context
+        context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
         asked_of = {signature.GATE.name, *OF_CHARTS}

@@ -81,7 +81,7 @@ class PlanQueue:
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
         jobs.plan_changed = self._handle_job
-        context.memories.on_drop(lambda key, _: self._leave(key))
+        context.memories.on_drop(self._leave)
 
     def has_turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""

@@ -38,9 +38,9 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.identity import hash_of, job_name
 from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
+from copyrator.bundles.identity import hash_of, job_name
 from copyrator.bundles.plan.operations import (
     Inexact,
     Operation,

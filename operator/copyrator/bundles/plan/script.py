@@ -9,7 +9,7 @@ pipe but some whose results are compared: sh ignores a failure before a pipe.
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
 author having set no variable that sh, its tools or the loader read, but LANG and TZ:
-``deploy/restrictions.py`` withholds others.
+``gates/restrictions.py`` withholds others.
 
 Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
 known form, and each edge must connect nodes that have lines of their own: if an object's name makes

@@ -12,7 +12,7 @@ import base64
 import hmac
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +22,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
+from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.plan_status import ApprovedPlan, Baseline, PlanStatus
@@ -80,6 +81,12 @@ class RollbackHooks:
     """Why they aren't known, as a sentence without a full stop; empty: they are."""
 
 
+@dataclass(slots=True)
+class _SecretsMemory:
+    is_tidied: bool = False
+    """Whether this process has deleted Secrets that a former one may have left."""
+
+
 class SealStore:
     """The Secrets of all Bundles.
 
@@ -90,7 +97,12 @@ class SealStore:
     def __init__(self, context: Context, references: ReferenceReader) -> None:
         self._context = context
         self._references = references
+        self._on_removed: list[Callable[[BundleKey, Callable[[str], bool]], None]] = []
         self.plans = PlanStore(context, self)
+
+    def on_removed(self, listener: Callable[[BundleKey, Callable[[str], bool]], None]) -> None:
+        """Have this called after a Bundle's Secrets were removed, with whether a Job's were."""
+        self._on_removed.append(listener)
 
     def derive(self, entry: BundleEntry, job: str, purpose: str) -> str:
         """32 hexadecimal digits, derived with the hash key, which can't be known without it."""
@@ -265,27 +277,43 @@ class SealStore:
         """Delete the copies of values that were written for a Job."""
         if job:
             await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
-            self._context.memories[entry.key].login.written.pop(job, None)
+            self._report_removed(entry.key, job.__eq__)
 
     async def remove_job(self, entry: BundleEntry, job: str) -> None:
         """Delete all Secrets of a Job."""
         await self._remove(entry, seal.of_job(entry.key.name, job))
-        self._context.memories[entry.key].login.written.pop(job, None)
+        self._report_removed(entry.key, job.__eq__)
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
         """Delete the Secrets of all the Bundle's Jobs except these."""
         names_kept = {job for job in kept if job}
         await self._remove(entry, seal.others(entry.key.name, names_kept))
-        memory = self._context.memories[entry.key].login
-        memory.written = {job: one for job, one in memory.written.items() if job in names_kept}
+        self._report_removed(entry.key, lambda job: job not in names_kept)
+        self.set_tidied(entry.key)
+
+    def is_tidied(self, key: BundleKey) -> bool:
+        """Whether this process has deleted a Bundle's Secrets that a former one may have left."""
+        memory = self._context.memories.find(key, _SecretsMemory)
+        return memory is not None and memory.is_tidied
+
+    def set_tidied(self, key: BundleKey) -> None:
+        """Record that a former process has left none, or that they were deleted."""
+        self._context.memories.of(key, _SecretsMemory).is_tidied = True
+
+    def _report_removed(self, key: BundleKey, is_removed: Callable[[str], bool]) -> None:
+        for listener in self._on_removed:
+            listener(key, is_removed)
 
     async def _remove(self, entry: BundleEntry, selector: str) -> None:
         """Delete Secrets; on an error they are deleted with the Bundle, their owner."""
+        memory = self._context.memories.of(entry.key, _SecretsMemory)
+        known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
         path = SECRETS.path(entry.key.namespace)
         try:
             await self._context.client.request("DELETE", path, params={"labelSelector": selector})
         except (NotFound, Forbidden) as error:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
+        memory.is_tidied = known
 
     @staticmethod
     def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
@@ -331,6 +359,14 @@ def _owner(entry: BundleEntry) -> dict[str, Any] | None:
     return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
 
 
+@dataclass(slots=True)
+class StoredPlans:
+    """The last plans of a Bundle that were stored."""
+
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """Compressed, by their Jobs' names."""
+
+
 class PlanStore:
     """The operations that plans found, in Secrets."""
 
@@ -348,7 +384,7 @@ class PlanStore:
 
     def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
         """Keep a plan that is small, so that its deploy reads no Secret."""
-        kept = self._context.memories[entry.key].operations
+        kept = self._context.memories.of(entry.key, StoredPlans).texts
         compressed = zlib.compress(text.encode())
         if len(compressed) <= _REMEMBERED_BYTES:
             kept[job] = compressed
@@ -389,7 +425,8 @@ class PlanStore:
         Raises:
             ApiError: it can't be read.
         """
-        known = self._context.memories[entry.key].operations.get(kept.job or "")
+        memory = self._context.memories.find(entry.key, StoredPlans)
+        known = memory.texts.get(kept.job or "") if memory is not None else None
         if known is None:
             return await self.read(entry, kept)
         content = zlib.decompress(known)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
@@ -17,16 +18,17 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.restrictions import may_attest
 from copyrator.bundles.gates.evidence import (
     AttestFault,
     AttestInput,
     PushResult,
+    StatementKey,
     attested_condition,
     due_at,
     find_pending,
@@ -35,8 +37,8 @@ from copyrator.bundles.gates.evidence import (
     statement_of,
     update_statements,
 )
+from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.memory import AttestMemory, FailedPush
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
@@ -64,6 +66,38 @@ class _PushError(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class FailedPush:
+    """A statement's last push, which failed."""
+
+    fault: AttestFault
+    count: int
+    """Of consecutive ones."""
+    at: datetime
+    retry_at: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it is tried again: also where the clock was set back."""
+        return not self.at <= now < self.retry_at
+
+
+@dataclass(slots=True)
+class AttestMemory:
+    """The pushes of a Bundle's statements to the registry."""
+
+    task: asyncio.Task[None] | None = None
+    pushed: PushResult | None = None
+    """The last statement that was pushed."""
+    failed: dict[StatementKey, FailedPush] = field(default_factory=dict)
+    spec: BundleSpec | None = None
+    """By which they have failed."""
+
+    @property
+    def faults(self) -> dict[StatementKey, AttestFault]:
+        """Why the last push failed, by statement."""
+        return {key: one.fault for key, one in self.failed.items()}
+
+
 def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     """What decides about a Bundle's statements beside its status; None: it attests nothing."""
     spec = entry.spec
@@ -85,7 +119,7 @@ def condition_of(
     around = attest_input(context, entry)
     if around is None:
         return None
-    return attested_condition(status, around, context.memories[entry.key].attest.faults)
+    return attested_condition(status, around, context.memories.of(entry.key, AttestMemory).faults)
 
 
 def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -93,7 +127,7 @@ def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) 
     around = attest_input(context, entry)
     if around is None:
         return status
-    memory, now = context.memories[entry.key].attest, context.clock()
+    memory, now = context.memories.of(entry.key, AttestMemory), context.clock()
     updated = update_statements(record_push(status, memory.pushed), around, now)
     if not updated.conditions:  # of a new Bundle Ready comes first
         return status if updated == status else updated
@@ -137,23 +171,25 @@ class Attester:
         self._trust = trust
         self._pusher = pusher
         self._cluster = ""
-        context.memories.on_drop(lambda _, memory: _cancel(memory.attest))
+        context.memories.on_drop(self._cancel)
 
     async def close(self) -> None:
         """End all pushes."""
-        memories = self._context.memories.values()
-        await cancel_all([one.attest.task for one in memories if one.attest.task is not None])
+        memories = self._context.memories.each(AttestMemory)
+        await cancel_all([one.task for _, one in memories if one.task is not None])
         await self._pusher.close()
+
+    def retry(self, key: BundleKey) -> None:
+        """Push what has failed at once: what it failed by may have changed."""
+        if (memory := self._context.memories.find(key, AttestMemory)) is not None:
+            memory.failed.clear()
 
     def attest(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Push what the status has and the registry may lack; the Bundle is requeued afterwards."""
-        around, memory = attest_input(self._context, entry), self._context.memories[entry.key]
-        if around is None:
+        if (around := attest_input(self._context, entry)) is None:
             return Step(entry)
-        pushes, due = (
-            memory.attest,
-            due_at(entry.status.part(AttestationsStatus).attest, entry.status, around),
-        )
+        pushes = self._context.memories.of(entry.key, AttestMemory)
+        due = due_at(entry.status.part(AttestationsStatus).attest, entry.status, around)
         status = record_push(entry.status, pushes.pushed)  # a deleted Bundle's isn't written
         pending = [] if entry.is_paused else find_pending(status, around)
         is_busy = pushes.task is not None and not pushes.task.done()
@@ -171,8 +207,8 @@ class Attester:
         return Step(entry, due=(due, min(one.retry_at for one in pushes.failed.values())))
 
     async def _push(self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus) -> None:
-        memory, count = self._context.memories[entry.key].attest, self._context.metrics.attestations
-        fault, retry_after = None, 0.0
+        memory = self._context.memories.of(entry.key, AttestMemory)
+        count, fault, retry_after = self._context.metrics.attestations, None, 0.0
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:
@@ -256,7 +292,7 @@ class Attester:
             self._cluster = str(body["metadata"]["uid"])
         return self._cluster
 
-
-def _cancel(memory: AttestMemory) -> None:
-    if memory.task is not None:
-        memory.task.cancel()
+    def _cancel(self, key: BundleKey) -> None:
+        memory = self._context.memories.find(key, AttestMemory)
+        if memory is not None and memory.task is not None:
+            memory.task.cancel()

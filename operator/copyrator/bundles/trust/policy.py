@@ -33,10 +33,10 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import Notation, VerifyEntry, read_entries
-from copyrator.bundles.deploy.identity import hash_of
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.identity import hash_of
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (

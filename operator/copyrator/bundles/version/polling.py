@@ -5,13 +5,15 @@ A push notification brings the next poll forward; it has no other effect.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus
+from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
@@ -26,9 +28,8 @@ from copyrator.bundles.gates.gate import Occasion, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
-from copyrator.bundles.memory import PollMemory
 from copyrator.bundles.plan.record import next_check
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.step import Change, Stale, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     is_answered,
@@ -44,6 +45,7 @@ from copyrator.bundles.version.rhythm import (
     poll_retry,
     query_of,
 )
+from copyrator.oci.errors import RegistryError
 from copyrator.oci.notifications import Push, canonical
 
 SHARING: Final = 1.0
@@ -80,12 +82,165 @@ class DeployInputs:
     """The earliest time at which one of the steps before is due again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Consecutive polls that failed, or found no tag."""
+
+    count: int = 0
+    last: RegistryError | None = None
+    """The last answer that was an error: it is counted once, however often it is decided on."""
+
+    def including(self, error: RegistryError) -> Failures:
+        """These and this one."""
+        return self if error is self.last else Failures(self.count + 1, error)
+
+
+@dataclass(slots=True)
+class PollMemory:
+    """The polls of the registry, and what was decided by their answers."""
+
+    answered_at: float | None = None
+    """Monotonic seconds of the last successful poll; at first, of the first use."""
+    desired: DesiredVersion | None = None
+    """The last desired version that was handled."""
+    asked_since: float | None = None
+    """Monotonic seconds of the oldest answer that is accepted; None while no poll is pending."""
+    asked_for: str = ""
+    """The token of the user's request for which the pending poll was begun; empty: none."""
+    asked_at: datetime | None = None
+    """When the pending poll was begun, by the wall clock."""
+    confirmed_since: float | None = None
+    """Monotonic seconds of the oldest answer about evidence that is accepted, as a deploy by it was
+    decided then; None: none was."""
+    again: float | None = None
+    """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
+    next_poll: datetime | None = None
+    rhythm: Rhythm | None = None
+    """The Bundle's poll times; None until its first poll is scheduled."""
+    failures: Failures = Failures()
+    unsigned: int = 0
+    """Number of consecutive polls that found a version without a trusted signature."""
+    changed_at: datetime | None = None
+    """When a user last edited the Bundle."""
+    settled: tuple[object, ...] | None = None
+    """The Bundle's version, the resolution and the values' hash for which there was nothing to do:
+    with the same again no decision is needed.
+    """
+    judged_at: datetime | None = None
+    """When the gates were evaluated last."""
+    inputs: DeployInputs | None = None
+    """What the pending poll was begun for; with its answer only the steps after it are taken."""
+
+
 class VersionResolver:
     """Resolves the versions of Bundles, by polls of their registries where these are due."""
 
     def __init__(self, context: Context, polls: RegistryPoller) -> None:
         self._context = context
         self._polls = polls
+        context.schedule.on_stale(self._make_stale)
+
+    def _memory(self, key: BundleKey) -> PollMemory:
+        memory = self._context.memories.of(key, PollMemory)
+        if memory.answered_at is None:
+            memory.answered_at = self._context.monotonic()
+        return memory
+
+    # --- what others find out, and ask ------------------------------------------------------------
+
+    def edited(self, key: BundleKey) -> None:
+        """Record that a user has edited a Bundle."""
+        self._memory(key).changed_at = self._context.clock()
+
+    def _make_stale(self, key: BundleKey, what: Stale, since: float) -> None:
+        memory, entry = self._memory(key), self._context.bundles.get(key)
+        if what is Stale.ANSWERS:
+            memory.asked_since = since
+            memory.again = since + self._context.timing.poll_after_push
+            memory.asked_at = self._context.clock()
+        elif what is Stale.SETTLED:
+            memory.settled = None
+        elif entry is not None and isinstance(entry.spec, BundleSpec):
+            memory.settled = None
+            self.decide_again(key, entry.spec.interval)
+
+    def decide_again(self, key: BundleKey, interval: float) -> None:
+        """Have the next resolution decide again, without a new request to the registry.
+
+        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
+        have read its inputs before they changed. ``interval``: the Bundle's, in seconds.
+        """
+        memory = self._memory(key)
+        if memory.asked_since is None:
+            memory.asked_since = self._context.monotonic() - interval
+        else:
+            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
+
+    def forget_answer(self, key: BundleKey) -> None:
+        """Have the registry polled at the next resolution."""
+        self._memory(key).desired = None
+
+    def cancel_poll(self, key: BundleKey) -> None:
+        """The same; an answer that is pending isn't decided on."""
+        memory = self._memory(key)
+        memory.desired = memory.asked_since = None
+
+    def pause(self, key: BundleKey) -> None:
+        """The same, and nothing is polled until the next resolution, also not after a push."""
+        self.cancel_poll(key)
+        self._memory(key).again = None
+
+    def asked_since(self, key: BundleKey) -> float | None:
+        """Monotonic seconds of the oldest answer that is accepted; None: no poll is pending."""
+        return self._memory(key).asked_since
+
+    def keep_inputs(self, inputs: DeployInputs) -> None:
+        """Keep what the pending poll was begun for; without one, nothing."""
+        memory = self._memory(inputs.entry.key)
+        if memory.asked_since is not None:
+            memory.inputs = inputs
+
+    def take_inputs(self, key: BundleKey) -> DeployInputs | None:
+        """What was kept; it isn't kept any longer."""
+        memory = self._memory(key)
+        found, memory.inputs = memory.inputs, None
+        return found
+
+    def next_poll(self, key: BundleKey) -> datetime | None:
+        """The next regular poll, or retry."""
+        return self._memory(key).next_poll
+
+    def handled(self, key: BundleKey) -> DesiredVersion | None:
+        """The last desired version that was handled; None after a restart."""
+        return self._memory(key).desired
+
+    def settle(self, key: BundleKey, known: tuple[object, ...]) -> None:
+        """Record that there is nothing to do for this input of a decision."""
+        self._memory(key).settled = known
+
+    def is_settled(self, key: BundleKey, known: tuple[object, ...]) -> bool:
+        """Whether there was nothing to do for this input of a decision."""
+        return self._memory(key).settled == known
+
+    def failures(self, key: BundleKey) -> Failures:
+        """The polls that have failed since the last one that didn't."""
+        return self._memory(key).failures
+
+    def record_failures(self, key: BundleKey, failures: Failures) -> None:
+        """Record how many polls have failed."""
+        self._memory(key).failures = failures
+
+    def retry(self, key: BundleKey, failures: Failures, next_poll: datetime) -> None:
+        """Record a failed poll, and when it is tried again."""
+        memory = self._memory(key)
+        memory.failures, memory.next_poll = failures, next_poll
+
+    def unpolled_seconds(self, key: BundleKey) -> float:
+        """Seconds since the last successful poll; zero of a Bundle that wasn't reconciled yet."""
+        memory, now = self._context.memories.find(key, PollMemory), self._context.monotonic()
+        return now - memory.answered_at if memory and memory.answered_at is not None else 0.0
+
+    # --- polls ------------------------------------------------------------------------------------
 
     def resolve(self, inputs: DeployInputs) -> Resolution | Step:
         """The resolution if a poll is due and answered; else when the Bundle is due.
@@ -95,7 +250,7 @@ class VersionResolver:
         entry, spec, context = inputs.entry, inputs.spec, self._context
         if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
             return self._wait(entry, spec, due)
-        memory = context.memories[entry.key].poll
+        memory = self._memory(entry.key)
         queries = RegistryReader(
             entry,
             spec,
@@ -144,10 +299,10 @@ class VersionResolver:
         self, entry: BundleEntry, desired: DesiredVersion, asked_since: float | None
     ) -> Step:
         """Record that the answer to the poll that was due since then was handled."""
-        memory = self._context.memories[entry.key].poll
+        memory = self._memory(entry.key)
         memory.desired = desired
         memory.confirmed_since = None
-        if not memory.failures:
+        if not memory.failures.count:
             memory.answered_at = self._context.monotonic()
         if memory.asked_since == asked_since:  # else a push arrived since
             memory.asked_since = None
@@ -158,7 +313,7 @@ class VersionResolver:
 
         Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
         """
-        memory = self._context.memories[entry.key].poll
+        memory = self._memory(entry.key)
         if not spec.part(PromotionSpec).attestations or occasion not in promotion.GATE.occasions:
             return False
         now, since = self._context.monotonic(), memory.confirmed_since
@@ -170,39 +325,48 @@ class VersionResolver:
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
         context = self._context
-        memory, query, interval = context.memories[entry.key], query_of(spec), interval_of(spec)
-        held = memory.poll.rhythm
+        memory, query, interval = self._memory(entry.key), query_of(spec), interval_of(spec)
+        held = memory.rhythm
         if held is None or (held.query, held.interval) != (query, interval):
             keyed = context.hasher()
             keyed.update(f"poll\0{query}".encode())
-            known = (one.poll.rhythm for one in context.memories.values())
+            known = (one.rhythm for _, one in context.memories.each(PollMemory))
             announced = parse_time(entry.status.next_poll_at) if held is None else None
             held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
-            memory.poll.rhythm = held
+            memory.rhythm = held
         return held
 
     def set_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
-    ) -> None:
+    ) -> datetime:
         """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
-        memory, rhythm = self._context.memories[entry.key].poll, self.poll_rhythm(entry, spec)
+        memory, rhythm = self._memory(entry.key), self.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
         if resolution.unresolved is not None and resolution.unresolved.reason in ABSENT:
-            memory.failures += 1
-            memory.next_poll = poll_retry(rhythm, memory.failures, now, first=first)
+            failures = replace(memory.failures, count=memory.failures.count + 1)
+            memory.failures = failures
+            next_poll = poll_retry(rhythm, failures.count, now, first=first)
         else:
-            memory.failures, memory.failed_by = 0, None
-            memory.next_poll = rhythm.after(now)
+            memory.failures, next_poll = Failures(), rhythm.after(now)
             memory.unsigned = memory.unsigned + 1 if _awaits_registry(resolution) else 0
             if memory.unsigned:
-                memory.next_poll = poll_retry(rhythm, memory.unsigned, now, first=first)
+                next_poll = poll_retry(rhythm, memory.unsigned, now, first=first)
+        memory.next_poll = next_poll
+        return next_poll
+
+    def record_decision(
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
+    ) -> datetime:
+        """Record when the gates were evaluated; returns when the next poll is, as it is set."""
+        self._memory(entry.key).judged_at = now
+        return self.set_next_poll(entry, spec, resolution, now)
 
     def _begin_poll(
         self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion
     ) -> tuple[datetime | None, ...] | None:
         """Begin a poll where one is due, or is pending; else return when the next one is due."""
         now, monotonic = self._context.clock(), self._context.monotonic()
-        memory = self._context.memories[entry.key].poll
+        memory = self._memory(entry.key)
         if memory.desired is None and is_answered(entry.status, desired):
             memory.desired = desired
             memory.next_poll = self.poll_rhythm(entry, spec).after(now)
@@ -219,7 +383,7 @@ class VersionResolver:
             return due
         else:
             may_be = spec.interval / 2
-            if memory.failures:
+            if memory.failures.count:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)
             memory.asked_since = monotonic - may_be
         memory.asked_at = now

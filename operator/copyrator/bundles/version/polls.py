@@ -263,7 +263,7 @@ class RegistryPoller:
         self._slots = FairLimit(each=TENANT_POLLS, together=TENANTS_POLLS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
-        context.memories.on_drop(lambda key, _: self._leave(key))
+        context.memories.on_drop(self._leave)
 
     def _leave(self, key: BundleKey) -> None:
         """A Bundle was deleted: it doesn't wait for answers any more."""

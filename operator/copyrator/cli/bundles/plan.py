@@ -29,7 +29,7 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
-from copyrator.bundles.deploy.restrictions import describe_left_out, restrict_spec
+from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.plan.operations import (
     AT_ROLLBACK,
     AT_UNINSTALL,

@@ -31,14 +31,13 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGEST
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
-from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets
-from copyrator.cli.core.cluster import Target, run
+from copyrator.bundles.requests import describe_ignored, rollback_targets
+from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
     Body,
     ObjectOptions,
     annotations_of,
-    complete_words,
     is_set_to_suspend,
     object_options,
     one,

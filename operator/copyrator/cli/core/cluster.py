@@ -8,7 +8,7 @@ import functools
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 Client = TypeVar("Client", bound="KubeClient")
 T = TypeVar("T")
+
+PATIENCE = 10.0
+"""Seconds that the completion of a name may take."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +72,41 @@ class Target:
             yield client
 
 
+def complete_words(
+    ctx: click.Context,
+    incomplete: str,
+    read: Callable[[Target], Coroutine[Any, Any, Iterable[str]]],
+    namespace: str = "",
+) -> list[CompletionItem]:
+    """Words that are read from the cluster. Without access to it: none."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415
+
+    with suppress(Exception):
+        target = Target(
+            kubeconfig=ctx.params.get("kubeconfig"),
+            context=ctx.params.get("context"),
+            namespace_option=namespace or ctx.params.get("namespace_option"),
+        )
+        found = asyncio.run(asyncio.wait_for(read(target), PATIENCE))
+        return [CompletionItem(word) for word in found if word.startswith(incomplete)]
+    return []
+
+
 def complete_namespaces(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Namespaces; the context's own if the user may not list them."""
-    from copyrator.cli.core.objects import complete_words, listed  # noqa: PLC0415 - not for --help
-    from copyrator.kube import errors  # noqa: PLC0415 - the same
+    from copyrator.kube import errors  # noqa: PLC0415 - not for --help
     from copyrator.kube.resources import NAMESPACES  # noqa: PLC0415 - the same
 
     async def read(target: Target) -> list[str]:
         async with target.connect() as client:
             try:
-                found = await listed(client, NAMESPACES, None, metadata_only=True)
+                pages = client.list_pages(NAMESPACES, None, metadata_only=True)
+                found = [body["metadata"]["name"] async for page in pages for body in page.items]
             except errors.Forbidden:
                 return [target.namespace]
-        return [body["metadata"]["name"] for body in found]
+        return sorted(found)
 
     return complete_words(ctx, incomplete, read)
 

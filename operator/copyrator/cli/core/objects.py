@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product, starmap
@@ -12,7 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, add_options, all_of, cluster_options, collect
+from copyrator.cli.core.cluster import (
+    Target,
+    add_options,
+    all_of,
+    cluster_options,
+    collect,
+    complete_words,
+)
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.output import Format
 from copyrator.kube import errors
@@ -25,8 +31,6 @@ if TYPE_CHECKING:
 
     from copyrator.kube.client.client import KubeClient
 
-PATIENCE = 10.0
-"""Seconds that the completion of a name may take."""
 Body = Mapping[str, Any]
 """An object, as the API server has it."""
 MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -265,26 +269,6 @@ def complete_objects(
         return [f"{lead}{namespace}{slash}{name}" for name in await _names(target, what)]
 
     return complete_words(ctx, f"{lead}{incomplete}", names, namespace)
-
-
-def complete_words(
-    ctx: click.Context,
-    incomplete: str,
-    read: Callable[[Target], Coroutine[Any, Any, Iterable[str]]],
-    namespace: str = "",
-) -> list[CompletionItem]:
-    """Words that are read from the cluster. Without access to it: none."""
-    from click.shell_completion import CompletionItem  # noqa: PLC0415
-
-    with suppress(Exception):
-        target = Target(
-            kubeconfig=ctx.params.get("kubeconfig"),
-            context=ctx.params.get("context"),
-            namespace_option=namespace or ctx.params.get("namespace_option"),
-        )
-        found = asyncio.run(asyncio.wait_for(read(target), PATIENCE))
-        return [CompletionItem(word) for word in found if word.startswith(incomplete)]
-    return []
 
 
 async def _names(target: Target, what: str) -> list[str]:

@@ -18,7 +18,7 @@ from copyrator.api.health import HealthMode
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
 from copyrator.api.text import count
-from copyrator.bundles.deploy.restrictions import refusal
+from copyrator.bundles.gates.restrictions import refusal
 from copyrator.bundles.inputs.watches import (
     Ref,
     WatchScope,

@@ -30,7 +30,7 @@ from copyrator.api.rule_spec import RuleSpec, Targets
 from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
 from copyrator.api.verify import SignaturesSpec, VerifyEntry
-from copyrator.bundles.deploy.restrictions import remedy, restrict_spec
+from copyrator.bundles.gates.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step
@@ -41,14 +41,13 @@ from copyrator.copies.template.rendering import (
     UNKNOWN_KIND,
     field_type,
     fields_of,
-    is_jinja,
     item_type,
     namespace_context,
     rule_texts,
     source_context,
     type_of,
 )
-from copyrator.copies.template.scope import TemplateError
+from copyrator.copies.template.scope import TemplateError, is_jinja
 from copyrator.kube.resources import WELL_KNOWN
 from copyrator.signatures.model import TrustError
 from copyrator.signatures.notation import read_subjects

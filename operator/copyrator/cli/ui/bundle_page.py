@@ -30,7 +30,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.deploy.identity import other_manager, release_of
+from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log

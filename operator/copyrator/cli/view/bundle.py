@@ -53,7 +53,7 @@ from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
-from copyrator.bundles.deploy.identity import spec_hash
+from copyrator.bundles.identity import spec_hash
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
 from copyrator.bundles.version.rhythm import interval_of

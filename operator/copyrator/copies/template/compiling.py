@@ -24,8 +24,7 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from copyrator.copies.template import sandbox
-from copyrator.copies.template.rendering import is_jinja
-from copyrator.copies.template.scope import TemplateError
+from copyrator.copies.template.scope import TemplateError, is_jinja
 
 ENVIRONMENT: Final = sandbox.SandboxEnvironment()
 """Rendering sets its meter; nothing else of it changes."""

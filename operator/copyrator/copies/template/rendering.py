@@ -33,6 +33,7 @@ from copyrator.copies.template.scope import (
     Scope,
     TemplateError,
     Visibility,
+    is_jinja,
     source_set,
 )
 from copyrator.settings.limits import RENDERED_TEXT
@@ -98,11 +99,6 @@ _TEXT_STEPS: Final = 20
 
 _PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
 """RBAC's names may contain anything that a path segment may, such as ``system:``."""
-
-
-def is_jinja(text: str) -> bool:
-    """Whether a text may contain Jinja2; a quick check."""
-    return "{" in text
 
 
 def rule_texts(spec: RuleSpec) -> Iterator[tuple[Place, str]]:

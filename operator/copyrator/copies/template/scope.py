@@ -53,6 +53,11 @@ class ObjectLimitError(TemplateError):
     """All texts of one object together take too much, whichever of them was rendered last."""
 
 
+def is_jinja(text: str) -> bool:
+    """Whether a text may contain Jinja2; a quick check."""
+    return "{" in text
+
+
 @dataclass(slots=True)
 class Findings:
     """What rendering from sources found out, beside the result."""

@@ -26,10 +26,10 @@ from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.identity import other_manager
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.watcher import HealthMemory, HealthTiming, HealthWatcher
+from copyrator.bundles.identity import other_manager
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.step import Change, Step
 

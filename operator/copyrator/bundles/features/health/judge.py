@@ -29,7 +29,7 @@ from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
-from copyrator.bundles.deploy.identity import release_of
+from copyrator.bundles.identity import release_of
 from copyrator.settings import limits
 
 HEALTH_NAMESPACES: Final = 16

@@ -21,7 +21,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.identity import other_manager
 from copyrator.bundles.features.health.judge import (
     DECODERS,
     HEALTH_NAMESPACES,
@@ -40,6 +39,7 @@ from copyrator.bundles.features.health.watcher import (
     HealthTiming,
     HealthWatcher,
 )
+from copyrator.bundles.identity import other_manager
 from copyrator.settings import limits
 
 NOW = 5000.0

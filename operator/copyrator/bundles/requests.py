@@ -20,7 +20,7 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace
 from copyrator.api.syntax import shown
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy.identity import hash_of
+from copyrator.bundles.identity import hash_of
 
 FORCE_UPDATE: Final = "forceUpdate"
 _RESET: Final = "forceUpdate=0"
