@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from copyrator import __version__
+from copyrator.bundles.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.features import load_gates
-from copyrator.bundles.gates.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.gates.gate import Occasion
-from copyrator.bundles.version.rhythm import Rhythm, poll_retry
+from copyrator.bundles.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from copyrator.settings.limits import STEP_SECONDS
 from generate import reasons

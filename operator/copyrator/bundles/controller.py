@@ -24,19 +24,15 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.redaction import Redactor
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
-from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
@@ -45,14 +41,18 @@ from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.jobs import PlanJobClient
-from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionRecorder
-from copyrator.bundles.plan.previews import PreviewResolver
-from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import awaits_approval_since, next_check
-from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.planning.jobs import PlanJobClient
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.planning.permissions import PermissionRecorder
+from copyrator.bundles.planning.previews import PreviewResolver
+from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter

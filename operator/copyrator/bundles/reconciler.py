@@ -29,26 +29,26 @@ from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.jobs import JobClient, limit_jobs
-from copyrator.bundles.deploy.logins import PendingLoginError
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates import approval
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.client import JobClient, limit_jobs
+from copyrator.bundles.jobs.logins import PendingLoginError
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan.machine import PlanMachine
-from copyrator.bundles.plan.permissions import PermissionRecorder
-from copyrator.bundles.plan.queue import PlanQueue
 from copyrator.bundles.plan.record import requested_preview
+from copyrator.bundles.planning.machine import PlanMachine
+from copyrator.bundles.planning.permissions import PermissionRecorder
+from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step

@@ -45,9 +45,9 @@ from copyrator.api.records import merge_patch
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
@@ -55,8 +55,8 @@ from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request, reset_patch
+from copyrator.bundles.rhythm import same_rhythm
 from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
-from copyrator.bundles.version.rhythm import same_rhythm
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import NORMAL, WARNING, EventType

@@ -27,7 +27,7 @@ from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.deploy.pod import proxies_with_password, variables_for_jobs
+from copyrator.bundles.pod import proxies_with_password, variables_for_jobs
 from copyrator.clouds.logins import SharedLogins
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache

@@ -25,7 +25,7 @@ from tests.component.kube.fake_api import (
 from copyrator.api.drift import DriftSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.guard.enforcement import ADMISSION, BINDINGS, POLICIES
-from copyrator.bundles.version.rhythm import check_rhythm
+from copyrator.bundles.rhythm import check_rhythm
 
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {

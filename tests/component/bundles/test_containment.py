@@ -12,9 +12,9 @@ from tests.component.bundles.waiting import eventually
 from tests.steps import assert_quick
 
 from copyrator.bundles import bundle as bundle_module
-from copyrator.bundles.deploy.jobs import BUNDLE_LOG_BYTES, BUNDLE_PODS
-from copyrator.bundles.deploy.outcome import printed_digests
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
+from copyrator.bundles.jobs.client import BUNDLE_LOG_BYTES, BUNDLE_PODS
+from copyrator.bundles.jobs.outcome import printed_digests
 from copyrator.settings import limits
 
 

@@ -19,10 +19,10 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.version_range import VersionRange, parse_version
+from copyrator.bundles.candidates import Criteria
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.inputs.watches import REFERENCE_WATCHES
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.candidates import Criteria
 from copyrator.bundles.version.polls import (
     TENANT_HOST_POLLS,
     TENANT_POLLS,

@@ -28,9 +28,10 @@ from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import approval, catalog, promotion, signature
+from copyrator.bundles.gates import catalog, promotion, signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.inputs import relations
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion

@@ -22,7 +22,7 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.deploy.job import UNINSTALL_TIMEOUT
+from copyrator.bundles.jobs.job import UNINSTALL_TIMEOUT
 
 pytestmark = pytest.mark.usefixtures("registry")
 

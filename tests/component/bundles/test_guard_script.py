@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from tests.plan_jobs import DENIED, GUARD, OBJECTS, Ended, Pod, graph, node
 
-from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
-from copyrator.bundles.deploy.werf_error import describe_error, find_error
+from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
+from copyrator.bundles.jobs.werf_error import describe_error, find_error
 from copyrator.bundles.plan.operations import Plan, read_operation
 from copyrator.bundles.plan.script import PlanExit, uninstall_command
 

@@ -14,8 +14,8 @@ from tests.component.bundles.waiting import eventually
 
 from copyrator.api.times import format_time
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.jobs import GRACE_OF_OTHERS
-from copyrator.bundles.deploy.pod import LONG_TTL
+from copyrator.bundles.jobs.client import GRACE_OF_OTHERS
+from copyrator.bundles.pod import LONG_TTL
 
 ENDED = "operator.werf.dev/werf-ended"
 DEPLOYED = '{"status": "deployed", "revision": 3}'

@@ -22,8 +22,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import NotFound
 from copyrator.settings import limits

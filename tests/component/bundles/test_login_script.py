@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from tests.plan_jobs import Pod
 
-from copyrator.bundles.deploy.job import LOGIN_SCRIPT
+from copyrator.bundles.jobs.job import LOGIN_SCRIPT
 from copyrator.oci.auth import find_credential
 from copyrator.oci.reference import Repository
 

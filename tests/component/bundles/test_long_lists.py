@@ -7,7 +7,7 @@ from tests.steps import measured_steps
 
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.version.candidates import TagSelection
+from copyrator.bundles.candidates import TagSelection
 from copyrator.bundles.version.polls import add_all
 from copyrator.settings import limits
 

@@ -23,8 +23,8 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.deploy.werf_error import find_error, find_plan_error
 from copyrator.bundles.gates.restrictions import passes
+from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
 from copyrator.bundles.plan.operations import (
     BEGIN,
     END,

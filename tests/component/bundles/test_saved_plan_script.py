@@ -19,8 +19,8 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.deploy.job import AUTO_ROLLBACK
-from copyrator.bundles.deploy.werf_error import find_error
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.werf_error import find_error
 from copyrator.bundles.plan import script
 from copyrator.bundles.plan.operations import Inexact, Plan, read_block
 from copyrator.bundles.plan.script import PlanExit, SealedFile

@@ -13,7 +13,7 @@ import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
 from copyrator.api.reasons.bundles import StoredReason
-from copyrator.bundles.deploy.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.plan.operations import Plan, RenderedObjects, read_block, read_operation
 from copyrator.bundles.plan.script import PlanExit, StoredComparison
 from copyrator.bundles.plan.stored import STORED, read_stored

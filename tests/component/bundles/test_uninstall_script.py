@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import Pod
 
-from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
+from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
 from copyrator.bundles.plan.script import PlanExit, uninstall_command
 
 WERF = """\

@@ -24,8 +24,8 @@ from tests.e2e.chart_repository import ChartRepository, serving
 from tests.job_records import JOB
 from tests.long import LONG
 
-from copyrator.bundles.deploy.outcome import Ending, ending_of
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER
+from copyrator.bundles.jobs.outcome import Ending, ending_of
+from copyrator.bundles.pod import DEPLOY_CONTAINER
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 from localcluster.node.stand_in import StandIn

@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, each_version, judged
 
 from copyrator.api.bundle_status import Outcome
-from copyrator.bundles.deploy.outcome import printed_digests
+from copyrator.bundles.jobs.outcome import printed_digests
 from localcluster import Api
 
 REPORTED = {"2.67.0": {"version": 3}, "2.75.3": {"version": 3}, "3.2.0": {"apiVersion": "v3"}}

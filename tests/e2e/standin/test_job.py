@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.standin.conftest import Charts, Werf, mark
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.deploy.job import DeployOrder, build_deploy_job
+from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job
 from localcluster import Api
 from localcluster.waiting import eventually
 

@@ -17,7 +17,7 @@ from tests.e2e.standin.conftest import (
 from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
-from copyrator.bundles.deploy.werf_error import find_error
+from copyrator.bundles.jobs.werf_error import find_error
 from copyrator.bundles.plan.operations import Inexact, covers
 from copyrator.bundles.plan.script import PlanExit
 

@@ -17,7 +17,7 @@ from tests.e2e.standin.conftest import (
 )
 
 from copyrator.api.plan_status import MissingPermission
-from copyrator.bundles.deploy.job import UNINSTALL_SCRIPT
+from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
 from copyrator.bundles.plan.rights import (
     ServiceAccount,
     grants,

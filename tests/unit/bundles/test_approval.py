@@ -15,8 +15,6 @@ from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
-from copyrator.bundles.gates import approval
-from copyrator.bundles.gates.approval import GATE, passes, summary
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -27,6 +25,8 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.plan import approval
+from copyrator.bundles.plan.approval import GATE, passes, summary
 
 
 def judged(

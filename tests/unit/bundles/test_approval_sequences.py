@@ -25,10 +25,10 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
-from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.gates import approval
-from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.plan import approval
+from copyrator.bundles.plan import approval as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import (
     Operation,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.jobs.outcome import (
     Blocked,
     Mount,
     find_blocked_pod,

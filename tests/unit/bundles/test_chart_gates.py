@@ -10,9 +10,9 @@ from tests.replacing import replace
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.features import load_gates
-from copyrator.bundles.gates.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

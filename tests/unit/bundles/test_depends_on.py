@@ -19,7 +19,7 @@ from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.gates.catalog import DEPENDS_ON as GATE
+from copyrator.bundles.catalog import DEPENDS_ON as GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 from copyrator.bundles.inputs.relations import (
     MAX_CAUSE,

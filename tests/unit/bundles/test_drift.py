@@ -42,7 +42,7 @@ from copyrator.bundles.plan.drift import (
 )
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
-from copyrator.bundles.version.rhythm import check_rhythm
+from copyrator.bundles.rhythm import check_rhythm
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)

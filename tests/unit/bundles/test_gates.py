@@ -22,7 +22,8 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
-from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles import ready_conditions
+from copyrator.bundles.deploy import state
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     PASSED,

@@ -11,7 +11,9 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.deploy.job import (
+from copyrator.bundles.gates.restrictions import restrict_spec
+from copyrator.bundles.identity import ValuesFiles
+from copyrator.bundles.jobs.job import (
     AUTO_ROLLBACK,
     UNINSTALL_SCRIPT,
     ApprovedOperations,
@@ -21,8 +23,6 @@ from copyrator.bundles.deploy.job import (
     build_plan_job,
     build_uninstall_job,
 )
-from copyrator.bundles.gates.restrictions import restrict_spec
-from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.plan.seal import (
     SealedValues,
     sealed_kubeconfig,

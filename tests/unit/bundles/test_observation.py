@@ -11,7 +11,7 @@ from tests.job_records import JOB
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
     add_cause,
@@ -23,9 +23,9 @@ from copyrator.bundles.deploy.outcome import (
     planned_ending,
     read_job,
 )
-from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.pod import JobKind
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST

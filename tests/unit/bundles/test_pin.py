@@ -25,9 +25,9 @@ from copyrator.api.bundle_status import (
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.deploy.ready_conditions import update_pending
 from copyrator.bundles.deploy.state import Evidence, finish
+from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.ready_conditions import update_pending
 from copyrator.bundles.requests import rollback_targets, take_pin
 from copyrator.bundles.status import record_pin
 

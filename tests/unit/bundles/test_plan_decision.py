@@ -12,9 +12,9 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
-from copyrator.bundles.gates import approval
-from copyrator.bundles.gates import approval as plan_decision
 from copyrator.bundles.identity import hash_of
+from copyrator.bundles.plan import approval
+from copyrator.bundles.plan import approval as plan_decision
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.record import PlanPurpose
 

@@ -14,13 +14,13 @@ from tests.unit.bundles.test_plan_block import NONCE, block
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import DEPLOY_CONTAINER, JobRecord
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
 from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.planning.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
+from copyrator.bundles.pod import JobKind
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)

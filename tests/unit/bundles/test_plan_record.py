@@ -40,8 +40,8 @@ from copyrator.api.plan_status import (
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.gates.approval import record_decision
 from copyrator.bundles.plan import record as plan_record
+from copyrator.bundles.plan.approval import record_decision
 from copyrator.bundles.plan.operations import Inexact, Operation, OperationType, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 

@@ -10,9 +10,9 @@ from tests.job_records import JOB
 
 from copyrator.api.times import parse_time
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.jobs import GRACE_OF_OTHERS, JobClient, PodReader
-from copyrator.bundles.deploy.outcome import Blocked, JobRecord, find_blocked_pod, read_pod
-from copyrator.bundles.deploy.pod import LONG_TTL
+from copyrator.bundles.jobs.client import GRACE_OF_OTHERS, JobClient, PodReader
+from copyrator.bundles.jobs.outcome import Blocked, JobRecord, find_blocked_pod, read_pod
+from copyrator.bundles.pod import LONG_TTL
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 

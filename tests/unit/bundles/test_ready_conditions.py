@@ -11,10 +11,10 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outco
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
-from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.outcome import Blocked
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason
 from copyrator.bundles.gates.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
+from copyrator.bundles.jobs.outcome import Blocked
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
 TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")

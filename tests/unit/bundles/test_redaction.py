@@ -8,7 +8,7 @@ from tests.kubeconfigs import SERVER, ca, document
 from tests.steps import assert_quick
 
 from copyrator.api.kubeconfig import KUBECONFIG_BYTES, parse_kubeconfig
-from copyrator.bundles.deploy.redaction import find_quotes, hide_quotes, secret_part
+from copyrator.bundles.jobs.redaction import find_quotes, hide_quotes, secret_part
 from copyrator.settings.limits import STEP_SECONDS
 
 

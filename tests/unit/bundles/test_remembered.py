@@ -15,7 +15,7 @@ from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.gates.catalog import all_gates
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.gates.gate import Candidate, Gates
 from copyrator.bundles.version.remembered import (
     first_seen,

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.jobs.outcome import (
     DeployReport,
     parse_report,
     printed_digests,
 )
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
     find_error,
     log_tail,

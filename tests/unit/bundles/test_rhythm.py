@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.version.rhythm import (
+from copyrator.bundles.rhythm import (
     Rhythm,
     check_rhythm,
     choose_rhythm,

@@ -8,8 +8,7 @@ import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.job import AUTO_ROLLBACK
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.deploy.state import (
     Revision,
     RolledBack,
@@ -17,6 +16,7 @@ from copyrator.bundles.deploy.state import (
     judge,
     read_revision,
 )
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     SealedFile,

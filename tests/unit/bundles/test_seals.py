@@ -13,9 +13,9 @@ from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.sealed import SealStore
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"

@@ -20,7 +20,6 @@ from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy.outcome import Ending
 from copyrator.bundles.deploy.state import (
     Decision,
     DeployAction,
@@ -32,6 +31,7 @@ from copyrator.bundles.deploy.state import (
     decide,
     finish,
 )
+from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.requests import DeployRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

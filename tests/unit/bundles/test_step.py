@@ -17,9 +17,9 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanStatus
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule

@@ -25,8 +25,8 @@ from copyrator.api.conditions import (
     build_conditions,
 )
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.state import DeployReason
 from copyrator.bundles.status import keep_ready
 

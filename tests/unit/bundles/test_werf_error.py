@@ -14,8 +14,8 @@ from tests.steps import assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.deploy.outcome import Ending, add_cause, add_missing_permissions, ending_of
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.jobs.outcome import Ending, add_cause, add_missing_permissions, ending_of
+from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
     MAX_ERROR,
     describe_error,

@@ -28,15 +28,31 @@ from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions, state
-from copyrator.bundles.deploy.blocked import find_blocked
-from copyrator.bundles.deploy.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
-from copyrator.bundles.deploy.jobs import JobClient, stored_revisions
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.state import (
+    DesiredDeploy,
+    RolledBack,
+    asks_for_rollback,
+    judge,
+)
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.gates.restrictions import restrict_spec
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
+from copyrator.bundles.identity import hash_of
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.blocked import find_blocked
+from copyrator.bundles.jobs.client import JobClient, stored_revisions
+from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
     Ending,
@@ -53,24 +69,9 @@ from copyrator.bundles.deploy.outcome import (
     refused_ending,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import JobKind
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.state import (
-    DesiredDeploy,
-    RolledBack,
-    asks_for_rollback,
-    judge,
-)
-from copyrator.bundles.deploy.werf_error import find_error, log_tail, remove_template_text
-from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.gates.restrictions import restrict_spec
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.identity import hash_of
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
+from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
@@ -78,8 +79,8 @@ from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import RollbackHooks, SealStore
 from copyrator.bundles.plan.stored import compares_stored
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step

@@ -22,14 +22,12 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions, state
+from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
-from copyrator.bundles.deploy.blocked import ServiceAccountChecker
-from copyrator.bundles.deploy.logins import JobLogins
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates import approval
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -44,10 +42,14 @@ from copyrator.bundles.gates.gate import (
     PlanTarget,
 )
 from copyrator.bundles.inputs.relations import find_unready
+from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.machine import PlanMachine
+from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.requests import acknowledge, record_failed_request
+from copyrator.bundles.rhythm import poll_retry
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
@@ -65,7 +67,6 @@ from copyrator.bundles.version.answer import (
 from copyrator.bundles.version.polling import DeployInputs, VersionResolver
 from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
-from copyrator.bundles.version.rhythm import poll_retry
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
 

@@ -15,18 +15,18 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.plan_status import PlanRecord
 from copyrator.api.times import format_time
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
-from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.identity import job_name
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.plan.jobs import EDITED, PlanDelay, PlanJobClient
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.plan.operations import RenderedObjects
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose
-from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.planning.jobs import EDITED, PlanDelay, PlanJobClient
+from copyrator.bundles.pod import JobKind
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Step
-from copyrator.bundles.version.rhythm import retry_delay
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 

@@ -36,14 +36,14 @@ from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.job import AUTO_ROLLBACK
-from copyrator.bundles.deploy.outcome import Ending
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.plan.drift import is_broken_off
+from copyrator.bundles.pod import DEPLOY_CONTAINER
 from copyrator.bundles.requests import DeployRequest, acknowledge
-from copyrator.bundles.version.rhythm import retry_delay
+from copyrator.bundles.rhythm import retry_delay
 
 NOT_RETRIED: Final = (BundleReason.EXCEEDS_APPROVAL, BundleReason.DEPLOYED_DIFFERENTLY)
 """Failures that quarantine at once."""

@@ -24,14 +24,19 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
-from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
-from copyrator.bundles.deploy.jobs import JobClient, end_plans, is_stored
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.deploy.rendered import ReleaseRenderer
+from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
+from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.jobs.blocked import find_blocked, missing_account
+from copyrator.bundles.jobs.client import JobClient, end_plans, is_stored
+from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
+from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
     add_cause,
@@ -40,20 +45,15 @@ from copyrator.bundles.deploy.outcome import (
     exit_code,
     secrets_of,
 )
-from copyrator.bundles.deploy.pod import LONG_TTL, JobKind
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.rendered import ReleaseRenderer
-from copyrator.bundles.deploy.werf_error import find_error, remove_template_text
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
 from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
 from copyrator.bundles.plan.rights import ServiceAccount
-from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.pod import LONG_TTL, JobKind
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
-from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden, NamespaceTerminating, NotFound
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import NAMESPACES

@@ -33,6 +33,7 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.candidates import is_below
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -49,7 +50,6 @@ from copyrator.bundles.gates.gate import (
     uses,
 )
 from copyrator.bundles.plan.drift import is_broken_off
-from copyrator.bundles.version.candidates import is_below
 from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)

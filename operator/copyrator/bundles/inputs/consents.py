@@ -21,9 +21,9 @@ from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import AnnotatedNamespace, Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
 from copyrator.bundles.plan.rights import ServiceAccount

@@ -32,8 +32,6 @@ from copyrator.api.times import format_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.deploy.job import Login
-from copyrator.bundles.deploy.pod import CA_KEY
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
@@ -49,6 +47,8 @@ from copyrator.bundles.inputs.watches import (
     values_refs,
     verify_ref,
 )
+from copyrator.bundles.jobs.job import Login
+from copyrator.bundles.pod import CA_KEY
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS

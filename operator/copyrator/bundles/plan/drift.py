@@ -36,7 +36,7 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
 from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record
-from copyrator.bundles.version.rhythm import check_rhythm
+from copyrator.bundles.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one

@@ -38,7 +38,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
 from copyrator.bundles.identity import hash_of, job_name
 from copyrator.bundles.plan.operations import (
@@ -54,8 +54,8 @@ from copyrator.bundles.plan.operations import (
     plan_id,
 )
 from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
-from copyrator.bundles.version.candidates import admits, is_below
-from copyrator.bundles.version.rhythm import retry_delay
+from copyrator.bundles.pod import JobKind
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.settings.limits import VERSION_LENGTH
 
 APPROVAL: Final = "approval"

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from copyrator.bundles.deploy.pod import RENDER_DIR, literal
 from copyrator.bundles.plan.operations import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -55,6 +54,7 @@ from copyrator.bundles.plan.rights import (
     ServiceAccount,
 )
 from copyrator.bundles.plan.stored import STORED, StoredWord
+from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

@@ -24,8 +24,8 @@ import yaml
 from copyrator.api import names
 from copyrator.api.plan_status import MAX_CHANGED
 from copyrator.api.syntax import shown
-from copyrator.bundles.deploy.pod import RENDER_DIR, RENDER_SIZE
 from copyrator.bundles.plan.script import KUBECONFIG, SECRET_KEY, SealedFile
+from copyrator.bundles.pod import RENDER_DIR, RENDER_SIZE
 
 SALT: Final = "salt"
 RENDER_SALT: Final = "render"

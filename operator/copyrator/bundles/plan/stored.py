@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.reasons.bundles import StoredReason
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER
+from copyrator.bundles.pod import DEPLOY_CONTAINER
 
 STORED: Final = "copyrator-stored"
 

@@ -39,10 +39,10 @@ from copyrator.bundles.gates.evidence import (
 )
 from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound

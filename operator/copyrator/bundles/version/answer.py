@@ -35,7 +35,7 @@ from copyrator.api.rollback import UNPINNED, PinStatus
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.plan.drift import is_broken_off
-from copyrator.bundles.version.rhythm import interval_of, unready_at
+from copyrator.bundles.rhythm import interval_of, unready_at
 
 
 def is_inherited(status: BundleStatus) -> bool:

@@ -18,17 +18,24 @@ from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.catalog import VENDORED
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Occasion, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.plan.record import next_check
+from copyrator.bundles.rhythm import (
+    Rhythm,
+    choose_rhythm,
+    interval_of,
+    poll_retry,
+    query_of,
+)
 from copyrator.bundles.step import Change, Stale, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -38,13 +45,6 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
-from copyrator.bundles.version.rhythm import (
-    Rhythm,
-    choose_rhythm,
-    interval_of,
-    poll_retry,
-    query_of,
-)
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.notifications import Push, canonical
 

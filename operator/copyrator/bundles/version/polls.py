@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.trust.store import (
@@ -26,7 +27,6 @@ from copyrator.bundles.trust.store import (
     SignatureVerifier,
 )
 from copyrator.bundles.version.answer import config_digest
-from copyrator.bundles.version.candidates import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository

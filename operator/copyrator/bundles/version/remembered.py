@@ -13,8 +13,8 @@ from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.candidates import admits, deployed_tag, is_below, read_tag
 from copyrator.bundles.gates.gate import Candidate
-from copyrator.bundles.version.candidates import admits, deployed_tag, is_below, read_tag
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:

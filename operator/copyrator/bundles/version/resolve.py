@@ -22,12 +22,20 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.candidates import (
+    Choice,
+    Criteria,
+    Selection,
+    criteria_of,
+    deployed_tag,
+    explain,
+)
+from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -49,14 +57,6 @@ from copyrator.bundles.inputs.reader import Access, MissingReferenceError, Refer
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
 from copyrator.bundles.version.answer import is_inherited
-from copyrator.bundles.version.candidates import (
-    Choice,
-    Criteria,
-    Selection,
-    criteria_of,
-    deployed_tag,
-    explain,
-)
 from copyrator.bundles.version.polls import (
     ChartQuery,
     PollAnswer,

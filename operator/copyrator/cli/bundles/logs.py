@@ -12,9 +12,9 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import HistoryEntry, Outcome
-from copyrator.bundles.deploy.outcome import is_owned, secrets_of
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.outcome import is_owned, secrets_of
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about

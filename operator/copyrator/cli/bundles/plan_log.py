@@ -20,9 +20,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
-from copyrator.bundles.deploy.outcome import is_owned
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.deploy.werf_error import NO_ERROR
+from copyrator.bundles.jobs.outcome import is_owned
+from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import (
     MAX_TEXT,
     NO_OBJECTS,
@@ -41,6 +40,7 @@ from copyrator.bundles.plan.operations import (
 )
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.plan.script import NONCE_AT
+from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of
 from copyrator.cli.core.output import said
 from copyrator.kube import errors

@@ -31,10 +31,11 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
+from copyrator.bundles.catalog import DEPENDS_ON, all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.catalog import DEPENDS_ON, all_gates
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -52,7 +53,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.version.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (

@@ -25,8 +25,8 @@ from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of, identity_of
-from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.guard.enforcement import find_fault
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     REQUIRED,

@@ -56,7 +56,7 @@ from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.identity import spec_hash
 from copyrator.bundles.plan.operations import describe_counts
 from copyrator.bundles.plan.rights import format_permission, missing_of
-from copyrator.bundles.version.rhythm import interval_of
+from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of

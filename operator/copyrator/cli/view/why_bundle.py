@@ -29,8 +29,8 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import WindowsSpec, is_open, next_opening
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
-from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint

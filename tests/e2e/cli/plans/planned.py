@@ -22,7 +22,7 @@ from tests.e2e.operator_process import until
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy.job import DeployOrder, build_plan_job
+from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.seal import SealedValues
 

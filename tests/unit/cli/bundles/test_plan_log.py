@@ -8,9 +8,9 @@ from tests.replacing import replace
 
 from copyrator.api.bundle import parse_status
 from copyrator.api.plan_status import PlanStatus
-from copyrator.bundles.deploy.pod import JobKind
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
+from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.plan import PlanView, columns, document, rows_of
 from copyrator.cli.bundles.plan_log import (
     PlanLog,

@@ -13,8 +13,8 @@ from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.freeze import Freeze, in_force
 from copyrator.api.plan_status import PlanStatus
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
-from copyrator.bundles.gates.catalog import all_gates
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import detail_lines, printable

@@ -11,10 +11,9 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, FreezeFindings, read_annotation
+from copyrator.bundles.catalog import DEPENDS_ON
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.outcome import ending_of, read_job
 from copyrator.bundles.features.freeze.gates import GATE
-from copyrator.bundles.gates.catalog import DEPENDS_ON
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -26,6 +25,7 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
+from copyrator.bundles.jobs.outcome import ending_of, read_job
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -12,15 +12,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy import pod
-from copyrator.bundles.deploy.pod import (
-    DEPLOY_CONTAINER,
-    LOGIN_CONTAINER,
-    JobKind,
-    base_job,
-    merge_variables,
-    owner_reference,
-)
+from copyrator.bundles import pod
 from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, job_name
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.rights import ServiceAccount
@@ -34,6 +26,14 @@ from copyrator.bundles.plan.script import (
     uninstall_command,
 )
 from copyrator.bundles.plan.seal import SealedValues
+from copyrator.bundles.pod import (
+    DEPLOY_CONTAINER,
+    LOGIN_CONTAINER,
+    JobKind,
+    base_job,
+    merge_variables,
+    owner_reference,
+)
 
 
 class Login(StrEnum):

@@ -22,16 +22,17 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanRecord
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
+from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy import ready_conditions
 from copyrator.bundles.deploy.attempt import plan_order
-from copyrator.bundles.deploy.blocked import find_blocked, missing_account
-from copyrator.bundles.deploy.job import DeployOrder, Login, build_plan_job
-from copyrator.bundles.deploy.jobs import JobClient, end_plans
-from copyrator.bundles.deploy.logins import JobLogins
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.blocked import find_blocked, missing_account
+from copyrator.bundles.jobs.client import JobClient, end_plans
+from copyrator.bundles.jobs.job import DeployOrder, Login, build_plan_job
+from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,
     exit_code,
@@ -39,8 +40,9 @@ from copyrator.bundles.deploy.outcome import (
     plan_reason,
     secrets_of,
 )
-from copyrator.bundles.deploy.redaction import Redactor, WithheldError
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.werf_error import (
     ERROR,
     describe_error,
     find_expiry,
@@ -50,9 +52,7 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.operations import BlockFault, Plan
-from copyrator.bundles.plan.permissions import is_namespace_missing
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import (
     ServiceAccount,
@@ -61,7 +61,7 @@ from copyrator.bundles.plan.rights import (
     read_refused,
     sentence,
 )
-from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.planning.permissions import is_namespace_missing
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden

@@ -29,9 +29,8 @@ from copyrator.api.plan_status import ApprovedPlan, Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.outcome import JobRecord
-from copyrator.bundles.deploy.pod import owner_reference
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
+from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.operations import Operation, Plan, read_plan
 from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
@@ -44,6 +43,7 @@ from copyrator.bundles.plan.seal import (
     SealLabels,
     SourceHash,
 )
+from copyrator.bundles.pod import owner_reference
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config

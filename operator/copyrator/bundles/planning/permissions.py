@@ -20,6 +20,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.plan.operations import Operation
 from copyrator.bundles.plan.record import PlanFault, awaits_approval_since
 from copyrator.bundles.plan.rights import (
@@ -31,7 +32,6 @@ from copyrator.bundles.plan.rights import (
     record_findings,
     required_permissions,
 )
-from copyrator.bundles.plan.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed

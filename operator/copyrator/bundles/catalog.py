@@ -17,7 +17,7 @@ from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
-from copyrator.bundles.gates import approval, promotion, signature
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -32,6 +32,7 @@ from copyrator.bundles.gates.gate import (
     uses,
 )
 from copyrator.bundles.gates.restrictions import is_gated
+from copyrator.bundles.plan import approval
 
 if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts

@@ -2,7 +2,7 @@
 
 It has a token for the registry, and is written before the Job is created. While the Job's pod
 hasn't started, it is written anew at two thirds of the token's life; a pod that runs keeps what it
-has. It is deleted with the Job's outcome (plan/sealed.py).
+has. It is deleted with the Job's outcome (jobs/sealed.py).
 
 No reconcile waits for a cloud: a task asks for the login, and the Bundle is requeued at its end.
 """
@@ -24,15 +24,15 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.job import DeployOrder
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import Blocked, JobRecord, has_started
-from copyrator.bundles.deploy.redaction import WithheldError
 from copyrator.bundles.inputs.reader import Access
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.outcome import Blocked, JobRecord, has_started
+from copyrator.bundles.jobs.redaction import WithheldError
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.sealed import SealStore
+from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change
-from copyrator.bundles.version.rhythm import retry_delay
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import JOBS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential, docker_config, remedy_of

@@ -38,11 +38,12 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import is_made_of, target_of
 from copyrator.bundles.deploy.state import DesiredDeploy
-from copyrator.bundles.gates import approval
-from copyrator.bundles.gates.approval import has_new_decision, record_decision
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.plan import approval
+from copyrator.bundles.plan.approval import has_new_decision, record_decision
 from copyrator.bundles.plan.drift import (
     DriftFindings,
     break_off_check,
@@ -59,11 +60,7 @@ from copyrator.bundles.plan.drift import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.plan.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.plan.operations import Plan, covers
-from copyrator.bundles.plan.permissions import PermissionRecorder
-from copyrator.bundles.plan.previews import PreviewResolver
-from copyrator.bundles.plan.queue import PlanQueue, Ticket
 from copyrator.bundles.plan.record import (
     PlanFault,
     PlanPurpose,
@@ -86,11 +83,14 @@ from copyrator.bundles.plan.record import (
     without_unstable_file,
 )
 from copyrator.bundles.plan.rights import list_missing
-from copyrator.bundles.plan.sealed import InputsStore, SealStore
+from copyrator.bundles.planning.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
+from copyrator.bundles.planning.permissions import PermissionRecorder
+from copyrator.bundles.planning.previews import PreviewResolver
+from copyrator.bundles.planning.queue import PlanQueue, Ticket
+from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step, record_part
 from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.resolve import ERROR_SECONDS
-from copyrator.bundles.version.rhythm import check_rhythm
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)

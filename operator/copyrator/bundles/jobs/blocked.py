@@ -19,16 +19,16 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.outcome import (
     Blocked,
     JobRecord,
     find_blocked_pod,
     has_started,
     mounts_of,
 )
-from copyrator.bundles.deploy.pod import VALUES_VOLUME
 from copyrator.bundles.plan import seal
+from copyrator.bundles.pod import VALUES_VOLUME
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.polling import VersionResolver
 from copyrator.kube.client.client import KubeClient

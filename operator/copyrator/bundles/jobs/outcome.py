@@ -24,8 +24,9 @@ from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.deploy.werf_error import (
+from copyrator.bundles.gates.restrictions import image_repository, normal_repository
+from copyrator.bundles.guard.refusal import Blame, DeniedWrite
+from copyrator.bundles.jobs.werf_error import (
     ERROR,
     MAX_CAUSE,
     PULLING,
@@ -38,10 +39,9 @@ from copyrator.bundles.deploy.werf_error import (
     refuses_login,
     strip_colours,
 )
-from copyrator.bundles.gates.restrictions import image_repository, normal_repository
-from copyrator.bundles.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
 
 

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from copyrator.api.bundle import running_plans
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.jobs import JobClient
-from copyrator.bundles.deploy.outcome import JobRecord
-from copyrator.bundles.deploy.pod import JobKind
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.plan.record import PlanPurpose
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0

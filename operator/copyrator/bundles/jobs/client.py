@@ -23,7 +23,8 @@ from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.outcome import (
+from copyrator.bundles.deploy.state import Revision, read_revision
+from copyrator.bundles.jobs.outcome import (
     JobRecord,
     PodRecord,
     has_started,
@@ -33,12 +34,11 @@ from copyrator.bundles.deploy.outcome import (
     read_job,
     read_pod,
 )
-from copyrator.bundles.deploy.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL, JobKind
-from copyrator.bundles.deploy.state import Revision, read_revision
-from copyrator.bundles.deploy.werf_error import has_error, strip_colours
+from copyrator.bundles.jobs.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.plan.stored import read_stored
+from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS

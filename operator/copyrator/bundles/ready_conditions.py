@@ -25,9 +25,9 @@ from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy.outcome import Blocked
 from copyrator.bundles.deploy.state import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
+from copyrator.bundles.jobs.outcome import Blocked
 
 
 def short(digest: str | None) -> str:

@@ -14,10 +14,10 @@ from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import signature
-from copyrator.bundles.gates.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.record import PlanFault, PreviewRequest

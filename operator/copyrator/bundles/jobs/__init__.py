@@ -1,0 +1,1 @@
+"""Jobs of Bundles: what they are made of, their Secrets, and what became of them."""

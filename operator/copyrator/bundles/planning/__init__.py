@@ -1,0 +1,1 @@
+"""Makes plans: records them, creates their Jobs, and reads their results."""
