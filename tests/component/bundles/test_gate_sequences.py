@@ -22,13 +22,13 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import reconciler
+from copyrator.bundles import catalog, reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import catalog, promotion, signature
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import approval
