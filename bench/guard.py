@@ -14,10 +14,10 @@ from itertools import count
 from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.guard.listing import GuardedDeploy, config_map, key_of, list_of
 from copyrator.bundles.guard.lists import PAGE_BYTES
 from copyrator.bundles.plan.operations import Operation, OperationType
-from copyrator.bundles.plan.rights import ServiceAccount
 from demo.chart import render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError

@@ -15,8 +15,8 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     SealedFile,
     StoredComparison,

@@ -260,6 +260,14 @@ class Attempted(Record, frozen=True):
         """Whether it has no outcome yet."""
         return self.outcome == Outcome.RUNNING
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether it was a correction that was interrupted.
+
+        It isn't retried as a deploy is: another check finds what is left to correct.
+        """
+        return bool(self.correction) and self.outcome == Outcome.INTERRUPTED
+
 
 class GateStatus(Record, frozen=True):
     """The verdict of one gate on the version that would be deployed next."""
@@ -455,6 +463,12 @@ class BundleStatus(Composed, frozen=True):
     def has_deployed(self) -> bool:
         """Something was deployed, by this operator or the original."""
         return bool(self.deployed.digest or self.deploy.digest)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the original deployed something that our fields don't record yet."""
+        known = bool(self.deploy.version and self.deploy.digest)
+        return known and self.deployed == Deployed() and self.attempted == Attempted()
 
     @property
     def forced(self) -> bool:

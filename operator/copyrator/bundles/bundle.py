@@ -35,8 +35,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.promotion import PromotionSpec
 from copyrator.bundles.identity import release_metadata, spec_hash
-from copyrator.bundles.plan.record import requested_plan
-from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request
+from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request, requested_plan
 from copyrator.settings import limits
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,26 +15,20 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from copyrator.api import names, structs
+from copyrator.api import names
 from copyrator.api.approval import ApprovalMode
 from copyrator.api.bundle import BundleDefaults
-from copyrator.api.bundle_spec import BundleSpec, PodDefaults
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.bundle_spec import PodDefaults
 from copyrator.api.globs import Globs
-from copyrator.api.keys import BundleKey
-from copyrator.api.login import LoginSpec, cloud_of
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.gates.restrictions import refusal, restrict_spec
 from copyrator.bundles.identity import Hash
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
 from copyrator.kube.watch.placement import PlacementTiming
-from copyrator.oci.auth import CloudIdentity
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
@@ -178,15 +171,6 @@ class Context:
         pods = replace(found.pods, has_ids=self.has_ids)
         return replace(found, proxies=self.proxies, pods=pods)
 
-    @property
-    def home(self) -> tuple[str, ...]:
-        """The addresses of the operator's own API server: the one in use, and its ClusterIP."""
-        return self.client.connection.host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
-
-    def cloud_identity(self, spec: BundleSpec) -> CloudIdentity | None:
-        """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-        return identity_of(spec, self.settings)
-
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""
         return self.seen_time().as_of(self.clock())
@@ -209,43 +193,6 @@ class Context:
         self.record(entry, reason, message, type_)
         level = logging.INFO if type_ == NORMAL else logging.WARNING
         log.log(level, "%s: %s: %s", entry.key, reason, message)
-
-    def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
-        """The field of a valid spec that the settings forbid, with a message; else None."""
-        settings = self.settings
-        allowed = settings.allowed_service_accounts, settings.allowed_images
-        return refusal(spec, *allowed, settings.allowed_secrets)
-
-    def effective(self, spec: BundleSpec) -> BundleSpec:
-        """The spec that a Bundle's Jobs are made of: of a gated one, what it may set."""
-        spec = restrict_spec(spec, signed=self.gates.has(signature.GATE.name, spec))
-        if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
-            return spec
-        keyed = self.hasher()
-        keyed.update(f"{spec.namespace}/{spec.name}\0{secret}".encode())
-        return structs.replace(spec, secret_key_hash=keyed.hexdigest()[:32])
-
-    def default_spec(self, key: BundleKey) -> BundleSpec:
-        """A spec with the settings' defaults only, to be used where the Bundle's isn't valid."""
-        defaults = self.defaults
-        return BundleSpec(
-            namespace=key.namespace,
-            name=key.name,
-            registry="",
-            repo="",
-            project_namespace=key.namespace,
-            service_account=defaults.service_account,
-            pods=defaults.pods,
-            werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
-        )
-
-
-def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
-    """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
-    if not spec.uses(LoginSpec) or (cloud := cloud_of(spec)) is None:
-        return None
-    is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
-    return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)
 
 
 def defaults_of(settings: Settings) -> BundleDefaults:

@@ -30,6 +30,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
@@ -253,7 +254,8 @@ class BundleController:
         self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
-        writer = StatusWriter(context, features)
+        specs = EffectiveSpecs(context)
+        writer = StatusWriter(context, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._resolver = resolver = VersionResolver(context, polls)
@@ -307,6 +309,7 @@ class BundleController:
         accounts = ServiceAccountChecker(context, resolver)
         self._reconciler = BundleReconciler(
             context=context,
+            specs=specs,
             writer=writer,
             jobs=jobs,
             trust=trust,
@@ -332,6 +335,7 @@ class BundleController:
             attempts=attempts,
             uninstaller=Uninstaller(
                 context,
+                specs,
                 jobs,
                 writer,
                 attempts.ownership,

@@ -286,3 +286,14 @@ def variables_for_jobs(proxies: Mapping[str, str]) -> dict[str, str]:
         return {}
     exceptions = [literal(proxies["no"])] if proxies.get("no") else []
     return {**found, "NO_PROXY": ",".join([*exceptions, _API_SERVER])}
+
+
+class Login(StrEnum):
+    """How werf gets the registry's credentials."""
+
+    NONE = "none"
+    PASSWORD = "password"  # noqa: S105 - the name of a form
+    DOCKER_CONFIG = "docker-config"
+    """The Secret of ``spec.auth`` has no other credential, and is mounted."""
+    SELECTED = "selected"
+    """A Secret of the operator's with the registry's credential alone is mounted."""

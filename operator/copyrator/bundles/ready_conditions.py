@@ -25,9 +25,8 @@ from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time
-from copyrator.bundles.deploy.state import NOT_RETRIED, DeployReason, has_succeeded
+from copyrator.bundles.deciding import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
-from copyrator.bundles.jobs.outcome import Blocked
 
 
 def short(digest: str | None) -> str:
@@ -148,10 +147,10 @@ SUSPENDED: Final = "which is suspended by a queue, such as Kueue: it goes on whe
 """The end of a sentence that names a Job whose ``spec.suspend`` somebody has set."""
 
 
-def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
+def blocked(status: BundleStatus, reason: AnyReason, message: str) -> ReadyCondition:
     """Ready where a Job makes no progress."""
-    text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {why.message}"
-    return ReadyCondition(Health.RETRYING, why.reason, text)
+    text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {message}"
+    return ReadyCondition(Health.RETRYING, reason, text)
 
 
 def will_retry(status: BundleStatus, *, after: str = "") -> ReadyCondition:

@@ -35,6 +35,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
@@ -119,6 +120,7 @@ class BundleReconciler:
     """Takes the next steps of one Bundle at a time."""
 
     context: Context
+    specs: EffectiveSpecs
     writer: StatusWriter
     jobs: JobClient
     trust: TrustStore
@@ -221,13 +223,13 @@ class BundleReconciler:
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
-            spec = self.context.refusal(spec) or spec
+            spec = self.specs.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
         if spec.uses(AttestSpec):
             entry = await steps.take(self.attester.attest(entry, spec))
-        spec = self.context.effective(spec)
+        spec = self.specs.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
         waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
@@ -447,7 +449,7 @@ class BundleReconciler:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)
         spec = entry.spec
-        if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
+        if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
             entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
@@ -458,10 +460,7 @@ class BundleReconciler:
 
     async def _observe(self, entry: BundleEntry) -> Step:
         """Observe the recorded attempt of a Bundle whose spec may not be valid."""
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        return await self.attempts.observe(entry, self.context.effective(spec))
+        return await self.attempts.observe(entry, self.specs.of(entry))
 
     # --- faults -----------------------------------------------------------------------------------
 

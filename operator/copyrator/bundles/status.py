@@ -48,6 +48,7 @@ from copyrator.api.verify import Trust, Verification
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
 from copyrator.bundles.context import Context
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
@@ -297,8 +298,9 @@ class _KeptSoak:
 class StatusWriter:
     """Writes status, finalizers and annotations of Bundles."""
 
-    def __init__(self, context: Context, features: Features) -> None:
+    def __init__(self, context: Context, specs: EffectiveSpecs, features: Features) -> None:
         self._context = context
+        self._specs = specs
         self._features = features
 
     async def write(
@@ -418,7 +420,7 @@ class StatusWriter:
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             if (stored := status.find(AsApprovedStatus)) is not None:
                 found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
-            withheld = withheld_condition(self._context.effective(spec))
+            withheld = withheld_condition(self._specs.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
             if spec.uses(ClusterSpec):
                 ends = ready_conditions.kept_credential_ends(status)

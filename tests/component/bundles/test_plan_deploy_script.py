@@ -19,6 +19,7 @@ from tests.plan_jobs import (
     node,
 )
 
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.werf_error import find_error
 from copyrator.bundles.plan.operations import (
@@ -29,7 +30,6 @@ from copyrator.bundles.plan.operations import (
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     PlanExit,

@@ -23,6 +23,7 @@ from tests.plan_jobs import (
     node,
 )
 
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.gates.restrictions import passes
 from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
 from copyrator.bundles.plan.operations import (
@@ -37,7 +38,6 @@ from copyrator.bundles.plan.operations import (
     block_lines,
     read_block,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import SECRET_KEY, PlanExit, SealedFile, plan_command
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"

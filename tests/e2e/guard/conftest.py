@@ -16,6 +16,7 @@ from tests.e2e.vanishing import vanish
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
@@ -24,7 +25,6 @@ from copyrator.bundles.guard.listing import (
     list_of,
 )
 from copyrator.bundles.plan.operations import Operation, read_operation
-from copyrator.bundles.plan.rights import ServiceAccount
 from demo.chart import Rendered
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

@@ -30,7 +30,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
-from copyrator.bundles.deploy import state
+from copyrator.bundles import deciding
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.drift import (
@@ -493,7 +493,7 @@ def test_nothing_else_is_corrected(why: str) -> None:
     assert not drift_record.is_correction_due(*CANT[why])
 
 
-WANTED = state.DesiredDeploy(
+WANTED = deciding.DesiredDeploy(
     version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", generation=0
 )
 
@@ -501,17 +501,17 @@ WANTED = state.DesiredDeploy(
 @pytest.mark.parametrize(
     ("outcome", "correction", "action"),
     [
-        (Outcome.SUCCEEDED, True, state.DeployAction.NOTHING),
-        (Outcome.INTERRUPTED, True, state.DeployAction.NOTHING),
-        (Outcome.INTERRUPTED, None, state.DeployAction.DEPLOY),
-        (Outcome.FAILED, True, state.DeployAction.DEPLOY),
+        (Outcome.SUCCEEDED, True, deciding.DeployAction.NOTHING),
+        (Outcome.INTERRUPTED, True, deciding.DeployAction.NOTHING),
+        (Outcome.INTERRUPTED, None, deciding.DeployAction.DEPLOY),
+        (Outcome.FAILED, True, deciding.DeployAction.DEPLOY),
     ],
 )
 def test_a_correction_that_is_broken_off_isnt_deployed_again(
-    outcome: Outcome, correction: bool | None, action: state.DeployAction
+    outcome: Outcome, correction: bool | None, action: deciding.DeployAction
 ) -> None:
     attempted = replace(TRIED, **MADE_OF_ATTEMPT, outcome=outcome, correction=correction)
-    decision = state.decide(status(attempted=attempted), WANTED, spec().retry, NOW)
+    decision = deciding.decide(status(attempted=attempted), WANTED, spec().retry, NOW)
     assert decision.action is action
 
 

@@ -22,8 +22,7 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.deploy import state
+from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -262,31 +261,31 @@ def test_the_occasion(
 @pytest.mark.parametrize(
     ("need", "outcome", "expected"),
     [
-        (state.DeployReason.RETRY, Outcome.FAILED, Occasion.RETRY),
-        (state.DeployReason.AGAIN, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
-        (state.DeployReason.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
-        (state.DeployReason.FIRST, None, Occasion.NEW_DIGEST),
-        (state.DeployReason.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
-        (state.DeployReason.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
-        (state.DeployReason.REPAIR, Outcome.FAILED, Occasion.EDIT),
+        (deciding.DeployReason.RETRY, Outcome.FAILED, Occasion.RETRY),
+        (deciding.DeployReason.AGAIN, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
+        (deciding.DeployReason.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
+        (deciding.DeployReason.FIRST, None, Occasion.NEW_DIGEST),
+        (deciding.DeployReason.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
+        (deciding.DeployReason.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
+        (deciding.DeployReason.REPAIR, Outcome.FAILED, Occasion.EDIT),
     ],
 )
 def test_the_occasion_of_a_deploy(
-    need: state.DeployReason, outcome: Outcome | None, expected: Occasion
+    need: deciding.DeployReason, outcome: Outcome | None, expected: Occasion
 ) -> None:
     same = expected is Occasion.EDIT
     status = BundleStatus(
         attempted=Attempted(outcome=outcome),
         deployed=Deployed(digest=ONE.digest if same else "sha256:other"),
     )
-    wanted = state.DesiredDeploy(
+    wanted = deciding.DesiredDeploy(
         version="1", digest=ONE.digest, values_hash=None, spec_hash="s", generation=1
     )
-    assert state.occasion(need, wanted, status) is expected
+    assert deciding.occasion(need, wanted, status) is expected
 
 
 def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
-    wanted = state.DesiredDeploy(
+    wanted = deciding.DesiredDeploy(
         version="1",
         digest=ONE.digest,
         values_hash=None,
@@ -294,7 +293,7 @@ def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
         generation=1,
         request=DeployRequest(requested_at="x"),
     )
-    found = state.occasion(state.DeployReason.REQUEST, wanted, BundleStatus())
+    found = deciding.occasion(deciding.DeployReason.REQUEST, wanted, BundleStatus())
     assert found is Occasion.REQUEST
 
 
@@ -330,7 +329,7 @@ def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
     status = BundleStatus(
         attempted=replace(attempted, **made_of), deployed=Deployed(digest="sha256:other")
     )
-    assert state.occasion_of(status, state.DesiredDeploy(**made_of | change)) is expected
+    assert deciding.occasion_of(status, deciding.DesiredDeploy(**made_of | change)) is expected
 
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.guard.listing import (
     LIST_BYTES,
     GuardedDeploy,
@@ -30,7 +31,6 @@ from copyrator.bundles.plan.operations import (
     OperationType,
     read_operation,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 
 ACCOUNT = ServiceAccount("team", "werf")
 DEPLOY = GuardedDeploy(

@@ -11,9 +11,9 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.guard.listing import GuardedUninstall
 from copyrator.bundles.guard.lists import GuardLists, StoredLists, read_page
-from copyrator.bundles.plan.rights import ServiceAccount
 
 KEPT = 60.0
 

@@ -18,7 +18,6 @@ from copyrator.bundles.jobs.job import (
     UNINSTALL_SCRIPT,
     ApprovedOperations,
     DeployOrder,
-    Login,
     build_deploy_job,
     build_plan_job,
     build_uninstall_job,
@@ -30,6 +29,7 @@ from copyrator.bundles.plan.seal import (
     sealed_secret_key,
     sealed_value,
 )
+from copyrator.bundles.pod import Login
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -11,6 +11,7 @@ from tests.job_records import JOB
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
@@ -23,7 +24,6 @@ from copyrator.bundles.jobs.outcome import (
     planned_ending,
     read_job,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.bundles.pod import JobKind
 

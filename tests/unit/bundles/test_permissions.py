@@ -12,6 +12,7 @@ from tests.replacing import replace
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
@@ -19,7 +20,6 @@ from copyrator.bundles.plan.rights import (
     KindIn,
     PermissionFindings,
     RequiredPermission,
-    ServiceAccount,
     kinds_of,
     list_missing,
     read_refused,

@@ -12,13 +12,13 @@ import pytest
 from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.planning.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.pod import JobKind
 

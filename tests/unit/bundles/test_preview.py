@@ -17,6 +17,7 @@ from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import Inexact, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult, PreviewRequest
+from copyrator.bundles.requests import requested_plan
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))
@@ -37,7 +38,7 @@ def test_a_request_is_for_the_plan_or_for_a_preview(
     annotations: dict[str, str], plan: str | None, wanted: PreviewRequest | None
 ) -> None:
     named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
-    assert plan_record.requested_plan(named, BEFORE) == plan
+    assert requested_plan(named, BEFORE) == plan
     assert plan_record.requested_preview(named, BEFORE) == wanted
 
 

@@ -12,9 +12,8 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
 from copyrator.bundles import ready_conditions
-from copyrator.bundles.deploy.state import DeployReason
+from copyrator.bundles.deciding import DeployReason
 from copyrator.bundles.gates.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
-from copyrator.bundles.jobs.outcome import Blocked
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
 TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")
@@ -131,9 +130,7 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             f"Deploying {NEXT} with Job deploy-x-7",
         ),
         (
-            lambda: ready_conditions.blocked(
-                NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")
-            ),
+            lambda: ready_conditions.blocked(NEW, BundleReason.IMAGE_PULL_FAILED, "no such image"),
             RETRYING,
             "ImagePullFailed",
             "Job deploy-x-7 of 2.0.0 is blocked: no such image",

@@ -12,12 +12,12 @@ from tests.replacing import replace
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.plan_status import MissingPermission, PlanStatus
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,
     KindIn,
     RequiredPermission,
-    ServiceAccount,
     add_rules,
     grants,
     list_missing,

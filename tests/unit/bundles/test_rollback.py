@@ -9,14 +9,14 @@ import pytest
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles import ready_conditions
-from copyrator.bundles.deploy.state import (
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.revisions import (
     Revision,
     RolledBack,
     asks_for_rollback,
     judge,
     read_revision,
 )
-from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     SealedFile,

@@ -27,7 +27,7 @@ from copyrator.api.conditions import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy.state import DeployReason
+from copyrator.bundles.deciding import DeployReason
 from copyrator.bundles.status import keep_ready
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -8,19 +8,8 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, DeployRef, VersionRef
-from copyrator.bundles.deploy.state import (
-    Decision,
-    DeployAction,
-    DeployReason,
-    DesiredDeploy,
-    decide,
-)
-from copyrator.bundles.version.answer import (
-    TakeoverBaseline,
-    config_digest,
-    is_inherited,
-    take_over,
-)
+from copyrator.bundles.deciding import Decision, DeployAction, DeployReason, DesiredDeploy, decide
+from copyrator.bundles.version.answer import TakeoverBaseline, config_digest, take_over
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SPEC = BundleSpec(
@@ -52,13 +41,13 @@ WANTED = DesiredDeploy(
 def test_is_known_by_a_deploy_that_none_of_our_fields_tells_of(
     status: BundleStatus, inherited: bool
 ) -> None:
-    assert is_inherited(status) is inherited
+    assert status.is_inherited is inherited
 
 
 def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
     found = take_over(LEFT, BASELINE, SPEC, NOW)
 
-    assert not is_inherited(found)
+    assert not found.is_inherited
     assert found.deploy == DeployRef(digest="sha256:manifest", version="1.0.0")
     assert found.target == VersionRef(digest="sha256:manifest", version="1.0.0")
     assert found.deployed == Deployed(
@@ -92,7 +81,7 @@ def test_what_changes_later_is_deployed(news: dict[str, Any], need: DeployReason
 def test_unknown_content_is_deployed_and_its_version_is_known() -> None:
     found = take_over(LEFT, replace(BASELINE, digest=None), SPEC, NOW)
 
-    assert not is_inherited(found)
+    assert not found.is_inherited
     assert found.deployed.version == "1.0.0"
     decision = decide(found, WANTED, SPEC.retry, NOW)
     assert (decision.action, decision.need) == (DeployAction.DEPLOY, DeployReason.VERSION)

@@ -10,8 +10,8 @@ from tests.job_records import JOB
 
 from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.deploy.uninstall import ending_of_uninstall
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.pod import JobKind
 
 WERF = ServiceAccount("team", "werf")

@@ -14,6 +14,7 @@ from tests.steps import assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import Ending, add_cause, add_missing_permissions, ending_of
 from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
@@ -23,7 +24,6 @@ from copyrator.bundles.jobs.werf_error import (
     find_plan_error,
     remove_template_text,
 )
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.settings.limits import STEP_SECONDS
 
 START = 'Error: release install: failed release "shop" (namespace: "app"): '

@@ -24,34 +24,26 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.login import LoginSpec
-from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
-from copyrator.bundles import ready_conditions
+from copyrator.bundles import deciding, ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.state import (
-    DesiredDeploy,
-    RolledBack,
-    asks_for_rollback,
-    judge,
-)
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
-from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, Login, build_deploy_job
+from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
 from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import is_made_of, order_of
 from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
@@ -70,6 +62,7 @@ from copyrator.bundles.jobs.outcome import (
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judge
 from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.plan import drift as drift_record
@@ -78,9 +71,8 @@ from copyrator.bundles.plan import seal
 from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.stored import compares_stored
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
@@ -228,7 +220,11 @@ class AttemptRunner:
         return self.context.memories.of(key, AttemptMemory)
 
     async def begin(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, need: state.DeployReason
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        need: deciding.DeployReason,
     ) -> Step:
         """Record an attempt with its Job's name; then create the Job.
 
@@ -676,7 +672,7 @@ class AttemptRunner:
         if is_due:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
-            verdict = ready_conditions.blocked(entry.status, blocked)
+            verdict = ready_conditions.blocked(entry.status, blocked.reason, blocked.message)
         is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
@@ -737,7 +733,7 @@ class AttemptRunner:
             status = drift_record.record_corrected(status)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
-        elif state.has_succeeded(status):
+        elif deciding.has_succeeded(status):
             verdict = ready_conditions.deployed(status, spec.ignored_env)
         elif ending.reason is BundleReason.FROZEN:
             verdict = ready_conditions.ended_by_freeze(status)
@@ -775,62 +771,3 @@ class AttemptRunner:
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)
-
-
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    return _order(
-        entry,
-        spec,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-    )
-
-
-def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
-
-    A plan of a Bundle without gates is a preview.
-    """
-    spec = restrict_spec(spec, is_preview=True)
-    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
-
-
-def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
-    """The input of a plan of this deploy."""
-    order = plan_order(entry, spec, wanted.version, wanted.digest)
-    return PlanTarget(
-        version=wanted.version,
-        digest=wanted.digest,
-        values_hash=wanted.values_hash,
-        spec_hash=wanted.spec_hash,
-        job_hash=_job_hash(order),
-    )
-
-
-def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
-    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
-
-
-def _job_hash(order: DeployOrder) -> str:
-    """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
-    spec = order.spec
-    if SECRET_KEY_ENV in spec.env:
-        spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
-    cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
-    return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
-
-
-def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
-    )

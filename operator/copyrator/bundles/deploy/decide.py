@@ -22,11 +22,11 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
-from copyrator.bundles import ready_conditions
+from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.attempt import AttemptRunner, target_of
+from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
@@ -44,6 +44,7 @@ from copyrator.bundles.gates.gate import (
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import target_of
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
@@ -79,8 +80,8 @@ class Case:
     resolution: Resolution
     status: BundleStatus
     """The Bundle's, with the progress of its plan since."""
-    wanted: state.DesiredDeploy
-    decision: state.Decision
+    wanted: deciding.DesiredDeploy
+    decision: deciding.Decision
     now: datetime
     target: PlanTarget | None = None
     """The input of a plan; None where none is required or requested."""
@@ -94,13 +95,13 @@ class Case:
     @property
     def deploys(self) -> bool:
         """Whether something is deployed now."""
-        asked = self.decision.action is state.DeployAction.DEPLOY
+        asked = self.decision.action is deciding.DeployAction.DEPLOY
         return asked and self.held is None and not self.spec.suspend
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is to be deployed that a gate delays."""
-        return self.decision.action is state.DeployAction.DEPLOY and self.held is not None
+        return self.decision.action is deciding.DeployAction.DEPLOY and self.held is not None
 
     @property
     def is_delayed(self) -> bool:
@@ -127,7 +128,7 @@ class Case:
     @property
     def is_correction(self) -> bool:
         """Whether what is deployed is deployed again, because it has drifted."""
-        return self.decision.need is state.DeployReason.DRIFT
+        return self.decision.need is deciding.DeployReason.DRIFT
 
     @property
     def is_drift_dropped(self) -> bool:
@@ -175,7 +176,7 @@ def decide_deploy(
     now: datetime,
 ) -> Case:
     """Decide what to do about a resolution."""
-    wanted = state.DesiredDeploy(
+    wanted = deciding.DesiredDeploy(
         version=resolution.tag,
         digest=resolution.digest,
         reference=spec.reference,
@@ -204,10 +205,10 @@ def decide_deploy(
             target = target_of(entry, spec, wanted)
         elif status.part(PlanStatus).newer is not None:
             status = status.with_part(structs.replace(status.part(PlanStatus), newer=None))
-    decision = state.Decision(state.DeployAction.NOTHING)
+    decision = deciding.Decision(deciding.DeployAction.NOTHING)
     if resolution.tag:
-        decision = state.decide(status, wanted, spec.retry, now)
-    if target is not None and decision.action is state.DeployAction.NOTHING:
+        decision = deciding.decide(status, wanted, spec.retry, now)
+    if target is not None and decision.action is deciding.DeployAction.NOTHING:
         status = plan_record.drop_plan(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     return _correct_drift(_judge_moment_gates(case, moment), moment)
@@ -225,7 +226,7 @@ def _correct_drift(case: Case, moment: MomentGates) -> Case:
     wanted = replace(
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
-    occasion = state.occasion(state.DeployReason.DRIFT, wanted, status)
+    occasion = deciding.occasion(deciding.DeployReason.DRIFT, wanted, status)
     if drift_record.needs_approval(status, spec):
         target = target_of(case.entry, spec, wanted)
         if case.is_waiting or not plan_record.is_free_for(status, target):
@@ -238,7 +239,7 @@ def _correct_drift(case: Case, moment: MomentGates) -> Case:
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)
         return replace(case, results=(*case.results, *more))
-    decision = state.Decision(state.DeployAction.DEPLOY, state.DeployReason.DRIFT)
+    decision = deciding.Decision(deciding.DeployAction.DEPLOY, deciding.DeployReason.DRIFT)
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
@@ -252,12 +253,12 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     results = resolution.held.results if resolution.held else resolution.results
     if not resolution.tag:
         return replace(case, results=results, held=resolution.held)
-    retried_at = decision.until if decision.action is state.DeployAction.WAIT else None
-    is_open = retried_at is not None or decision.action is state.DeployAction.DEPLOY
+    retried_at = decision.until if decision.action is deciding.DeployAction.WAIT else None
+    is_open = retried_at is not None or decision.action is deciding.DeployAction.DEPLOY
     if decision.need is None or not is_open:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
-    facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
+    facts = moment.facts(case, deciding.occasion(decision.need, case.wanted, status))
     if retried_at is not None:
         those = [one for one in moment.gates if one.delays_retries]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
@@ -287,9 +288,9 @@ def _suspended(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCon
     """The status and condition where only ``spec.suspend`` keeps a version from being deployed."""
     there, wanted, need = status.deployed, case.wanted, None
     if case.held is not None:  # a newer version waits for its gates, so only an edit counts
-        need = state.DeployReason.VALUES if there.values_hash != wanted.values_hash else None
-        need = state.DeployReason.SPEC if there.spec_hash != wanted.spec_hash else need
-    elif case.decision.action is state.DeployAction.DEPLOY:
+        need = deciding.DeployReason.VALUES if there.values_hash != wanted.values_hash else None
+        need = deciding.DeployReason.SPEC if there.spec_hash != wanted.spec_hash else need
+    elif case.decision.action is deciding.DeployAction.DEPLOY:
         need = case.decision.need
     else:
         status, _ = _outcome(case, status)
@@ -308,19 +309,19 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
     """
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
-    newer = not case.resolution.tag or case.decision.need is state.DeployReason.VERSION
+    newer = not case.resolution.tag or case.decision.need is deciding.DeployReason.VERSION
     if case.resolution.is_pinned and held.candidate.digest != there.digest:
         newer = False  # what is pinned is requested
-    if there.digest and same and newer and state.has_succeeded(status):
+    if there.digest and same and newer and deciding.has_succeeded(status):
         return ready_conditions.deployed(status, case.spec.ignored_env)
     return ready_conditions.held(status, held)
 
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
-    if case.decision.action is state.DeployAction.WAIT:
+    if case.decision.action is deciding.DeployAction.WAIT:
         ends = (one.delays for one in case.results if one.objects and one.delays)
         return status, ready_conditions.will_retry(status, after=" and ".join(ends))
-    if case.decision.action is state.DeployAction.QUARANTINE:
+    if case.decision.action is deciding.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
     if (nothing := case.resolution.unresolved) is not None:
         reason, message = nothing.reason, nothing.message
@@ -352,7 +353,7 @@ def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> Bundle
     if found is None:
         status = record_unavailable(status, resolution.rejected, next_poll, case.now)
     else:
-        quarantined = case.decision.action is state.DeployAction.QUARANTINE
+        quarantined = case.decision.action is deciding.DeployAction.QUARANTINE
         rejected = tuple(
             one for one in resolution.rejected if quarantined or one.version != found.version
         )
@@ -563,12 +564,12 @@ class Deployer:
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
-        if self.resolver.must_confirm(entry, spec, state.occasion(need, case.wanted, status)):
+        if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
             status = status.with_part(case.resolution.chosen or Verification())
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
-        if need is state.DeployReason.DRIFT:
+        if need is deciding.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)
         elif is_planned:
             status = approval.use_plan(status)

@@ -1,21 +1,10 @@
-"""Decides about deploys: pure functions from a status and the wanted state to an action.
-
-Every input of a decision is in the status, the Jobs and the registry, so a restart doesn't change
-the decision.
-
-Whether a failed deploy was rolled back (``spec.autoRollback``) isn't in werf's report. Helm's
-labels on the Secrets of the revisions show which one runs: after a rollback a further revision is
-``deployed``; where the rollback failed too (for example because the new version has an object that
-the API server rejects as invalid), none is newer and deployed (docs/facts/werf.md).
-"""
+"""How an attempt begins and ends in the status. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
@@ -28,207 +17,17 @@ from copyrator.api.bundle_status import (
     LastError,
     Outcome,
     PassedOver,
-    Rollback,
 )
 from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus
 from copyrator.api.structs import replace
-from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.gate import Occasion
-from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.api.times import format_time
+from copyrator.bundles.deciding import NOT_RETRIED, DesiredDeploy, is_failed_try
 from copyrator.bundles.jobs.outcome import Ending
-from copyrator.bundles.plan.drift import is_broken_off
-from copyrator.bundles.pod import DEPLOY_CONTAINER
-from copyrator.bundles.requests import DeployRequest, acknowledge
+from copyrator.bundles.jobs.revisions import RolledBack
+from copyrator.bundles.requests import acknowledge
 from copyrator.bundles.rhythm import retry_delay
-
-NOT_RETRIED: Final = (BundleReason.EXCEEDS_APPROVAL, BundleReason.DEPLOYED_DIFFERENTLY)
-"""Failures that quarantine at once."""
-_DEPLOYED: Final = "deployed"
-_NO_REVISION: Final = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """A stored revision of a release: its number, and its status in Helm's terms."""
-
-    number: int
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
-class RolledBack:
-    """Whether the former version runs again, and as which revision."""
-
-    rollback: Rollback
-    revision: int | None = None
-
-
-def asks_for_rollback(pods: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the newest pod of a deploy Job ran werf with ``--auto-rollback``."""
-    spec = (pods[-1].get("spec") or {}) if pods else {}
-    return any(
-        container.get("name") == DEPLOY_CONTAINER
-        and any(AUTO_ROLLBACK in part for part in container.get("command") or ())
-        for container in spec.get("containers") or ()
-    )
-
-
-def read_revision(metadata: Mapping[str, Any]) -> Revision | None:
-    """Parse the metadata of a Secret in which Helm stores a revision; None where it isn't one."""
-    labels = metadata.get("labels") or {}
-    number = str(labels.get("version") or "")
-    if not (number.isascii() and number.isdigit() and len(number) < 10):
-        return None
-    found = int(number)
-    return Revision(found, str(labels.get("status") or "")) if 0 < found < _NO_REVISION else None
-
-
-def judge(revisions: Sequence[Revision], failed: int | None) -> RolledBack:
-    """The state of a release whose revision ``failed`` didn't succeed.
-
-    Args:
-        revisions: all that are stored, in any order.
-        failed: the number of the failed revision, from werf's report.
-    """
-    newest = max(revisions, key=lambda revision: revision.number, default=None)
-    if newest is None or failed is None:
-        return RolledBack(Rollback.UNKNOWN)
-    if newest.number > failed and newest.status == _DEPLOYED:
-        return RolledBack(Rollback.SUCCEEDED, newest.number)
-    return RolledBack(Rollback.FAILED)
-
-
-class DeployReason(StrEnum):
-    """Why a deploy is made; the values are used in messages."""
-
-    FIRST = "nothing is deployed yet"
-    VERSION = "the registry has another version"
-    VALUES = "the values changed"
-    SPEC = "the spec changed"
-    REQUEST = "a deploy was requested"
-    RETRY = "the last attempt failed"
-    AGAIN = "the last attempt was interrupted"
-    REPAIR = "an attempt at another version failed"
-    DRIFT = "objects have drifted"
-
-
-class DeployAction(StrEnum):
-    """What to do now."""
-
-    DEPLOY = "Deploy"
-    NOTHING = "Nothing"
-    WAIT = "Wait"
-    QUARANTINE = "Quarantine"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredDeploy:
-    """The desired deploy, with all fields by which deploys differ."""
-
-    version: str
-    digest: str
-    values_hash: str | None
-    spec_hash: str
-    generation: int
-    reference: str | None = None
-    """The repository; spec_hash covers it, so it isn't compared. Likewise ``namespace``."""
-    namespace: str | None = None
-    server: str | None = None
-    """The API server of the release; None: the operator's own."""
-    request: DeployRequest | None = None
-
-    def matches(self, other: Deployed | Attempted) -> bool:
-        """Whether that deploy or attempt was made from the same inputs."""
-        return (
-            other.version == self.version
-            and other.digest == self.digest
-            and other.values_hash == self.values_hash
-            and other.spec_hash == self.spec_hash
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """An action, its reason, and, for WAIT, the time."""
-
-    action: DeployAction
-    need: DeployReason | None = None
-    until: datetime | None = None
-
-
-def decide(status: BundleStatus, wanted: DesiredDeploy, retry: Retry, now: datetime) -> Decision:
-    """Decide about a Bundle none of whose attempts is running."""
-    attempted = status.attempted
-    if wanted.request is not None:
-        return Decision(DeployAction.DEPLOY, DeployReason.REQUEST)
-    if _is_failed_try(attempted, wanted) and not has_succeeded(status):
-        return _try_again(attempted, retry, now)
-    if wanted.matches(status.deployed):
-        if has_succeeded(status):
-            return Decision(DeployAction.NOTHING)
-        return Decision(DeployAction.DEPLOY, DeployReason.REPAIR)
-    return Decision(DeployAction.DEPLOY, _difference(status.deployed, wanted))
-
-
-def has_succeeded(status: BundleStatus) -> bool:
-    """Whether what is deployed is what the last attempt was of.
-
-    Also True where a correction of drift was interrupted: another check finds what is left.
-    """
-    return status.attempted.outcome in (None, Outcome.SUCCEEDED) or is_broken_off(status)
-
-
-def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
-    if attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit:
-        return Decision(DeployAction.QUARANTINE)
-    need, until = _retry(attempted), parse_time(attempted.next_retry_at)
-    if until is not None and now < until:
-        return Decision(DeployAction.WAIT, need, until)
-    return Decision(DeployAction.DEPLOY, need)
-
-
-def _retry(attempted: Attempted) -> DeployReason:
-    return DeployReason.AGAIN if attempted.outcome == Outcome.INTERRUPTED else DeployReason.RETRY
-
-
-def _is_failed_try(attempted: Attempted, wanted: DesiredDeploy) -> bool:
-    """Whether the last attempt had this input and failed. Any edit of the spec resets the count."""
-    return (
-        attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
-        and (attempted.generation, attempted.server) == (wanted.generation, wanted.server)
-        and wanted.matches(attempted)
-    )
-
-
-def _difference(deployed: Deployed, wanted: DesiredDeploy) -> DeployReason:
-    if deployed.version is None:
-        return DeployReason.FIRST
-    if (deployed.digest, deployed.version) != (wanted.digest, wanted.version):
-        return DeployReason.VERSION
-    return DeployReason.VALUES if deployed.values_hash != wanted.values_hash else DeployReason.SPEC
-
-
-def occasion(need: DeployReason, wanted: DesiredDeploy, status: BundleStatus) -> Occasion:
-    """The occasion on which the gates are evaluated for a deploy."""
-    if need is DeployReason.DRIFT:
-        return Occasion.CORRECTION
-    if need in (DeployReason.RETRY, DeployReason.AGAIN):
-        return Occasion.RETRY if need is DeployReason.RETRY else Occasion.INTERRUPTED
-    if wanted.digest == status.part(PinStatus).digest:
-        return Occasion.ROLLBACK
-    return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
-
-
-def occasion_of(status: BundleStatus, wanted: DesiredDeploy) -> Occasion:
-    """The occasion for the version gates, whether or not the version is to be deployed."""
-    is_retried = wanted.request is None and _is_failed_try(status.attempted, wanted)
-    is_open = is_retried and not has_succeeded(status)
-    need = _retry(status.attempted) if is_open else DeployReason.VERSION
-    return occasion(need, wanted, status)
 
 
 def begin(
@@ -239,7 +38,7 @@ def begin(
 ) -> BundleStatus:
     """The status with a new attempt recorded; its Job is created and named in it afterwards."""
     before = status.attempted
-    continues = wanted.request is None and _is_failed_try(before, wanted)
+    continues = wanted.request is None and is_failed_try(before, wanted)
     request = wanted.request
     attempted = Attempted(
         version=wanted.version,

@@ -25,10 +25,12 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time
 from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
+from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
@@ -49,7 +51,6 @@ from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
 from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.pod import LONG_TTL, JobKind
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.status import StatusWriter
@@ -77,6 +78,7 @@ class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     context: Context
+    specs: EffectiveSpecs
     jobs: JobClient
     writer: StatusWriter
     ownership: ReleaseOwnership
@@ -197,10 +199,7 @@ class Uninstaller:
 
         What was deployed before spec.kubeConfig was set is in the operator's own cluster.
         """
-        spec = entry.spec
-        if isinstance(spec, InvalidSpec):
-            spec = self.context.default_spec(entry.key)
-        spec = self.context.effective(spec)
+        spec = self.specs.of(entry)
         if _server_of(entry.status) is None:
             spec = spec.without(ClusterSpec)
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
@@ -323,7 +322,7 @@ class Uninstaller:
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self.context.clock() + self._recheck
-        if refused := self.context.refusal(spec):
+        if refused := self.specs.refusal(spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
             return Step(entry, entry.status, verdict)
         if missing := await missing_account(self.context.client, spec):

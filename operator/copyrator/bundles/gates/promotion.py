@@ -49,7 +49,6 @@ from copyrator.bundles.gates.gate import (
     ceil_second,
     uses,
 )
-from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -130,7 +129,7 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     attempted = status.attempted
     if attempted.outcome == Outcome.RUNNING:
         yield _Break(f"a deploy of {attempted.version} began")
-    if attempted.outcome == Outcome.INTERRUPTED and not is_broken_off(status):
+    if attempted.outcome == Outcome.INTERRUPTED and not status.attempted.is_broken_off:
         yield _Break(f"a deploy of {attempted.version} was interrupted")
     if around.is_deleted:
         yield _Break("the Bundle is being deleted")

@@ -14,7 +14,7 @@ from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.times import format_time
-from copyrator.bundles.plan.rights import ServiceAccount
+from copyrator.bundles.account import ServiceAccount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,12 @@ from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import AnnotatedNamespace, Context
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.bundles.version.answer import is_inherited
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration
@@ -145,7 +144,7 @@ class ConsentReviewer:
         facts = ConsentFacts(
             release=release,
             tenant=tenant,
-            is_deployed=entry.status.deployed.namespace == namespace or is_inherited(entry.status),
+            is_deployed=entry.status.deployed.namespace == namespace or entry.status.is_inherited,
             rival=f"{own[0].key.namespace}/{own[0].key.name}" if own else None,
         )
         if self._can_read(namespace):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +36,7 @@ from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
+from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
@@ -47,8 +49,7 @@ from copyrator.bundles.inputs.watches import (
     values_refs,
     verify_ref,
 )
-from copyrator.bundles.jobs.job import Login
-from copyrator.bundles.pod import CA_KEY
+from copyrator.bundles.pod import CA_KEY, Login
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
@@ -211,6 +212,12 @@ class ReferenceReader:
         for key, _ in self._memories.each(InputsMemory):
             self._memories.forget(key, InputsMemory)
 
+    @property
+    def _home(self) -> tuple[str, ...]:
+        """The addresses of the operator's own API server: the one in use, and its ClusterIP."""
+        host = self._context.client.connection.host
+        return host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
+
     def _memory(self, key: BundleKey) -> InputsMemory:
         return self._memories.of(key, InputsMemory)
 
@@ -300,7 +307,7 @@ class ReferenceReader:
         (ref,) = refs = kubeconfig_refs(spec)
         self._memory(entry.key).cluster = None
         body = await self._read_optional(ref)
-        found = _read_kubeconfig(ref, wanted.key, body, self._context.home)
+        found = _read_kubeconfig(ref, wanted.key, body, self._home)
         place, ends = found.place, found.ends
         parts = place.server, place.ca.decode(), place.tls_server_name
         cluster = TargetCluster(place.server, hash_of(*parts))
@@ -317,7 +324,7 @@ class ReferenceReader:
         """
         refs = access_refs(spec)
         if not refs:
-            return read_access(spec, {}, self._context.cloud_identity(spec))
+            return read_access(spec, {}, identity_of(spec, self._context.settings))
         known = self._memory(entry.key).access
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
@@ -414,7 +421,7 @@ class ReferenceReader:
                 _read_attest_key(ref, key.key, data),
                 _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
             ),
-            read_access(pushing, own, self._context.cloud_identity(pushing)),
+            read_access(pushing, own, identity_of(pushing, self._context.settings)),
         )
 
     async def _read_keys(

@@ -23,7 +23,6 @@ from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.state import Revision, read_revision
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
     PodRecord,
@@ -34,6 +33,7 @@ from copyrator.bundles.jobs.outcome import (
     read_job,
     read_pod,
 )
+from copyrator.bundles.jobs.revisions import Revision, read_revision
 from copyrator.bundles.jobs.werf_error import has_error, strip_colours
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block

@@ -6,16 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
 from copyrator.bundles import pod
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, job_name
 from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.rights import ServiceAccount
 from copyrator.bundles.plan.script import (
     APPLY_COMMAND,
     SealedFile,
@@ -30,21 +29,11 @@ from copyrator.bundles.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,
     JobKind,
+    Login,
     base_job,
     merge_variables,
     owner_reference,
 )
-
-
-class Login(StrEnum):
-    """How werf gets the registry's credentials."""
-
-    NONE = "none"
-    PASSWORD = "password"  # noqa: S105 - the name of a form
-    DOCKER_CONFIG = "docker-config"
-    """The Secret of ``spec.auth`` has no other credential, and is mounted."""
-    SELECTED = "selected"
-    """A Secret of the operator's with the registry's credential alone is mounted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder
@@ -115,7 +116,7 @@ class JobLogins:
             PendingLoginError: it was asked for.
             RegistryError: there is none.
         """
-        if (identity := self._context.cloud_identity(spec)) is not None:
+        if (identity := identity_of(spec, self._context.settings)) is not None:
             await self._get(entry.key, identity)
 
     async def provide(
@@ -150,7 +151,7 @@ class JobLogins:
         Raises:
             ApiError: its pods can't be read now, or the Job or its Secret can't be written.
         """
-        identity = self._context.cloud_identity(spec)
+        identity = identity_of(spec, self._context.settings)
         known = None if identity is None else self._find(entry.key, job, identity)
         if known is None or known.identity != identity or entry.deleting:
             return None

@@ -24,6 +24,7 @@ from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.jobs.werf_error import (
@@ -39,7 +40,7 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     strip_colours,
 )
-from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused, sentence
+from copyrator.bundles.plan.rights import list_missing, read_refused, sentence
 from copyrator.bundles.plan.script import PlanExit
 from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE

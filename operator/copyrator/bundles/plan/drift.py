@@ -72,15 +72,6 @@ def has_baseline(status: BundleStatus) -> bool:
     )
 
 
-def is_broken_off(status: BundleStatus) -> bool:
-    """Whether the last attempt was a correction that was interrupted.
-
-    It isn't retried as a deploy is: another check finds what is left to correct.
-    """
-    attempted = status.attempted
-    return bool(attempted.correction) and attempted.outcome == Outcome.INTERRUPTED
-
-
 def find_hindrance(
     status: BundleStatus, spec: BundleSpec, spec_hash: str, values_hash: str | None
 ) -> Hindrance | None:
@@ -90,7 +81,7 @@ def find_hindrance(
         return Hindrance(BundleReason.SUSPENDED, "nothing is compared while spec.suspend is true")
     if there.digest is None:
         text = "nothing is deployed yet"
-    elif attempted.outcome not in (None, Outcome.SUCCEEDED) and not is_broken_off(status):
+    elif attempted.outcome not in (None, Outcome.SUCCEEDED) and not status.attempted.is_broken_off:
         text = f"the deploy of {attempted.version} hasn't succeeded"
     elif there.spec_hash != spec_hash or there.reference != spec.reference:
         text = "the spec isn't the one that was deployed"
@@ -140,7 +131,7 @@ def _check_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:
     attempted = status.attempted
     if drift.verdict != DriftVerdict.DRIFTED or drift.attempt == attempted.attempt:
         return regular
-    if not is_broken_off(status):
+    if not status.attempted.is_broken_off:
         return AT_ONCE  # after a correction
     again = parse_time(attempted.next_retry_at)
     if again is None or (attempted.interruptions or 0) > spec.retry.limit:

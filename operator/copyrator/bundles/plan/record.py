@@ -640,15 +640,6 @@ class PreviewRequest:
     """The value of plan-version."""
 
 
-def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
-    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
-    token = annotations.get(ANN_PLAN_AT)
-    is_new = (
-        token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
-    )
-    return token if is_new else None
-
-
 def requested_preview(
     annotations: Mapping[str, str], status: BundleStatus
 ) -> PreviewRequest | None:

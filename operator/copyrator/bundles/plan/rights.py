@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import Operation
 
 PERMISSION_KINDS: Final = 50
@@ -40,33 +40,6 @@ _NAMELESS: Final = ("list", "watch", "create")
 """Verbs of requests that name no object."""
 _TEXT: Final = 8192
 """Characters of werf's output that are searched for missing permissions."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
-    """The account of a Bundle's Jobs."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-    @classmethod
-    def of(cls, spec: BundleSpec) -> ServiceAccount:
-        """The account of a Bundle's Jobs."""
-        return cls(spec.namespace, spec.service_account)
-
-    @property
-    def user(self) -> str:
-        """Its user name at the API server."""
-        return f"system:serviceaccount:{self.namespace}:{self.name}"
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Its groups at the API server."""
-        every = "system:serviceaccounts"
-        return every, f"{every}:{self.namespace}", "system:authenticated"
 
 
 class ServedKind(Protocol):

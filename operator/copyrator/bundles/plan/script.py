@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -47,12 +48,7 @@ from copyrator.bundles.plan.operations import (
     Inexact,
     OperationType,
 )
-from copyrator.bundles.plan.rights import (
-    ASK_FOR_EVENTS,
-    NEEDS,
-    PERMISSION_KINDS,
-    ServiceAccount,
-)
+from copyrator.bundles.plan.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
 from copyrator.bundles.plan.stored import STORED, StoredWord
 from copyrator.bundles.pod import RENDER_DIR, literal
 

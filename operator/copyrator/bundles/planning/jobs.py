@@ -23,15 +23,16 @@ from copyrator.api.plan_status import PlanRecord
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.deploy.attempt import plan_order
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans
-from copyrator.bundles.jobs.job import DeployOrder, Login, build_plan_job
+from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
 from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.jobs.orders import plan_order
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,
@@ -54,14 +55,9 @@ from copyrator.bundles.jobs.werf_error import (
 )
 from copyrator.bundles.plan.operations import BlockFault, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
-from copyrator.bundles.plan.rights import (
-    ServiceAccount,
-    list_missing,
-    read_needs,
-    read_refused,
-    sentence,
-)
+from copyrator.bundles.plan.rights import list_missing, read_needs, read_refused, sentence
 from copyrator.bundles.planning.permissions import is_namespace_missing
+from copyrator.bundles.pod import Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden

@@ -36,11 +36,11 @@ from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy.attempt import is_made_of, target_of
-from copyrator.bundles.deploy.state import DesiredDeploy
+from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.jobs.orders import is_made_of, target_of
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan.approval import has_new_decision, record_decision

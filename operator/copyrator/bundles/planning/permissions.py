@@ -18,6 +18,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs.sealed import SealStore
@@ -27,7 +28,6 @@ from copyrator.bundles.plan.rights import (
     KindIn,
     PermissionFindings,
     RequiredPermission,
-    ServiceAccount,
     kinds_of,
     record_findings,
     required_permissions,

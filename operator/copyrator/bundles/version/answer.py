@@ -18,7 +18,6 @@ from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
-    Attempted,
     Available,
     BundleStatus,
     Deployed,
@@ -34,14 +33,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import UNPINNED, PinStatus
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Verification
-from copyrator.bundles.plan.drift import is_broken_off
 from copyrator.bundles.rhythm import interval_of, unready_at
-
-
-def is_inherited(status: BundleStatus) -> bool:
-    """Whether the original deployed something that our fields don't record yet."""
-    known = bool(status.deploy.version and status.deploy.digest)
-    return known and status.deployed == Deployed() and status.attempted == Attempted()
 
 
 def config_digest(manifest: Mapping[str, Any]) -> str | None:
@@ -259,7 +251,7 @@ def record_error(status: BundleStatus, reason: str, message: str, now: datetime)
 def retry_at(status: BundleStatus) -> datetime | None:
     """When the failed attempt is retried; None where none failed or none follows."""
     failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
-    failed = failed and not is_broken_off(status)
+    failed = failed and not status.attempted.is_broken_off
     return parse_time(status.attempted.next_retry_at) if failed else None
 
 

@@ -21,6 +21,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
+from copyrator.bundles import deciding
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.candidates import (
     Choice,
@@ -33,7 +34,6 @@ from copyrator.bundles.candidates import (
 from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
-from copyrator.bundles.deploy import state
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
@@ -56,7 +56,6 @@ from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
-from copyrator.bundles.version.answer import is_inherited
 from copyrator.bundles.version.polls import (
     ChartQuery,
     PollAnswer,
@@ -274,7 +273,7 @@ class Judge:
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
         entry = self.entry
-        wanted = state.DesiredDeploy(
+        wanted = deciding.DesiredDeploy(
             version=candidate.version,
             digest=candidate.digest,
             values_hash=self.values_hash,
@@ -283,7 +282,7 @@ class Judge:
             server=self.spec.server or None,
             request=entry.request,
         )
-        return state.occasion_of(entry.status, wanted)
+        return deciding.occasion_of(entry.status, wanted)
 
     def _signature(self, digest: str) -> Verdict:
         """The verdict on a digest's signatures."""
@@ -405,7 +404,7 @@ class Resolver:
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
         try:
-            if is_inherited(self.judge.entry.status):
+            if self.judge.entry.status.is_inherited:
                 return self._inherited()
             is_pinned = self.judge.entry.status.part(PinStatus).digest is not None
             return self.judge.rechecked(self._pinned() if is_pinned else self._resolve())

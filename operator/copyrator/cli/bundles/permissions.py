@@ -15,9 +15,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.plan_status import MissingPermission, PlanOutcome, PlanStatus
 from copyrator.api.text import count
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.rights import (
     EVENTS_NAMESPACE,
-    ServiceAccount,
     format_permission,
     grants,
     is_uninstalled,

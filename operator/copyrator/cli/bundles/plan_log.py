@@ -20,6 +20,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.bundles.plan.operations import (
@@ -38,7 +39,7 @@ from copyrator.bundles.plan.operations import (
     plan_id,
     read_block,
 )
-from copyrator.bundles.plan.rights import ServiceAccount, list_missing, read_refused
+from copyrator.bundles.plan.rights import list_missing, read_refused
 from copyrator.bundles.plan.script import NONCE_AT
 from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of

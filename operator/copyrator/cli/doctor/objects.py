@@ -24,8 +24,9 @@ from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
-from copyrator.bundles.context import defaults_of, identity_of
+from copyrator.bundles.context import defaults_of
 from copyrator.bundles.guard.enforcement import find_fault
+from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
