@@ -12,7 +12,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.catalog import PLAIN, VENDORED, all_gates
 from copyrator.bundles.chart.facts import ChartFacts
-from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -89,18 +88,6 @@ def test_a_chart_that_cannot_be_judged_passes_to_its_job_but_nobody_can_approve_
     assert (found.reason, found.is_retried) == ("ChartNotPlain", False)
     assert f"the chart of {DIGEST} can't be judged, so nobody can approve it" in found.message
     assert ": it has more than 4 MiB; publish it with" in found.message
-
-
-ORDER = [
-    *("skip-digests", "signature", "vendored", "plain", "age", "promotion"),
-    *("dependsOn", "freeze", "window", "approval"),
-]
-
-
-def test_versions_are_judged_before_the_moment() -> None:
-    gates = all_gates(load_gates())
-    assert [gate.name for gate in gates] == ORDER
-    assert [gate.name for gate in gates.version] == ORDER[:6]
 
 
 @pytest.mark.parametrize(

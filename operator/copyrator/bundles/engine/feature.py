@@ -41,15 +41,6 @@ class Feature:
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def is_in(self, spec: BundleSpec) -> bool:
-        """Whether a spec uses the feature."""
-        return self.spec is None or spec.uses(self.spec)
-
-    def is_used_by(self, entry: BundleEntry) -> bool:
-        """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
-        spec = entry.spec
-        return not entry.deleting and isinstance(spec, BundleSpec) and self.is_in(spec)
-
     # --- the process ------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -112,6 +103,16 @@ class Feature:
         """Emit Events and count the difference; after a status was written."""
 
 
+def _is_in(feature: Feature, spec: BundleSpec) -> bool:
+    return feature.spec is None or spec.uses(feature.spec)
+
+
+def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
+    spec = entry.spec
+    return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+
+
 class Features:
     """The features of this process, in their order, and which of them a Bundle uses."""
 
@@ -127,7 +128,7 @@ class Features:
 
     def of(self, entry: BundleEntry, point: Callable[..., Any]) -> Iterator[Feature]:
         """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
-        return (one for one in self._offering(point) if one.is_used_by(entry))
+        return (one for one in self._offering(point) if _is_used_by(one, entry))
 
     def _offering(self, point: Callable[..., Any]) -> Iterator[Feature]:
         name = point.__name__
@@ -170,11 +171,11 @@ class Features:
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
         offering = self._offering(Feature.find)
-        found = (one.find(spec) for one in offering if one.is_in(spec))
+        found = (one.find(spec) for one in offering if _is_in(one, spec))
         return Findings(tuple(one for one in found if one is not None))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
         offering = self._offering(Feature.stops)
-        found = (one.stops(entry, spec) for one in offering if one.is_in(spec))
+        found = (one.stops(entry, spec) for one in offering if _is_in(one, spec))
         return next(filter(None, found), None)
