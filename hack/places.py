@@ -32,18 +32,10 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *(
-        "controller",
-        "features",
-        "reconciler",
-        "status",
-        "deploy",
-        "engine",
-        "memory",
-        "guard",
-        "plan",
-    ),
-    *("version", "trust", "inputs", "context", "schedule", "gates", "step", "chart", "bundle"),
+    *("controller", "features", "reconciler", "status", "deploy", "planning", "jobs", "guard"),
+    *("version", "trust", "patches", "inputs", "effective", "engine", "context", "schedule"),
+    *("step", "catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests"),
+    *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )
 """The folders and modules of `bundles`, each above those that it may import."""
 QUEUES = ("queue", "scheduler", "schedule")
@@ -53,9 +45,10 @@ REQUEUES = ("changed", "set_due")
 EVENT_SOURCES = (
     "controller",  # handlers, pushes, answers of registries
     "reconciler",  # the due times of steps
-    "status",  # what the answer to a write means for other Bundles
+    "patches",  # what the answer to a write means for other Bundles
     "polling",  # pushes
-    "jobs",  # the watch of Jobs; logs of plans that were read
+    "client",  # the watch of Jobs
+    "jobs",  # logs of plans that were read
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
     "blocked",  # service accounts that exist now

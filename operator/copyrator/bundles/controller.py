@@ -48,6 +48,7 @@ from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan.record import awaits_approval_since, next_check
 from copyrator.bundles.planning.jobs import PlanJobClient
 from copyrator.bundles.planning.machine import PlanMachine
@@ -255,7 +256,8 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
-        writer = StatusWriter(context, specs, features)
+        patches = BundlePatcher(context)
+        writer = StatusWriter(context, patches, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._resolver = resolver = VersionResolver(context, polls)
@@ -285,7 +287,7 @@ class BundleController:
             context,
             jobs,
             references,
-            writer,
+            patches,
             redaction,
             seals=seals,
             lists=lists,
@@ -310,6 +312,7 @@ class BundleController:
         self._reconciler = BundleReconciler(
             context=context,
             specs=specs,
+            patches=patches,
             writer=writer,
             jobs=jobs,
             trust=trust,
@@ -324,7 +327,7 @@ class BundleController:
             resolver=resolver,
             deployer=Deployer(
                 context,
-                writer,
+                patches,
                 resolver=resolver,
                 accounts=accounts,
                 logins=logins,
@@ -337,7 +340,7 @@ class BundleController:
                 context,
                 specs,
                 jobs,
-                writer,
+                patches,
                 attempts.ownership,
                 references=references,
                 seals=seals,

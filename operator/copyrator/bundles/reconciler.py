@@ -44,6 +44,7 @@ from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient, limit_jobs
 from copyrator.bundles.jobs.logins import PendingLoginError
+from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan.record import requested_preview
@@ -51,7 +52,7 @@ from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.planning.permissions import PermissionRecorder
 from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.requests import take_pin
-from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
@@ -121,6 +122,7 @@ class BundleReconciler:
 
     context: Context
     specs: EffectiveSpecs
+    patches: BundlePatcher
     writer: StatusWriter
     jobs: JobClient
     trust: TrustStore
@@ -248,7 +250,7 @@ class BundleReconciler:
         if problem is not None:
             await self._refuse(steps, entry, *problem)
             return
-        entry = await self.writer.ensure_finalizer(entry)
+        entry = await self.patches.ensure_finalizer(entry)
         entry = await self.features.review(entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))

@@ -1,4 +1,4 @@
-"""Writes the status and the finalizer of a Bundle, and emits Events about what has changed.
+"""Writes the status of a Bundle, and emits Events about what has changed.
 
 A status is written once for each change, and not without one. ``status.soak`` of the Bundles that
 others may be promoted from, and ``status.attest``, are written with it.
@@ -46,7 +46,7 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles import ready_conditions
-from copyrator.bundles.bundle import BundleEntry, read_entry, stored_status
+from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
@@ -54,14 +54,12 @@ from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.inputs import relations
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.requests import record_failed_request, reset_patch
+from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
 from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
-from copyrator.kube.client.client import PatchType
-from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import NORMAL, WARNING, EventType
-from copyrator.kube.resources import BUNDLES
 
 log = logging.getLogger(__name__)
 
@@ -285,10 +283,6 @@ def keep_ready(
     return status, suspended_ready(kept, by, is_edited=is_edited)
 
 
-class StaleError(Exception):
-    """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
-
-
 @dataclass(slots=True)
 class _KeptSoak:
     version: str = ""
@@ -296,10 +290,17 @@ class _KeptSoak:
 
 
 class StatusWriter:
-    """Writes status, finalizers and annotations of Bundles."""
+    """Writes the statuses of Bundles."""
 
-    def __init__(self, context: Context, specs: EffectiveSpecs, features: Features) -> None:
+    def __init__(
+        self,
+        context: Context,
+        patches: BundlePatcher,
+        specs: EffectiveSpecs,
+        features: Features,
+    ) -> None:
         self._context = context
+        self._patches = patches
         self._specs = specs
         self._features = features
 
@@ -435,8 +436,7 @@ class StatusWriter:
         """
         status = update_soak(self._context, entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
-        body = _guard_metadata(entry, {}) | {"status": patch}
-        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
+        written = await self._patches.patch(entry, {"status": patch}, subresource="status")
         record_breaks(self._context, entry, status.part(PromotionStatus).soak)
         if entry.attests:
             record_attested(self._context, entry, written)
@@ -461,81 +461,6 @@ class StatusWriter:
         memory.version = entry.resource_version
         return entry
 
-    async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
-        """Add our finalizer, and remove the original operator's finalizer and annotations."""
-        if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
-            return entry
-        kept = [name for name in entry.finalizers if name != names.FINALIZER_KOPF]
-        if names.FINALIZER_BUNDLE not in kept:
-            kept.append(names.FINALIZER_BUNDLE)
-        metadata: dict[str, Any] = {"finalizers": kept}
-        if entry.leftovers:
-            metadata["annotations"] = await self._kopf_annotations(entry)
-        return await self._patch(entry, _guard_metadata(entry, metadata), PatchType.MERGE)
-
-    async def remove_finalizer(self, entry: BundleEntry) -> None:
-        """Remove our finalizer (and the original's), so that the deletion completes."""
-        ours = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF}
-        kept = [name for name in entry.finalizers if name not in ours]
-        if len(kept) == len(entry.finalizers):
-            return
-        try:
-            await self._patch(entry, _guard_metadata(entry, {"finalizers": kept}), PatchType.MERGE)
-        except NotFound:
-            return
-
-    async def reset_force(self, entry: BundleEntry) -> BundleEntry:
-        """Reset ``forceUpdate`` to 0, unless another client changed it; returns the Bundle then."""
-        uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
-        patch = [uid, *reset_patch(entry.status)]
-        try:
-            answer = await self._context.client.patch(
-                BUNDLES,
-                entry.key.namespace,
-                entry.key.name,
-                patch,
-                kind=PatchType.JSON,
-                subresource="status",
-            )
-        except Invalid:
-            return entry  # the patch's test failed: it isn't 1 any more
-        return self._take(answer)
-
-    async def refresh(self, entry: BundleEntry) -> None:
-        """Read the Bundle with GET, and store it in the cache."""
-        key = entry.key
-        try:
-            body = await self._context.client.get(BUNDLES, key.namespace, key.name)
-        except NotFound:
-            before = self._context.bundles.get(key)
-            if self._context.bundles.remove(key, entry.uid):
-                self._requeue_others(before, None)
-            return
-        self._take(body)
-
-    async def _patch(
-        self,
-        entry: BundleEntry,
-        body: dict[str, Any],
-        kind: PatchType,
-        *,
-        subresource: str | None = None,
-    ) -> BundleEntry:
-        key = entry.key
-        try:
-            answer = await self._context.client.patch(
-                BUNDLES,
-                key.namespace,
-                key.name,
-                body,
-                kind=kind,
-                subresource=subresource,
-            )
-        except ConflictError:
-            await self.refresh(entry)
-            raise StaleError from None
-        return self._take(answer)
-
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
         if isinstance(entry.spec, InvalidSpec):
@@ -555,27 +480,6 @@ class StatusWriter:
         more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
         text = f"{verdict.message.rstrip('. ')}. The same release is named by Bundle {named}{more}"
         return replace(verdict, message=text + ", which deploys nothing")
-
-    def _take(self, body: dict[str, Any]) -> BundleEntry:
-        written = read_entry(body, self._context.defaults)
-        before = self._context.bundles.get(written.key)
-        if self._context.bundles.take(written):
-            self._requeue_others(before, written)
-        return written
-
-    def _requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        for key, why in relations.changes_of_others(self._context.bundles, before, after):
-            self._context.schedule.changed(key, why)
-
-    async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
-        body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
-        found = body["metadata"].get("annotations") or {}
-        return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
-
-
-def _guard_metadata(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
-    guard = {"uid": entry.uid, "resourceVersion": entry.resource_version}
-    return {"metadata": metadata | guard}
 
 
 def _has_changed(spec: BundleSpec | InvalidSpec, old: BundleStatus, status: BundleStatus) -> bool:

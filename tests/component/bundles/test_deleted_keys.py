@@ -15,15 +15,25 @@ from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import RUNNING, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.test_previews import ask, preview
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.inputs.watches import Ref
 from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 SHOP = BundleKey(TEAM, "shop")
+ROUND = 100
+COUNT = 10 * ROUND
+"""Bundles, of which so many exist at the same time."""
+REASONS = {
+    *("Deployed", "AwaitingApproval", "NotPromoted", "ReleaseNotAccepted"),
+    *("ServiceAccountMissing", "Suspended"),
+}
+"""Of Ready, for the features."""
 BOUNDED = (WorkQueue, DueScheduler)
 """They drop void entries of their heaps once they are due, or more than half of all."""
 
@@ -170,8 +180,81 @@ async def test_a_deleted_bundle_leaves_its_key_nowhere(
         registry.gate.set()
 
 
-def holders(root: object) -> Iterator[str]:
-    """The ways from an object of the operator to its key of the Bundle."""
+def features(number: int) -> dict[str, Any]:
+    """What a Bundle has, by its number; each second one is plain, for others to depend on."""
+    plain = f"app-{number - 1}"
+    kinds: list[dict[str, Any]] = [
+        {"health": "Watch"},
+        {"approval": ALWAYS},
+        {"drift": DETECT},
+        {"valuesFrom": [{"kind": "ConfigMap", "name": f"values-{number}"}]},
+        {"dependsOn": [{"name": plain}]},
+        {"promoteFrom": promoted_from(plain, soak="1h")},
+        {"version": "1.*", "minAge": "1h"},
+        {"project_namespace": "prod", "health": "Watch"},
+        {"serviceAccountName": f"missing-{number}"},
+        {"version": "1.*", "suspend": True},
+    ]
+    return kinds[number // 2 % len(kinds)] if number % 2 else {}
+
+
+async def test_a_thousand_bundles_with_all_kinds_of_features_leave_nothing(
+    cluster: BundleCluster, werf: Werf, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("prod")
+    accounts = ("werf", *(f"missing-{number}" for number in range(COUNT)))
+    operator = await run(allowed_service_accounts=accounts)
+    memories = operator.controller._context.memories
+
+    async def live(first: int) -> None:
+        """Make Bundles, let each come to rest, and delete them."""
+        names = [f"app-{first + number}" for number in range(ROUND)]
+        for number in range(first, first + ROUND):
+            if "valuesFrom" in features(number):
+                cluster.put_object("configmaps", f"values-{number}", data={"values.yaml": "a: 1"})
+            bundle(f"app-{number}", **features(number))
+        await eventually(lambda: all(cluster.status(one).get("conditions") for one in names))
+        await idle(operator)
+        assert len(memories) == ROUND
+        assert {cluster.reason(one) for one in names} == REASONS
+        for one in names:
+            cluster.drop(path_of("bundles", one))
+        await eventually(lambda: not len(operator.bundles), "all are uninstalled")
+        await idle(operator)
+        for one in [*cluster.objects]:
+            if one.startswith((path_of("jobs"), path_of("pods"), path_of("secrets"))):
+                cluster.drop(one)  # as the garbage collector does
+        await eventually(lambda: not len(memories), "all are forgotten")
+
+    await live(0)
+    before = size(operator.controller)
+    for one in range(ROUND, COUNT, ROUND):
+        await live(one)
+
+    left = (BundleKey, Ref)
+    await eventually(
+        lambda: not list(holders(operator.controller, lambda one: isinstance(one, left)))
+    )
+    assert not len(operator.scheduler)
+    grown = size(operator.controller) - before
+    assert grown < COUNT // 10, f"{grown} objects more"
+
+
+def size(root: object) -> int:
+    """The number of objects of the operator."""
+    gc.collect()
+    return sum(1 for _ in reached(root))
+
+
+def holders(
+    root: object, is_key: Callable[[object], bool] = lambda one: one == SHOP
+) -> Iterator[str]:
+    """The ways from an object of the operator to its keys of Bundles."""
+    return (way for one, way in reached(root) if is_key(one))
+
+
+def reached(root: object) -> Iterator[tuple[object, str]]:
+    """All objects of the operator, with the ways to them."""
     seen: set[int] = set()
     left = [(root, type(root).__name__)]
     while left:
@@ -179,8 +262,7 @@ def holders(root: object) -> Iterator[str]:
         if id(one) in seen or isinstance(one, (type, ModuleType, asyncio.AbstractEventLoop)):
             continue
         seen.add(id(one))
-        if one == SHOP:
-            yield way
+        yield one, way
         if isinstance(one, BOUNDED) or type(one).__module__.startswith(("tests.", "_pytest.")):
             continue
         inner = one.__closure__ if isinstance(one, FunctionType) else gc.get_referents(one)

@@ -65,6 +65,7 @@ from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judge
 from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
+from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan import seal
@@ -74,7 +75,6 @@ from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
-from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.resolve import ChartFinder
@@ -199,7 +199,7 @@ class AttemptRunner:
     context: Context
     jobs: JobClient
     references: ReferenceReader
-    writer: StatusWriter
+    patches: BundlePatcher
     redaction: Redactor
     _: KW_ONLY
     seals: SealStore
@@ -328,7 +328,7 @@ class AttemptRunner:
             return self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
         memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
-            entry = await self.writer.reset_force(entry)
+            entry = await self.patches.reset_force(entry)
         if not job.done:
             renew_at = await self.logins.keep(entry, spec, job)
             step = await self._check_pods(entry, spec, job)
@@ -524,7 +524,7 @@ class AttemptRunner:
             return self._give_up(entry, spec, BundleReason.JOB_LOST, text)
         memory.creating = None
         if awaits_reset(entry.status):
-            entry = await self.writer.reset_force(entry)
+            entry = await self.patches.reset_force(entry)
         return Step(entry)
 
     async def _write_list(

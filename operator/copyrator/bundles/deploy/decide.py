@@ -45,13 +45,13 @@ from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.orders import target_of
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.rhythm import poll_retry
-from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -382,7 +382,7 @@ class Deployer:
     """Decides on resolutions of Bundles that aren't being deleted and have no running Job."""
 
     context: Context
-    writer: StatusWriter
+    patches: BundlePatcher
     _: KW_ONLY
     resolver: VersionResolver
     accounts: ServiceAccountChecker
@@ -496,7 +496,7 @@ class Deployer:
         return step, request is not None or is_unplannable
 
     async def _reset_force(self, entry: BundleEntry) -> Step:
-        return Step(await self.writer.reset_force(entry))
+        return Step(await self.patches.reset_force(entry))
 
     async def _begin_plan(
         self, case: Case, status: BundleStatus, verdict: ReadyCondition

@@ -50,10 +50,10 @@ from copyrator.bundles.jobs.outcome import (
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
+from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
 from copyrator.bundles.pod import LONG_TTL, JobKind
 from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Step
 from copyrator.kube.errors import ApiError, Forbidden, NamespaceTerminating, NotFound
 from copyrator.kube.events import ObjectRef
@@ -80,7 +80,7 @@ class Uninstaller:
     context: Context
     specs: EffectiveSpecs
     jobs: JobClient
-    writer: StatusWriter
+    patches: BundlePatcher
     ownership: ReleaseOwnership
     _: KW_ONLY
     references: ReferenceReader
@@ -117,7 +117,7 @@ class Uninstaller:
         if self._uninstallable(entry).uses(ApprovalSpec):
             await end_plans(self.jobs, entry)
             await self.seals.remove_others(entry, ())  # those that no Bundle owns
-        await self.writer.remove_finalizer(entry)
+        await self.patches.remove_finalizer(entry)
         self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
 
