@@ -64,6 +64,7 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     assert [one.withdrawn for one in registry.statements(first)] == [True]
 
 
+@pytest.mark.needs("health")
 async def test_a_release_that_is_not_healthy_is_withdrawn_at_once(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

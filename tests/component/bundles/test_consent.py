@@ -303,6 +303,7 @@ async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing
     await eventually(lambda: cluster.reason() == "Deployed")
 
 
+@pytest.mark.needs("health")
 async def test_health_is_read_only_with_consent(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

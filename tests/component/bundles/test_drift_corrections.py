@@ -257,6 +257,7 @@ NEWER: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("what", NEWER)
+@pytest.mark.needs("windows", "age")
 async def test_a_correction_waits_for_a_window(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -290,6 +291,7 @@ async def test_a_correction_waits_for_a_window(
 
 
 @pytest.mark.parametrize("is_skipped", [False, True], ids=["", "of a skipped digest"])
+@pytest.mark.needs("freeze")
 async def test_a_correction_waits_for_the_end_of_a_freeze(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, *, is_skipped: bool
 ) -> None:

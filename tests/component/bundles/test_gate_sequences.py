@@ -37,6 +37,8 @@ from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
+pytestmark = pytest.mark.needs("age", "freeze", "health", "windows")
+
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
 

@@ -76,6 +76,7 @@ async def test_a_deploy_progresses_and_is_healthy_or_degraded(
     assert flux(shop(cluster), by_exprs=False) == "Terminating"
 
 
+@pytest.mark.needs("freeze")
 async def test_frozen_and_suspended(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -130,6 +131,7 @@ async def test_drift_is_said(cluster: BundleCluster, run: Run, bundle: Make, wer
     assert "Deployment" in said(cluster)
 
 
+@pytest.mark.needs("health")
 async def test_a_release_that_is_not_healthy_is_degraded(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
