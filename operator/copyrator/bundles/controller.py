@@ -61,6 +61,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.bundles.version.polling import VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
@@ -86,7 +87,7 @@ range has, and give them."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: VersionResolver) -> None:
+def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
     quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
@@ -103,7 +104,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: Versio
         untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
-            oldest = max(oldest, resolver.unpolled_seconds(entry.key))
+            oldest = max(oldest, poll_states.unpolled_seconds(entry.key))
     gauge = context.metrics.bundles
     gauge.clear()
     for reason, count in reasons.items():
@@ -260,7 +261,8 @@ class BundleController:
         writer = StatusWriter(context, patches, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
-        self._resolver = resolver = VersionResolver(context, polls)
+        self._poll_states = poll_states = PollStates(context)
+        resolver = VersionResolver(context, polls, poll_states)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
@@ -295,7 +297,7 @@ class BundleController:
             logins=logins,
             features=features,
             charts=charts,
-            resolver=resolver,
+            poll_states=poll_states,
         )
         plans = PlanMachine(
             context,
@@ -306,9 +308,9 @@ class BundleController:
             enforcement=enforcement,
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
-            resolver=resolver,
+            poll_states=poll_states,
         )
-        accounts = ServiceAccountChecker(context, resolver)
+        accounts = ServiceAccountChecker(context, poll_states)
         self._reconciler = BundleReconciler(
             context=context,
             specs=specs,
@@ -324,10 +326,12 @@ class BundleController:
             plans=plans,
             attester=self._attester,
             accounts=accounts,
+            poll_states=poll_states,
             resolver=resolver,
             deployer=Deployer(
                 context,
                 patches,
+                poll_states=poll_states,
                 resolver=resolver,
                 accounts=accounts,
                 logins=logins,
@@ -399,14 +403,14 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._resolver.edited(entry.key)
+            self._poll_states.edited(entry.key)
         for key, why in changes_of_others(bundles, before, None if deleted else entry):
             schedule.changed(key, why)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
-        publish_gauges(self._context, self._references.watches, self._resolver)
+        publish_gauges(self._context, self._references.watches, self._poll_states)
         for feature in self._features:
             feature.publish()
 

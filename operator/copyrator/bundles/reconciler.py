@@ -62,7 +62,8 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.polling import DeployInputs, VersionResolver
+from copyrator.bundles.version.poll_state import DeployInputs, PollStates
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -134,6 +135,7 @@ class BundleReconciler:
     plans: PlanMachine
     attester: Attester
     accounts: ServiceAccountChecker
+    poll_states: PollStates
     resolver: VersionResolver
     deployer: Deployer
     attempts: AttemptRunner
@@ -190,13 +192,13 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.resolver.forget_answer(entry.key)
+                self.poll_states.forget_answer(entry.key)
             return False
         return self.trust.ready and (self.features.is_ready or entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
-        inputs = self.resolver.take_inputs(entry.key)
+        inputs = self.poll_states.take_inputs(entry.key)
         if Change.REFERENCE in changes:
             self.attester.retry(entry.key)
         if entry.deleting:
@@ -365,13 +367,12 @@ class BundleReconciler:
             asks_preview = requested_preview(entry.annotations, entry.status) is not None
             is_other_pending = asks_preview or bool(running_plans(entry.status))
             if not is_other_pending:
-                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
+                self.poll_states.keep_inputs(replace(inputs, entry=entry, due=due))
             return
-        asked_since = self.resolver.asked_since(entry.key)
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
         if handled is not None:
-            await steps.take(self.resolver.mark_handled(entry, handled, asked_since))
+            await steps.take(self.resolver.mark_handled(entry, handled))
         if inputs.is_drift_due:
             steps.due.append(AT_ONCE)  # for the check: the status is written now
         if self.features.find(spec) != findings:
@@ -379,7 +380,7 @@ class BundleReconciler:
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
-        self.resolver.pause(entry.key)
+        self.poll_states.pause(entry.key)
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
@@ -407,7 +408,7 @@ class BundleReconciler:
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.resolver.cancel_poll(entry.key)
+            self.poll_states.cancel_poll(entry.key)
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -433,7 +434,7 @@ class BundleReconciler:
         """Report why nothing is polled, planned or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.resolver.forget_answer(entry.key)
+            self.poll_states.forget_answer(entry.key)
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)

@@ -24,7 +24,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.polling import PollMemory, VersionResolver
+from copyrator.bundles.version.poll_state import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,8 +176,7 @@ def schedule() -> tuple[Schedule, Memories, Queues]:
         clock=lambda: NOW,
         monotonic=lambda: 1000.0,
     )
-    polls: Any = None
-    VersionResolver(context, polls)
+    PollStates(context)
     return made, memories, queues
 
 

@@ -76,7 +76,7 @@ from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -208,7 +208,7 @@ class AttemptRunner:
     logins: JobLogins
     features: Features
     charts: ChartFinder
-    resolver: VersionResolver
+    poll_states: PollStates
     _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
 
@@ -752,10 +752,10 @@ class AttemptRunner:
                 await self.seals.remove_others(written, plan_record.needed_jobs(status))
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
-                self.resolver.decide_again(entry.key, spec.interval)
+                self.poll_states.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.resolver.forget_answer(entry.key)
+                self.poll_states.forget_answer(entry.key)
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 

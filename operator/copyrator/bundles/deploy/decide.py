@@ -65,7 +65,8 @@ from copyrator.bundles.version.answer import (
     record_unavailable,
     take_over,
 )
-from copyrator.bundles.version.polling import DeployInputs, VersionResolver
+from copyrator.bundles.version.poll_state import DeployInputs, PollStates
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
@@ -384,6 +385,7 @@ class Deployer:
     context: Context
     patches: BundlePatcher
     _: KW_ONLY
+    poll_states: PollStates
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     logins: JobLogins
@@ -403,17 +405,17 @@ class Deployer:
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
         key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
-        is_settled = self.resolver.is_settled(key, known) or self.accounts.is_settled(key, known)
+        is_settled = self.poll_states.is_settled(key, known) or self.accounts.is_settled(key, known)
         if is_settled and inputs.observed is None:
             next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
-        failures = self.resolver.failures(key)
+        failures = self.poll_states.failures(key)
         try:
             step, is_request_handled = await self._decide(inputs, resolution)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            self.resolver.record_failures(key, failures)
+            self.poll_states.record_failures(key, failures)
             return self._report_poll_failed(inputs, error, keeps=False), desired
         if is_request_handled is None:
             return step, None
@@ -435,7 +437,7 @@ class Deployer:
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        before = self.resolver.failures(entry.key)
+        before = self.poll_states.failures(entry.key)
         failures = before.including(error)
         is_new = failures is not before
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
@@ -449,7 +451,7 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            self.resolver.retry(entry.key, failures, next_poll)
+            self.poll_states.retry(entry.key, failures, next_poll)
             if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
                 return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
@@ -458,7 +460,7 @@ class Deployer:
         is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
-        handled = self.resolver.handled(entry.key)
+        handled = self.poll_states.handled(entry.key)
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
@@ -511,7 +513,7 @@ class Deployer:
         step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
         if step is None:
             return None
-        return replace(step, due=(*step.due, self.resolver.next_poll(entry.key)))
+        return replace(step, due=(*step.due, self.poll_states.next_poll(entry.key)))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
@@ -530,8 +532,8 @@ class Deployer:
             if case.is_plan_dropped or case.is_drift_dropped:
                 await self.plans.discard(written)
             if written is case.entry and is_final:
-                self.resolver.settle(key, case.known(written))
-            return Step(written, due=(self.resolver.next_poll(key), until, judge_at, changes_at))
+                self.poll_states.settle(key, case.known(written))
+            return Step(written, due=(self.poll_states.next_poll(key), until, judge_at, changes_at))
 
         return Step(case.entry, status, verdict, effect=settle)
 
@@ -553,7 +555,7 @@ class Deployer:
 
         async def settle(written: BundleEntry) -> Step:
             check_at = self.accounts.settle(key, case.known(written))
-            return Step(written, due=(self.resolver.next_poll(key), check_at))
+            return Step(written, due=(self.poll_states.next_poll(key), check_at))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
