@@ -32,10 +32,10 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "reconciler", "status", "health", "deploy", "planning", "jobs", "guard"),
-    *("version", "trust", "patches", "inputs", "effective", "context", "schedule", "step"),
-    *("catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests", "account"),
-    *("chart", "candidates", "rhythm", "pod", "identity", "memory"),
+    *("controller", "features", "reconciler", "status", "deploy", "planning", "jobs", "guard"),
+    *("version", "trust", "patches", "inputs", "effective", "engine", "context", "schedule"),
+    *("step", "catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests"),
+    *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )
 """The folders and modules of `bundles`, each above those that it may import."""
 QUEUES = ("queue", "scheduler", "schedule")
@@ -54,11 +54,9 @@ EVENT_SOURCES = (
     "blocked",  # service accounts that exist now
     "logins",  # of clouds, for Jobs
     "consents",
-    "freezes",
     "watches",  # objects that Bundles name
     "store",  # the signature policy
     "attester",  # statements that were pushed
-    "monitor",  # objects of releases
 )
 """The modules of `bundles` that may report events to the owner of the queue, by their last name."""
 
@@ -141,7 +139,8 @@ def _requeuing() -> Iterator[str]:
         nodes = list(ast.walk(ast.parse(path.read_text())))
         used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         used |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)} & {*REQUEUES}
-        if names & used and path.stem not in EVENT_SOURCES:
+        is_source = path.stem in EVENT_SOURCES or "features" in path.parts  # what these watch
+        if names & used and not is_source:
             yield str(path.relative_to(SOURCE))
 
 

@@ -15,6 +15,7 @@ from tests.steps import STEP_SECONDS
 from copyrator import __version__
 from copyrator.bundles.catalog import OF_CHARTS, all_gates
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
@@ -108,7 +109,7 @@ def test_each_test_that_is_named_exists() -> None:
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bundles.md"
-GATES = [gate for gate in all_gates() if gate.name not in OF_CHARTS]
+GATES = [gate for gate in all_gates(load_gates()) if gate.name not in OF_CHARTS]
 """Those of charts are asked wherever signature is, and have no column."""
 OCCASIONS = (
     Occasion.NEW_DIGEST,

@@ -64,6 +64,14 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     since: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FreezeFindings:
+    """What the gate of freezes judges by."""
+
+    freezes: tuple[Freeze, ...] = ()
+    """Those that are in force for the Bundle."""
+
+
 def read_annotation(namespace: str, value: str) -> Freeze:
     """The freeze of a namespace, from its annotation; any value freezes."""
     source = _Source(f"its annotation {ANN_FREEZE}", namespace)

@@ -6,7 +6,10 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec
+from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.schema import STORED, Rule, fail
 
 
@@ -43,3 +46,11 @@ class HealthSpec(Part):
                 "access: remove spec.health",
             )
         return self
+
+
+def watched_health(spec: BundleSpec | InvalidSpec, status: BundleStatus) -> str:
+    """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
+    if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
+        return ""
+    found = status.condition(ConditionType.HEALTHY).get("status")
+    return next((one for one in ConditionStatus if one == found), "")

@@ -29,11 +29,9 @@ from copyrator.api.bundle import (
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.api.promotion import PromotionSpec
@@ -85,15 +83,6 @@ class BundleEntry:
     def is_paused(self) -> bool:
         """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
-
-    @property
-    def health(self) -> str:
-        """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
-        spec = self.spec
-        if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
-            return ""
-        found = self.status.condition(ConditionType.HEALTHY).get("status")
-        return next((one for one in ConditionStatus if found == one), "")
 
     @property
     def request(self) -> DeployRequest | None:

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.freeze import in_force, sentence
 from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
-from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
-from copyrator.bundles.gates import age, promotion, signature
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -169,67 +166,14 @@ found yet, so their versions have to be pushed first.
 """
 
 
-def _judge_freezes(
-    _spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime
-) -> Verdict:
-    found = in_force(facts.freezes, now)
-    if not found:
-        return PASSED
-    text = "; ".join(sentence(one) for one in found)
-    unreadable = any(one.fault for one in found)
-    reason = BundleReason.FREEZE_UNREADABLE if unreadable else BundleReason.FROZEN
-    ends = [one.until for one in found if one.until is not None]
-    return Waiting(reason, text, max(ends) if len(ends) == len(found) else None)
-
-
-FREEZE: Final = Gate(
-    name="freeze",
-    concerns=lambda _: True,
-    occasions=frozenset(Occasion),
-    judge=_judge_freezes,
-    is_permanent=False,
-    ends=lambda _: "the freeze ends",
-)
-"""No deploy begins while its namespace, or all of them, are frozen."""
-
-
-def _judge_windows(
-    spec: BundleSpec, _candidate: Candidate, _facts: Facts, now: datetime
-) -> Verdict:
-    if is_open(spec.part(WindowsSpec).windows, now):
-        return PASSED
-    found = next_opening(spec.part(WindowsSpec).windows, now)
-    if found is None:
-        text = "deploys begin only in spec.windows, of which none opens within two weeks"
-        # The next midnight in UTC: a daily check changes the status once a day at most.
-        tomorrow = now.astimezone(UTC).date() + timedelta(days=1)
-        return Waiting(BundleReason.OUTSIDE_WINDOW, text, datetime.combine(tomorrow, time(), UTC))
-    opening, window = found
-    local = opening.astimezone(ZoneInfo(window.zone))
-    shown = f"{DAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} {window.zone}"
-    text = f"deploys begin only in spec.windows; the next one opens on {shown}"
-    return Waiting(BundleReason.OUTSIDE_WINDOW, text, opening)
-
-
-WINDOW: Final = Gate(
-    name="window",
-    concerns=uses(WindowsSpec),
-    occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
-    judge=_judge_windows,
-    ends=lambda _: "a window opens",
-)
-"""A deploy begins only inside a window; one that runs when it closes continues."""
-
-
 def all_gates(
-    signed: Callable[[BundleSpec], object] = signature.GATE.concerns,
-    frozen: Callable[[BundleSpec], object] = FREEZE.concerns,
+    features: Gates, signed: Callable[[BundleSpec], object] = signature.GATE.concerns
 ) -> Gates:
     """All gates, in the order in which they are evaluated.
 
     Args:
+        features: those of features.
         signed: whether signatures are required of a Bundle; by default by its spec alone.
-        frozen: whether a freeze is in force for a Bundle; by default it is evaluated for each.
     """
 
     def gated(spec: BundleSpec) -> bool:
@@ -241,13 +185,8 @@ def all_gates(
             replace(signature.GATE, concerns=signed),
             replace(VENDORED, concerns=gated),
             PLAIN,
-            age.GATE,
+            *features.version,
             promotion.GATE,
         ),
-        moment=(
-            DEPENDS_ON,
-            replace(FREEZE, concerns=frozen),
-            WINDOW,
-            approval.GATE,
-        ),
+        moment=(DEPENDS_ON, *features.moment, approval.GATE),
     )

@@ -7,12 +7,13 @@ status, the Jobs and the registry.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from copyrator.api import names
 from copyrator.api.approval import ApprovalMode
@@ -26,20 +27,25 @@ from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.identity import Hash
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
-from copyrator.kube.events import ObjectRef
+from copyrator.kube.events import NORMAL, ObjectRef, event_type
 from copyrator.kube.watch.placement import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder, EventType
-    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
 
+log = logging.getLogger(__name__)
+
 BUNDLE_VALUES_READERS: Final = 4
 """Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +109,23 @@ class BundleTiming:
     consent_asked: float = 1.0
     """For so long such an answer also serves a user's request."""
 
-    health_settle: float = 1.0
-    """For so long further changes of a release's objects are collected."""
-    health_status: float = 10.0
-    """After a write until the next one that changes the condition's status or reason."""
-    health_message: float = 60.0
-    """The same where only the message changes."""
-    health_grace: float = 600.0
-    """After so long an object that isn't current is unhealthy, unless a deploy runs: a
-    Deployment's default progress deadline. The time restarts with a new generation."""
-    health_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=5.0))
-    """Of watches of releases."""
     reference_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=2.0))
     """Of watches of the objects that Bundles name."""
+    features: tuple[object, ...] = ()
+    """Those of features, each of a type of its own; of the others the defaults hold."""
+
+    def of(self, kind: type[T]) -> T:
+        """The durations of a feature."""
+        return next((one for one in self.features if isinstance(one, kind)), None) or kind()
+
+
+class AnnotatedNamespace(Protocol):
+    """A Namespace as its watch caches it."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """At least the operator's annotations."""
+        ...
 
 
 Hasher = Callable[[], Hash]
@@ -128,6 +138,9 @@ class Context:
 
     client: KubeClient
     informers: InformerFactory
+    namespaces: WatchSpec
+    """The watch of Namespaces, which is shared with the rule controller; its records are
+    AnnotatedNamespaces."""
     bundles: BundleCache
     schedule: Schedule
     memories: Memories
@@ -171,6 +184,15 @@ class Context:
             names.BUNDLE_API_VERSION, names.BUNDLE_KIND, key.namespace, key.name, entry.uid
         )
         self.recorder.record(bundle, reason, message, type_=type_)
+
+    def emit(
+        self, entry: BundleEntry, reason: AnyReason, message: str, type_: EventType | None = None
+    ) -> None:
+        """Write an Event about a Bundle, and log the same."""
+        type_ = type_ or event_type(reason)
+        self.record(entry, reason, message, type_)
+        level = logging.INFO if type_ == NORMAL else logging.WARNING
+        log.log(level, "%s: %s: %s", entry.key, reason, message)
 
 
 def defaults_of(settings: Settings) -> BundleDefaults:

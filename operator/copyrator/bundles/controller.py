@@ -31,14 +31,14 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs.consents import ConsentReviewer
-from copyrator.bundles.inputs.freezes import REASONS, SCOPES, FreezeWatcher
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
@@ -61,6 +61,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.bundles.version.polling import VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
@@ -86,9 +87,9 @@ range has, and give them."""
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: VersionResolver) -> None:
+def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted, health, unattested = (Counter[str]() for _ in range(5))
+    reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
     quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
@@ -96,7 +97,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: Versio
         reasons[reason if reason in _REASONS else "Unknown"] += 1
         pending[_reason(status, ConditionType.UPDATE_PENDING)] += 1
         drifted[_reason(status, ConditionType.DRIFTED)] += 1
-        health[entry.health] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
@@ -104,7 +104,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: Versio
         untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
-            oldest = max(oldest, resolver.unpolled_seconds(entry.key))
+            oldest = max(oldest, poll_states.unpolled_seconds(entry.key))
     gauge = context.metrics.bundles
     gauge.clear()
     for reason, count in reasons.items():
@@ -118,8 +118,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, resolver: Versio
     context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    for one in ConditionStatus:
-        context.metrics.bundles_health.labels(one).set(health[one])
     for fault in PUSH_FAULTS:
         context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.bundles_untrusted.set(untrusted)
@@ -145,14 +143,6 @@ def _reason(
     """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
     return str(found.get("reason")) if found.get("status") == wanted else ""
-
-
-def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
-    """Set the gauges of freezes."""
-    found = freezes.count()
-    for scope in SCOPES:
-        for reason in REASONS:
-            context.metrics.freezes.labels(scope, reason).set(found[scope, reason])
 
 
 def _publish_waits(context: Context) -> None:
@@ -238,6 +228,7 @@ class BundleController:
         self._context = context = Context(
             client=client,
             informers=informers,
+            namespaces=namespaces,
             bundles=bundles,
             memories=memories,
             schedule=Schedule(
@@ -258,20 +249,20 @@ class BundleController:
             timing=timing,
             proxies=proxies or {},
             seen_time=seen_time,
-            gates=gates or all_gates(self._asks_signatures, self._is_frozen),
         )
-        self._freezes = freezes = FreezeWatcher(context, namespaces)
+        self._features = features = Features(make_features(context), memories)
+        context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
-        self._health = HealthMonitor(context)
         specs = EffectiveSpecs(context)
         patches = BundlePatcher(context)
-        writer = StatusWriter(context, patches, specs, self._health)
-        self._consents = ConsentReviewer(context, namespaces, reviewer)
+        writer = StatusWriter(context, patches, specs, features)
+        self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
-        self._resolver = resolver = VersionResolver(context, polls)
+        self._poll_states = poll_states = PollStates(context)
+        resolver = VersionResolver(context, polls, poll_states)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
@@ -304,9 +295,9 @@ class BundleController:
             lists=lists,
             enforcement=enforcement,
             logins=logins,
-            freezes=freezes,
+            features=features,
             charts=charts,
-            resolver=resolver,
+            poll_states=poll_states,
         )
         plans = PlanMachine(
             context,
@@ -317,9 +308,9 @@ class BundleController:
             enforcement=enforcement,
             inputs=inputs,
             previews=PreviewResolver(context, references, trust, polls),
-            resolver=resolver,
+            poll_states=poll_states,
         )
-        accounts = ServiceAccountChecker(context, resolver)
+        accounts = ServiceAccountChecker(context, poll_states)
         self._reconciler = BundleReconciler(
             context=context,
             specs=specs,
@@ -327,25 +318,26 @@ class BundleController:
             writer=writer,
             jobs=jobs,
             trust=trust,
-            freezes=freezes,
+            features=features,
             consents=self._consents,
-            health=self._health,
             references=references,
             permissions=permissions,
             plan_queue=plan_queue,
             plans=plans,
             attester=self._attester,
             accounts=accounts,
+            poll_states=poll_states,
             resolver=resolver,
             deployer=Deployer(
                 context,
                 patches,
+                poll_states=poll_states,
                 resolver=resolver,
                 accounts=accounts,
                 logins=logins,
                 attempts=attempts,
                 plans=plans,
-                freezes=freezes,
+                features=features,
             ),
             attempts=attempts,
             uninstaller=Uninstaller(
@@ -376,7 +368,8 @@ class BundleController:
         self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
         self._lists.start()
-        self._freezes.start()
+        for feature in self._features:
+            feature.start()
         self._consents.start()
         self._trust.start()
 
@@ -384,11 +377,11 @@ class BundleController:
         """End the watches and requests in flight. The workers finish work in progress."""
         await self._lists.close()
         self._jobs.stop()
-        self._freezes.stop()
+        for feature in self._features:
+            feature.stop()
         self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
-        self._health.stop()
         self._references.close()
         await self._attester.close()
         await self._polls.close()
@@ -410,19 +403,21 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._resolver.edited(entry.key)
+            self._poll_states.edited(entry.key)
         for key, why in changes_of_others(bundles, before, None if deleted else entry):
             schedule.changed(key, why)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
-        publish_gauges(self._context, self._references.watches, self._resolver)
-        publish_freezes(self._context, self._freezes)
+        publish_gauges(self._context, self._references.watches, self._poll_states)
+        for feature in self._features:
+            feature.publish()
 
-    def freeze_fault(self) -> str | None:
-        """Why freezes can't be read, so that all namespaces are frozen; None where they can be."""
-        return self._freezes.fault
+    @property
+    def checks(self) -> Mapping[str, Callable[[], str | None]]:
+        """Further checks of ``/readyz`` by name; each returns what is wrong, None: nothing."""
+        return dict(item for feature in self._features for item in feature.checks.items())
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Poll at once for the Bundles that pushes may concern; returns their number."""
@@ -439,9 +434,6 @@ class BundleController:
 
     def _asks_signatures(self, spec: BundleSpec) -> bool:
         return self._trust.concerns(spec)
-
-    def _is_frozen(self, spec: BundleSpec) -> bool:
-        return self._freezes.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.schedule.changed(key, Change.ANSWER)

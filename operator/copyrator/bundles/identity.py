@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from copyrator.api import names
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.object_refs import ValuesKind
 
@@ -157,3 +158,30 @@ def hash_of(*parts: Any) -> str:
 
 def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def release_of(metadata: Mapping[str, Any]) -> str:
+    """The release of its namespace that an object belongs to; empty where it belongs to none."""
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, Mapping) or names.ANN_HOOK in annotations:
+        return ""
+    namespace = metadata.get("namespace")
+    release = annotations.get(names.ANN_RELEASE)
+    if annotations.get(names.ANN_RELEASE_NAMESPACE, namespace) != namespace:
+        return ""
+    if not isinstance(release, str) or len(release) > names.MAX_RELEASE_NAME:
+        return ""
+    return release
+
+
+_ADDED_LABEL: Final = "WERF_ADD_LABEL"
+
+
+def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | None:
+    """The value of Helm's label that a Bundle sets on its objects; None where it is Helm's."""
+    found = labels.get(names.LABEL_MANAGED_BY)
+    for name, value in env.items():
+        label, equals, added = value.partition("=")
+        if name.startswith(_ADDED_LABEL) and equals and label == names.LABEL_MANAGED_BY:
+            found = added
+    return None if found == names.HELM else found

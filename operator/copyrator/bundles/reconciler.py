@@ -36,10 +36,9 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.health.monitor import HealthMonitor
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
@@ -63,7 +62,8 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.polling import DeployInputs, VersionResolver
+from copyrator.bundles.version.poll_state import DeployInputs, PollStates
+from copyrator.bundles.version.polling import VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -127,15 +127,15 @@ class BundleReconciler:
     writer: StatusWriter
     jobs: JobClient
     trust: TrustStore
-    freezes: FreezeWatcher
+    features: Features
     consents: ConsentReviewer
-    health: HealthMonitor
     references: ReferenceReader
     permissions: PermissionRecorder
     plan_queue: PlanQueue
     plans: PlanMachine
     attester: Attester
     accounts: ServiceAccountChecker
+    poll_states: PollStates
     resolver: VersionResolver
     deployer: Deployer
     attempts: AttemptRunner
@@ -192,13 +192,13 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.resolver.forget_answer(entry.key)
+                self.poll_states.forget_answer(entry.key)
             return False
-        return self.trust.ready and (self.freezes.ready or entry.deleting)
+        return self.trust.ready and (self.features.is_ready or entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
-        inputs = self.resolver.take_inputs(entry.key)
+        inputs = self.poll_states.take_inputs(entry.key)
         if Change.REFERENCE in changes:
             self.attester.retry(entry.key)
         if entry.deleting:
@@ -223,7 +223,7 @@ class BundleReconciler:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
         step, not_accepted = await self.consents.review(entry)
         entry = await steps.take(step)
-        self.health.follow(entry)
+        self.features.follow(entry)
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
@@ -246,14 +246,14 @@ class BundleReconciler:
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
         if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
-            entry = await steps.take(self.health.review(entry))
+            entry = await self.features.review(entry, steps.take)
             await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
             return
         if problem is not None:
             await self._refuse(steps, entry, *problem)
             return
         entry = await self.patches.ensure_finalizer(entry)
-        entry = await steps.take(self.health.review(entry))
+        entry = await self.features.review(entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
@@ -360,28 +360,27 @@ class BundleReconciler:
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
-        freezes = self.freezes.of(spec)
+        findings = self.features.find(spec)
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             asks_preview = requested_preview(entry.annotations, entry.status) is not None
             is_other_pending = asks_preview or bool(running_plans(entry.status))
             if not is_other_pending:
-                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
+                self.poll_states.keep_inputs(replace(inputs, entry=entry, due=due))
             return
-        asked_since = self.resolver.asked_since(entry.key)
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
         if handled is not None:
-            await steps.take(self.resolver.mark_handled(entry, handled, asked_since))
+            await steps.take(self.resolver.mark_handled(entry, handled))
         if inputs.is_drift_due:
             steps.due.append(AT_ONCE)  # for the check: the status is written now
-        if self.freezes.of(spec) != freezes:
-            self.context.schedule.changed(entry.key, Change.FREEZE)
+        if self.features.find(spec) != findings:
+            self.context.schedule.changed(entry.key, Change.GATE)
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled, planned or deployed."""
-        self.resolver.pause(entry.key)
+        self.poll_states.pause(entry.key)
         if not self.plans.is_job_created(entry, status):
             status = approval.record_pause(status)
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
@@ -409,7 +408,7 @@ class BundleReconciler:
         status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.resolver.cancel_poll(entry.key)
+            self.poll_states.cancel_poll(entry.key)
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -435,7 +434,7 @@ class BundleReconciler:
         """Report why nothing is polled, planned or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.resolver.forget_answer(entry.key)
+            self.poll_states.forget_answer(entry.key)
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)
@@ -448,7 +447,7 @@ class BundleReconciler:
 
         Its outcome decides whether there is a release to uninstall. Consent decides whose it is.
         """
-        self.health.follow(entry)
+        self.features.follow(entry)
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
             step, _ = await self.consents.review(entry)
             entry = await steps.take(step)

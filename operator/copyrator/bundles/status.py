@@ -40,8 +40,7 @@ from copyrator.api.plan_status import (
     as_approved_condition,
 )
 from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
-from copyrator.api.reasons import AnyReason
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
@@ -50,17 +49,17 @@ from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.gates.restrictions import withheld_condition
-from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
 from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
-from copyrator.kube.events import NORMAL, WARNING, EventType, event_type
+from copyrator.kube.events import NORMAL, WARNING, EventType
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) 
     if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
         return  # the condition UpdatePending told it
     type_: EventType | None = WARNING if verdict.is_failure else None
-    _emit(context, entry, verdict.reason, verdict.message, type_)
+    context.emit(entry, verdict.reason, verdict.message, type_)
 
 
 def record_update(
@@ -127,7 +126,7 @@ def record_update(
     if update.reason == BundleReason.PLAN_REJECTED:
         is_told = True  # by the Event about the decision
     if update.status == ConditionStatus.TRUE and not is_told:
-        _emit(context, entry, update.reason, update.message)
+        context.emit(entry, update.reason, update.message)
     _record_force(context, entry, status)
     _record_trust(context, entry, status)
     _record_decision(context, entry, status, verdict)
@@ -172,17 +171,17 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
     """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
     before, pin = entry.status.part(PinStatus), written.status.part(PinStatus)
     if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
-        _emit(context, entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
+        context.emit(entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
     if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
         text = ready_conditions.pinned(written.status)
         text += f"; to end that: copyrator unpin bundle -n {entry.key.namespace} {entry.key.name}"
-        _emit(context, entry, BundleReason.PINNED, text)
+        context.emit(entry, BundleReason.PINNED, text)
     elif pin.digest is None and before.digest is not None:
         why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
         if pin.requested != names.NO_PIN:
             why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
         text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
-        _emit(context, entry, BundleEvent.UNPINNED, text)
+        context.emit(entry, BundleEvent.UNPINNED, text)
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -195,7 +194,7 @@ def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) ->
     found = signature.verified_condition(status)
     assert found is not None
     type_: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
-    _emit(context, entry, found.reason, found.message, type_)
+    context.emit(entry, found.reason, found.message, type_)
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -208,7 +207,7 @@ def record_drift(context: Context, before: BundleEntry, written: BundleEntry) ->
     is_true = new.get("status") == ConditionStatus.TRUE
     if is_true and new.get("reason") != old.get("reason"):
         reason = DriftReason.read(str(new.get("reason")))
-        _emit(context, written, reason, str(new.get("message")), WARNING)
+        context.emit(written, reason, str(new.get("message")), WARNING)
 
 
 def _condition(entry: BundleEntry) -> Mapping[str, Any]:
@@ -221,38 +220,14 @@ def _record_correction(context: Context, entry: BundleEntry, status: BundleStatu
     if outcome == Outcome.SUCCEEDED:
         verb = drift_record.has_or_have(status)
         text = f"{drift_record.drifted_objects(status)} {verb} been corrected"
-        _emit(context, entry, BundleEvent.DRIFT_CORRECTED, text)
+        context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
 
 
 def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where something else was deployed than what was approved."""
     old, new = before.status.part(AsApprovedStatus), written.status.part(AsApprovedStatus)
     if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
-        _emit(context, written, found.reason, found.message)
-
-
-def record_health(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where a release became unhealthy, or became healthy again."""
-    if before.health == written.health:
-        return
-    found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})
-    is_over = (before.health, written.health) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
-    if is_over or written.health == ConditionStatus.FALSE:
-        _emit(context, written, HealthReason.read(str(found.get("reason"))), str(found["message"]))
-
-
-def _emit(
-    context: Context,
-    entry: BundleEntry,
-    reason: AnyReason,
-    message: str,
-    type_: EventType | None = None,
-) -> None:
-    """Emit an Event, and log the same."""
-    type_ = type_ or event_type(reason)
-    context.record(entry, reason, message, type_)
-    level = logging.INFO if type_ == NORMAL else logging.WARNING
-    log.log(level, "%s: %s: %s", entry.key, reason, message)
+        context.emit(written, found.reason, found.message)
 
 
 _NAMED_RIVALS: Final = 3
@@ -322,12 +297,12 @@ class StatusWriter:
         context: Context,
         patches: BundlePatcher,
         specs: EffectiveSpecs,
-        health: HealthMonitor,
+        features: Features,
     ) -> None:
         self._context = context
         self._patches = patches
         self._specs = specs
-        self._health = health
+        self._features = features
 
     async def write(
         self,
@@ -366,13 +341,15 @@ class StatusWriter:
                 or status.part(PinStatus).refused is not None
             )
             status, gated = status.with_part(Verification()), bool(kept) or is_told
+        further = self._further(entry, status, found, gated=gated)
+        for feature in self._features.of(entry, Feature.conditions):
+            further |= feature.conditions(entry, status)
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
             generation=generation or 0,
             now=now,
-            further=self._further(entry, status, found, gated=gated)
-            | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
+            further=further,
         ) + unmanaged_conditions(entry.status.conditions)
         status = structs.replace(
             status, conditions=tuple(conditions), observed_generation=generation
@@ -381,14 +358,16 @@ class StatusWriter:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
             return entry
-        status = self._health.record_condition(entry, status)
+        for feature in self._features.of(entry, Feature.refresh):
+            status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
         if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
             record_ready(self._context, entry, found)  # the outcome of the last attempt
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
         record_stored(self._context, entry, written)
-        self._health_written(entry, written)
+        for feature in self._features.of(written, Feature.record):
+            feature.record(entry, written)
         if gated:
             record_update(self._context, entry, status, verdict)
         return written
@@ -418,7 +397,8 @@ class StatusWriter:
         written = await self._replace(entry, status)
         record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)
-        self._health_written(entry, written)
+        for feature in self._features.of(written, Feature.record):
+            feature.record(entry, written)
         return written
 
     def _further(
@@ -429,7 +409,7 @@ class StatusWriter:
         *,
         gated: bool,
     ) -> dict[ConditionType, FurtherCondition | None]:
-        """The further conditions but Healthy; None for those that the Bundle doesn't have."""
+        """The further conditions but features'; None for those that the Bundle doesn't have."""
         spec = entry.spec
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
@@ -447,12 +427,6 @@ class StatusWriter:
                 ends = ready_conditions.kept_credential_ends(status)
                 found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found
-
-    def _health_written(self, entry: BundleEntry, written: BundleEntry) -> None:
-        kind = ConditionType.HEALTHY
-        if entry.status.condition(kind) != written.status.condition(kind):
-            self._health.record_write(entry.key)
-            record_health(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write the whole status by a merge patch.

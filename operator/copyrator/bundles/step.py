@@ -45,10 +45,10 @@ class Change(Enum):
     )
     REFERENCE = "an object that it names changed", Priority.URGENT, Stale.NOTHING
     CONSENT = "its release's namespace changed what it accepts", Priority.URGENT, Stale.NOTHING
-    FREEZE = "a freeze began or ended", Priority.NORMAL, Stale.DECISION
-    FREEZE_OF_JOB = "the same while its Job runs", Priority.URGENT, Stale.NOTHING
+    GATE = "what its gates judge by changed, as a freeze", Priority.NORMAL, Stale.DECISION
+    GATE_OF_JOB = "the same while its Job runs", Priority.URGENT, Stale.NOTHING
     TRUST = "the signature policy changed", Priority.NORMAL, Stale.NOTHING
-    HEALTH = "its release's objects changed", Priority.NORMAL, Stale.NOTHING
+    WATCHED = "objects that a feature watches changed", Priority.NORMAL, Stale.NOTHING
     ACCOUNT = "its service account exists now", Priority.NORMAL, Stale.NOTHING
     PERMISSIONS = "its plan's permissions were reviewed", Priority.NORMAL, Stale.NOTHING
     PLAN_SLOT = "its plan may begin", Priority.NORMAL, Stale.NOTHING

@@ -393,7 +393,8 @@ class App:
             parts.permissions.review_for_ever(client), "the review of missing permissions"
         )
         self.health.ready.add("permissions", parts.permissions.sentence)
-        self.health.ready.add("freeze", parts.deploying.freeze_fault)
+        for name, check in parts.deploying.checks.items():
+            self.health.ready.add(name, check)
         readable = not self.settings.watch_namespaces
         await prerequisites.wait_for_crds(client, waiting, readable=readable)
         background.start(parts.recorder.run(), "the writer of Events")

@@ -11,10 +11,10 @@ import pytest
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key, private_pem
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.promoting import annotate, deployed
 from tests.component.bundles.test_attest import said, told
-from tests.component.bundles.test_health import SOON
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import answering
@@ -64,6 +64,7 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     assert [one.withdrawn for one in registry.statements(first)] == [True]
 
 
+@pytest.mark.needs("health")
 async def test_a_release_that_is_not_healthy_is_withdrawn_at_once(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
@@ -71,7 +72,7 @@ async def test_a_release_that_is_not_healthy_is_withdrawn_at_once(
     digest = registry.put("app", "1.0.0", "one")
     bundle("staging", health="Watch", attest=ATTEST)
     deployment(cluster, release="staging")
-    await run(timer_interval=90000.0, timing=SOON)
+    await run(timer_interval=90000.0, timing=timing_of())
     await said(cluster, "Attested")
 
     deployment(cluster, release="staging", ready=0, late=True)

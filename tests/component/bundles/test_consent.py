@@ -10,15 +10,16 @@ import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.health.watching import health_watches, healthy, said
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.test_deletion import delete
-from tests.component.bundles.test_health import health_watches, healthy, said
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.features.health.watcher import HealthTiming
 from copyrator.kube.watch.placement import PlacementTiming
 
 ACCEPT = "operator.werf.dev/accept-from"
@@ -30,8 +31,7 @@ SOON = replace(
     TIMING,
     consent_pause=0.2,
     consent_longest_pause=0.2,
-    health_status=0.1,
-    health_watches=PlacementTiming(check=5.0, settle=0.01),
+    features=(HealthTiming(status=0.1, watches=PlacementTiming(check=5.0, settle=0.01)),),
 )
 """Answers are asked for again sooner."""
 
@@ -303,6 +303,7 @@ async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing
     await eventually(lambda: cluster.reason() == "Deployed")
 
 
+@pytest.mark.needs("health")
 async def test_health_is_read_only_with_consent(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -150,7 +150,14 @@ STATES: list[Callable[[State], Awaitable[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("reach", STATES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "reach",
+    [
+        pytest.param(one, marks=[pytest.mark.needs("health")] * (one is State.unhealthy))
+        for one in STATES
+    ],
+    ids=lambda one: one.__name__,
+)
 async def test_a_deleted_bundle_leaves_its_key_nowhere(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -198,6 +205,7 @@ def features(number: int) -> dict[str, Any]:
     return kinds[number // 2 % len(kinds)] if number % 2 else {}
 
 
+@pytest.mark.needs("health", "age")
 async def test_a_thousand_bundles_with_all_kinds_of_features_leave_nothing(
     cluster: BundleCluster, werf: Werf, run: Run, bundle: Make
 ) -> None:

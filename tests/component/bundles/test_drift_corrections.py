@@ -30,11 +30,11 @@ from tests.component.bundles.drifting import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.features.windows.office_hours import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
-from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.packed_charts import CHART_YAML, chart, pack
@@ -257,6 +257,7 @@ NEWER: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("what", NEWER)
+@pytest.mark.needs("windows", "age")
 async def test_a_correction_waits_for_a_window(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -290,6 +291,7 @@ async def test_a_correction_waits_for_a_window(
 
 
 @pytest.mark.parametrize("is_skipped", [False, True], ids=["", "of a skipped digest"])
+@pytest.mark.needs("freeze")
 async def test_a_correction_waits_for_the_end_of_a_freeze(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, *, is_skipped: bool
 ) -> None:

@@ -32,7 +32,8 @@ from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polling import CONFIRMED, PollMemory, VersionResolver
+from copyrator.bundles.version.poll_state import PollMemory, PollStates
+from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
@@ -370,7 +371,7 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     schedule = SimpleNamespace(on_stale=lambda _listener: None)
     parts = {"memories": memories, "schedule": schedule, "monotonic": lambda: now}
     context = cast("Any", SimpleNamespace(**parts))
-    resolver = VersionResolver(context, cast("Any", None))
+    resolver = VersionResolver(context, cast("Any", None), PollStates(context))
     keys = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
     promote_from = PromotionSpec(attestations=(AttestationsFrom("staging", EvidenceKeys(keys)),))
     spec = cast("Any", SimpleNamespace(part=lambda _kind: promote_from))

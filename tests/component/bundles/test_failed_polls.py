@@ -25,7 +25,7 @@ from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.step import Change
-from copyrator.bundles.version.polling import PollMemory
+from copyrator.bundles.version.poll_state import PollMemory
 
 SHOP = BundleKey("team", "shop")
 DEPLOYED = ("True", "Deployed")
@@ -481,6 +481,7 @@ async def test_dependants_see_it_at_once(
     await eventually(lambda: cluster.status("front")["deployed"]["version"] == "1.1.0")
 
 
+@pytest.mark.needs("windows")
 async def test_what_waits_or_is_suspended_goes_on_to_say_so(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.features.windows.office_hours import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze, thaw
-from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
+
+pytestmark = pytest.mark.needs("age", "freeze", "windows")
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
 SETTINGS = {"age": "minAge", "promotion": "promoteFrom", "window": "windows"}

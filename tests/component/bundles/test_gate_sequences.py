@@ -23,16 +23,21 @@ from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import catalog, reconciler
-from copyrator.bundles.gates import age, promotion, signature
-from copyrator.bundles.gates.gate import PASSED, Occasion
-from copyrator.bundles.health.monitor import HealthMonitor
+from copyrator.bundles.features.age.feature import AgeFeature
+from copyrator.bundles.features.freeze.feature import FreezeFeature
+from copyrator.bundles.features.health.feature import HealthFeature
+from copyrator.bundles.features.windows.feature import WindowsFeature
+from copyrator.bundles.features.windows.gates import GATE as WINDOW
+from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
+
+pytestmark = pytest.mark.needs("age", "freeze", "health", "windows")
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -209,11 +214,28 @@ def test_a_requested_plan_that_fails_keeps_nobody_busy(gates: str, steps: list[S
     assert not world.wrong
 
 
-BROKEN: list[tuple[ModuleType, str, str, list[Step], str]] = [
-    (age, "GATE", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
+def let_pass(found: Gate | Gates) -> Gate | Gates:
+    """A gate, or all gates of a feature, that pass everything."""
+    if isinstance(found, Gate):
+        return replace(found, judge=lambda *_: PASSED)
+    version, moment = (
+        tuple(replace(one, judge=lambda *_: PASSED) for one in part)
+        for part in (found.version, found.moment)
+    )
+    return Gates(version, moment)
+
+
+BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
+    (AgeFeature, "gates", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
     (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
     (catalog, "DEPENDS_ON", "", [("wait", 7)], "staging isn't Ready"),
-    (catalog, "WINDOW", "windows", [("wait", 300), ("push", (1, 0), 30)], "no window is open"),
+    (
+        WindowsFeature,
+        "gates",
+        "windows",
+        [("wait", 300), ("push", (1, 0), 30)],
+        "no window is open",
+    ),
     (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
         catalog,
@@ -232,13 +254,13 @@ SOME = BROKEN if LONG else BROKEN[::2]
     ("module", "name", "gate", "steps", "said"),
     SOME,
     ids=[
-        module.__name__.split(".")[-1] if name == "GATE" else name.lower()
+        module.__name__.split(".")[-1] if name in ("GATE", "gates") else name.lower()
         for module, name, *_ in SOME
     ],
 )
 def test_a_gate_that_lets_everything_pass_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
-    module: ModuleType,
+    module: ModuleType | type,
     name: str,
     gate: str,
     steps: list[Step],
@@ -246,13 +268,12 @@ def test_a_gate_that_lets_everything_pass_is_noticed(
 ) -> None:
     gates = frozenset({gate} - {""})
     assert happens(gates, steps).wrong == []
-    broken = replace(getattr(module, name), judge=lambda *_: PASSED)
-    monkeypatch.setattr(module, name, broken)
+    monkeypatch.setattr(module, name, let_pass(getattr(module, name)))
     assert any(said in one for one in happens(gates, steps).wrong)
 
 
 def test_a_freeze_that_is_overlooked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FreezeWatcher, "of", lambda *_: ())
+    monkeypatch.setattr(FreezeFeature, "_freezes_of", lambda *_: ())
     steps: list[Step] = [("freeze", "", None), ("push", (1, 0), 7)]
     assert any("it is frozen" in one for one in happens(frozenset(), steps).wrong)
 
@@ -313,9 +334,9 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a correction outside windows": (
         "drift windows",
-        catalog,
-        "WINDOW",
-        replace(catalog.WINDOW, occasions=catalog.WINDOW.occasions - {Occasion.CORRECTION}),
+        WindowsFeature,
+        "gates",
+        Gates(moment=(replace(WINDOW, occasions=WINDOW.occasions - {Occasion.CORRECTION}),)),
         [("wait", 250), *DRIFTS],
         "no window is open",
     ),
@@ -337,7 +358,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "health that isn't looked at any more": (
         "health",
-        HealthMonitor,
+        HealthFeature,
         "_on_change",
         lambda *_: None,
         [("wait", 30), ("become", "failed", SOAK)],

@@ -10,9 +10,9 @@ from tests.component.bundles.approvals import ALWAYS, approve, condition, deploy
 from tests.component.bundles.drifting import DETECT, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
-from tests.component.bundles.test_health import SOON
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("registry")
 
 @pytest.fixture
 def timing(request: pytest.FixtureRequest) -> BundleTiming:
-    return SOON if "healthy" in request.node.name else TIMING
+    return timing_of() if "healthy" in request.node.name else TIMING
 
 
 def shop(cluster: BundleCluster) -> dict[str, Any]:
@@ -76,6 +76,7 @@ async def test_a_deploy_progresses_and_is_healthy_or_degraded(
     assert flux(shop(cluster), by_exprs=False) == "Terminating"
 
 
+@pytest.mark.needs("freeze")
 async def test_frozen_and_suspended(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -130,6 +131,7 @@ async def test_drift_is_said(cluster: BundleCluster, run: Run, bundle: Make, wer
     assert "Deployment" in said(cluster)
 
 
+@pytest.mark.needs("health")
 async def test_a_release_that_is_not_healthy_is_degraded(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

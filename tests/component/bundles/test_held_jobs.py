@@ -183,6 +183,7 @@ async def test_a_job_that_may_not_be_changed_keeps_no_bundle_from_its_next_deplo
     await eventually(lambda: len(cluster.runs) == 2, "another deploy", 20.0)
 
 
+@pytest.mark.needs("freeze")
 async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

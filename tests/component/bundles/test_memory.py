@@ -47,6 +47,7 @@ KINDS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS if LONG else ["watched"])
+@pytest.mark.needs("health")
 async def test_a_bundle_more_keeps_at_most_twelve_kilobytes(
     cluster: BundleCluster,
     registry: FakeRegistry,

@@ -182,6 +182,7 @@ EDITS = [*((purpose, "values") for purpose in PURPOSES), (DEPLOY, "spec"), (CHEC
 
 
 @pytest.mark.parametrize(("purpose", "edited"), EDITS)
+@pytest.mark.needs("freeze")
 async def test_what_is_edited_before_the_job_is_not_planned(
     cluster: BundleCluster, run: Run, shop: Shop, purpose: str, edited: str
 ) -> None:

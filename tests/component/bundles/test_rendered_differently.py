@@ -184,6 +184,7 @@ async def test_where_another_werf_may_correct_it_waits_for_approval(
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("freeze")
 async def test_a_later_check_doesnt_replace_what_was_approved(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
 ) -> None:

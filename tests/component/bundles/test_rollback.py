@@ -327,6 +327,7 @@ async def test_a_registry_that_fails_is_not_one_without_the_digest(
     await rolled_back(cluster, first)
 
 
+@pytest.mark.needs("age")
 async def test_a_version_ages_while_another_one_is_pinned(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -366,6 +367,7 @@ async def test_where_no_tag_names_a_version_any_more_none_is_available(
     assert deployed(cluster) == first, "nothing else is there to be deployed"
 
 
+@pytest.mark.needs("age")
 async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:
@@ -388,6 +390,7 @@ async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     ]
 
 
+@pytest.mark.needs("windows", "freeze")
 async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -463,6 +466,7 @@ async def test_two_edits_before_a_look_count_as_the_last(
     assert len(cluster.runs) == 2
 
 
+@pytest.mark.needs("windows")
 async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -499,6 +503,7 @@ def _closed() -> list[dict[str, object]]:
     return [{"days": [day], "from": "09:00", "to": "10:00"}]
 
 
+@pytest.mark.needs("freeze")
 async def test_a_freeze_holds_it_back(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:

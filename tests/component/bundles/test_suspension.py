@@ -89,6 +89,7 @@ async def test_what_runs_stays_ready_until_it_is_resumed(
 
 
 @pytest.mark.parametrize("by", BYS)
+@pytest.mark.needs("health")
 async def test_drift_and_health_are_told_beside_it(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
 ) -> None:

@@ -25,6 +25,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import approval as plan_decision
@@ -233,7 +234,7 @@ class Simulation:
         values = f"values {self.values}"
         moment = MomentGates((approval.GATE,))
         case = decide_deploy(entry, spec, resolution, values, status, moment=moment, now=self.now)
-        status = record_resolution(case, self.now)
+        status = record_resolution(case, self.now, Gates())
         if case.deploys:
             self.begin(case, status)
             return False

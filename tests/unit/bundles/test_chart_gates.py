@@ -17,6 +17,7 @@ from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,
     Gate,
+    Gates,
     Occasion,
     Passed,
     Refused,
@@ -89,35 +90,22 @@ def test_a_chart_that_cannot_be_judged_passes_to_its_job_but_nobody_can_approve_
     assert ": it has more than 4 MiB; publish it with" in found.message
 
 
-ORDER = [
-    *("skip-digests", "signature", "vendored", "plain", "age", "promotion"),
-    *("dependsOn", "freeze", "window", "approval"),
-]
-
-
-def test_versions_are_judged_before_the_moment() -> None:
-    gates = all_gates()
-    assert [gate.name for gate in gates] == ORDER
-    assert [gate.name for gate in gates.version] == ORDER[:6]
-
-
 @pytest.mark.parametrize(
-    ("spec", "signed", "frozen", "names"),
+    ("spec", "signed", "names"),
     [
-        (SPEC, None, None, {"freeze"}),
-        (SPEC, False, False, set()),
-        (SPEC, False, True, {"freeze"}),
-        (SPEC, True, False, {"signature", "vendored"}),
-        (replace(SPEC, is_gated=True), False, False, {"vendored"}),
-        (APPROVED, None, False, {"vendored", "plain", "approval"}),
+        (SPEC, None, set()),
+        (SPEC, False, set()),
+        (SPEC, True, {"signature", "vendored"}),
+        (replace(SPEC, is_gated=True), False, {"vendored"}),
+        (APPROVED, None, {"vendored", "plain", "approval"}),
     ],
 )
 def test_which_gates_concern_a_bundle(
-    spec: BundleSpec, signed: bool | None, frozen: bool | None, names: set[str]
+    spec: BundleSpec, signed: bool | None, names: set[str]
 ) -> None:
-    chosen = {
-        name: lambda _, is_so=is_so: is_so
-        for name, is_so in (("signed", signed), ("frozen", frozen))
-        if is_so is not None
-    }
-    assert {gate.name for gate in all_gates(**chosen) if gate.concerns(spec)} == names
+    chosen = {} if signed is None else {"signed": lambda _: signed}
+    gates = all_gates(Gates(), **chosen)
+    assert {gate.name for gate in gates if gate.concerns(spec)} == names
+    freeze = Gate("freeze", lambda _: True, frozenset(Occasion), lambda *_: PASSED)
+    gates = all_gates(Gates(moment=(freeze,)), **chosen)
+    assert {gate.name for gate in gates if gate.concerns(spec)} == names | {"freeze"}

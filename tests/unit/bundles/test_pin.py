@@ -314,7 +314,7 @@ NOT_TAKEN = PinStatus(requested="x", refused="no")
 def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: list[str]) -> None:
     told: list[str] = []
 
-    def record(_entry: BundleEntry, reason: str, message: str, _type: str) -> None:
+    def emit(_entry: BundleEntry, reason: str, message: str) -> None:
         _, ended, why = message.partition(" any more: ")
         told.append(f"{reason}: {' '.join(why.split()[:2])}" if ended else reason)
 
@@ -326,6 +326,6 @@ def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: lis
         }
         return read_entry(body, BundleDefaults())
 
-    context: Any = SimpleNamespace(record=record)
+    context: Any = SimpleNamespace(emit=emit)
     record_pin(context, entry(before), entry(now))
     assert told == events

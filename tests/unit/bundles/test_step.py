@@ -24,7 +24,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.polling import PollMemory, VersionResolver
+from copyrator.bundles.version.poll_state import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,8 +176,7 @@ def schedule() -> tuple[Schedule, Memories, Queues]:
         clock=lambda: NOW,
         monotonic=lambda: 1000.0,
     )
-    polls: Any = None
-    VersionResolver(context, polls)
+    PollStates(context)
     return made, memories, queues
 
 
@@ -199,7 +198,7 @@ def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Cha
 def test_a_decision_in_progress_does_not_count_as_the_new_one() -> None:
     made, memories, _ = schedule()
     made.changed(KEY, Change.PUSH)
-    made.changed(KEY, Change.FREEZE)
+    made.changed(KEY, Change.GATE)
     asked = memories.of(KEY, PollMemory).asked_since
     assert asked is not None
     assert 999.9 < asked < 1000.0

@@ -33,11 +33,11 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
@@ -76,7 +76,7 @@ from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -206,9 +206,9 @@ class AttemptRunner:
     lists: GuardLists
     enforcement: EnforcementReviewer
     logins: JobLogins
-    freezes: FreezeWatcher
+    features: Features
     charts: ChartFinder
-    resolver: VersionResolver
+    poll_states: PollStates
     _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
 
@@ -655,11 +655,11 @@ class AttemptRunner:
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         """Report why the Job is blocked; clear it on progress.
 
-        A Job whose namespace is frozen before its pod has started is ended.
+        A Job that a feature stops before its pod has started is ended.
         """
         if job.given_up:  # the Job controller is ending it: that it has no pod says nothing
             return Step(entry)
-        if await self._is_frozen(entry, spec, job):
+        if await self._is_stopped(entry, spec, job):
             return Step(entry)
         if job.suspended:
             return await self._await_queue(entry, job)
@@ -704,13 +704,13 @@ class AttemptRunner:
         queued = ready_conditions.queued(entry.status)
         return Step(entry, entry.status, queued, decided=False)
 
-    async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
-        """End a Job that is frozen before its pod has started; returns whether it ends."""
-        if not self.freezes.of(spec, entry.attempted_namespace):
+    async def _is_stopped(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
+        """End a Job that a feature stops before its pod has started; returns whether it ends."""
+        if (reason := self.features.stops(entry, spec)) is None:
             return False
         if has_begun(await self.jobs.output.pods(job)):
             return False
-        await self.jobs.give_up(job, BundleReason.FROZEN)
+        await self.jobs.give_up(job, reason)
         return True
 
     def _finish(
@@ -752,10 +752,10 @@ class AttemptRunner:
                 await self.seals.remove_others(written, plan_record.needed_jobs(status))
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
-                self.resolver.decide_again(entry.key, spec.interval)
+                self.poll_states.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.resolver.forget_answer(entry.key)
+                self.poll_states.forget_answer(entry.key)
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 

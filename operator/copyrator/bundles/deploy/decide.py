@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.age import AgeStatus
+from copyrator.api.age import AgeStatus, CandidateStatus
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
-from copyrator.api.freeze import Freeze
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
@@ -26,22 +24,23 @@ from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.catalog import FREEZE, WINDOW
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.gates import age
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
+    NOTHING_FOUND,
     Candidate,
     Facts,
+    Findings,
     Gate,
     GateResult,
+    Gates,
     Held,
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.inputs.freezes import FreezeWatcher
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.logins import JobLogins
@@ -66,12 +65,11 @@ from copyrator.bundles.version.answer import (
     record_unavailable,
     take_over,
 )
-from copyrator.bundles.version.polling import DeployInputs, VersionResolver
+from copyrator.bundles.version.poll_state import DeployInputs, PollStates
+from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
-
-_DELAYING: Final = (FREEZE, WINDOW)
-"""Gates whose end, if not the retry's own time, says when a failed deploy is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +157,13 @@ class MomentGates:
 
     gates: Sequence[Gate]
     unready: tuple[str, ...] = ()
-    freezes: tuple[Freeze, ...] = ()
+    findings: Findings = NOTHING_FOUND
 
     def facts(self, case: Case, occasion: Occasion) -> Facts:
         """The input with which they are evaluated for a deploy."""
-        return Facts(case.status, occasion, case.target, unready=self.unready, freezes=self.freezes)
+        return Facts(
+            case.status, occasion, case.target, unready=self.unready, findings=self.findings
+        )
 
 
 def decide_deploy(
@@ -260,9 +260,8 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     facts = moment.facts(case, deciding.occasion(decision.need, case.wanted, status))
-    if retried_at is not None:  # only of a freeze that is in force then, and of windows
-        delaying = {gate.name for gate in _DELAYING}
-        those = [one for one in moment.gates if one.name in delaying]
+    if retried_at is not None:
+        those = [one for one in moment.gates if one.delays_retries]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
@@ -321,12 +320,7 @@ def _hold_condition(case: Case, status: BundleStatus, held: Held) -> ReadyCondit
 
 def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is deciding.DeployAction.WAIT:
-        delaying = {one.gate for one in case.results if one.objects}
-        ends = (
-            gate.ends(case.spec)
-            for gate in _DELAYING
-            if gate.name in delaying and gate.ends is not None
-        )
+        ends = (one.delays for one in case.results if one.objects and one.delays)
         return status, ready_conditions.will_retry(status, after=" and ".join(ends))
     if case.decision.action is deciding.DeployAction.QUARANTINE:
         return status, ready_conditions.quarantined(status)
@@ -338,20 +332,20 @@ def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondi
     return status, ready_conditions.deployed(status, case.spec.ignored_env)
 
 
-def record_resolution(case: Case, next_poll: datetime) -> BundleStatus:
+def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> BundleStatus:
     """The status with the registry's resolution and the gates' verdicts.
 
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
     results = () if _is_deployed_held(case) else case.results
-    status = structs.replace(case.status, gates=gates.record_verdicts(results)).with_part(
-        AgeStatus(
-            candidates=age.record_candidates(
-                case.status, case.spec, resolution.seen, case.now, resolution.soaked
-            )
+    status = structs.replace(case.status, gates=gates.record_verdicts(results))
+    candidates: tuple[CandidateStatus, ...] = ()
+    if judging.remember(case.spec):
+        candidates = record_candidates(
+            status, case.spec, resolution.seen, case.now, resolution.soaked
         )
-    )
+    status = status.with_part(AgeStatus(candidates=candidates))
     found: Candidate | None = None
     if resolution.is_pinned:
         found = resolution.named
@@ -391,12 +385,13 @@ class Deployer:
     context: Context
     patches: BundlePatcher
     _: KW_ONLY
+    poll_states: PollStates
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     logins: JobLogins
     attempts: AttemptRunner
     plans: PlanMachine
-    freezes: FreezeWatcher
+    features: Features
 
     async def deploy(
         self, inputs: DeployInputs, resolution: Resolution
@@ -410,17 +405,17 @@ class Deployer:
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
         key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
-        is_settled = self.resolver.is_settled(key, known) or self.accounts.is_settled(key, known)
+        is_settled = self.poll_states.is_settled(key, known) or self.accounts.is_settled(key, known)
         if is_settled and inputs.observed is None:
             next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
-        failures = self.resolver.failures(key)
+        failures = self.poll_states.failures(key)
         try:
             step, is_request_handled = await self._decide(inputs, resolution)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            self.resolver.record_failures(key, failures)
+            self.poll_states.record_failures(key, failures)
             return self._report_poll_failed(inputs, error, keeps=False), desired
         if is_request_handled is None:
             return step, None
@@ -442,7 +437,7 @@ class Deployer:
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        before = self.resolver.failures(entry.key)
+        before = self.poll_states.failures(entry.key)
         failures = before.including(error)
         is_new = failures is not before
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
@@ -456,7 +451,7 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            self.resolver.retry(entry.key, failures, next_poll)
+            self.poll_states.retry(entry.key, failures, next_poll)
             if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
                 return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
@@ -465,7 +460,7 @@ class Deployer:
         is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
-        handled = self.resolver.handled(entry.key)
+        handled = self.poll_states.handled(entry.key)
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
@@ -477,11 +472,11 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
-        awaited, freezes = find_unready(self.context.bundles, spec), self.freezes.of(spec)
-        moment = MomentGates(self.context.gates.moment, awaited, freezes)
+        awaited, findings = find_unready(self.context.bundles, spec), self.features.find(spec)
+        moment = MomentGates(self.context.gates.moment, awaited, findings)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
-        status = record_resolution(case, next_poll)
+        status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
@@ -518,7 +513,7 @@ class Deployer:
         step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
         if step is None:
             return None
-        return replace(step, due=(*step.due, self.resolver.next_poll(entry.key)))
+        return replace(step, due=(*step.due, self.poll_states.next_poll(entry.key)))
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
@@ -537,8 +532,8 @@ class Deployer:
             if case.is_plan_dropped or case.is_drift_dropped:
                 await self.plans.discard(written)
             if written is case.entry and is_final:
-                self.resolver.settle(key, case.known(written))
-            return Step(written, due=(self.resolver.next_poll(key), until, judge_at, changes_at))
+                self.poll_states.settle(key, case.known(written))
+            return Step(written, due=(self.poll_states.next_poll(key), until, judge_at, changes_at))
 
         return Step(case.entry, status, verdict, effect=settle)
 
@@ -560,7 +555,7 @@ class Deployer:
 
         async def settle(written: BundleEntry) -> Step:
             check_at = self.accounts.settle(key, case.known(written))
-            return Step(written, due=(self.resolver.next_poll(key), check_at))
+            return Step(written, due=(self.poll_states.next_poll(key), check_at))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 

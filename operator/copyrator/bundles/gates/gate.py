@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
-from copyrator.api.freeze import Freeze
 from copyrator.api.promotion import SoakStatus
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
@@ -146,6 +145,24 @@ _PASSED_OVER: Final = {
 }
 
 
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What features found out in one reconcile for their gates; only these look into it."""
+
+    values: tuple[object, ...] = ()
+    """Each of a type of its own."""
+
+    def of(self, kind: type[F]) -> F | None:
+        """The value of a type; None where there is none."""
+        return next((one for one in self.values if isinstance(one, kind)), None)
+
+
+NOTHING_FOUND: Final = Findings()
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The input of gates beside the spec and the candidate."""
@@ -158,16 +175,14 @@ class Facts:
     """The verdict on its signatures; None where it isn't known."""
     chart: ChartFacts | Waiting | None = None
     """What its chart is, or why it isn't read; None where it isn't asked for."""
-    first_seen: datetime | None = None
-    """When this operator found the candidate first; None: just now."""
     sources: Sources = NO_SOURCES
     """The Bundles of ``spec.promoteFrom``."""
     evidence: DeployedEvidence | None = None
     """What its attestations say; None where they weren't read."""
     unready: tuple[str, ...] = ()
     """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
-    freezes: tuple[Freeze, ...] = ()
-    """Those that are in force for the Bundle."""
+    findings: Findings = NOTHING_FOUND
+    """What features found out for their gates."""
 
     @property
     def is_requested(self) -> bool:
@@ -200,6 +215,11 @@ class Gate:
     """What happens when it passes by itself, as a clause; None where time alone changes nothing."""
     until: str = "ends"
     """What happens at the time of a verdict that waits, as a verb."""
+    delays_retries: bool = False
+    """Whether a failed deploy is retried when it ends, where that is after the retry's own time."""
+    remembers: bool = False
+    """Whether ``status.candidates`` has the versions that it holds back, so that one whose tag was
+    pushed anew may pass."""
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 
@@ -217,6 +237,8 @@ class GateResult:
     verdict: Verdict
     passed_over: Waiting | Refused | None = None
     """Its objection, where a forced deploy or rollback ignores it; ``verdict`` is Passed then."""
+    delays: str = ""
+    """What a retry waits for while it objects, as a clause; empty: it delays none."""
 
     @property
     def objects(self) -> bool:
@@ -266,6 +288,15 @@ class Gates:
     def __iter__(self) -> Iterator[Gate]:
         return iter((*self.version, *self.moment))
 
+    @classmethod
+    def joined(cls, parts: Iterable[Gates]) -> Gates:
+        """The gates of all parts, in their order."""
+        found = tuple(parts)
+        return cls(
+            version=tuple(gate for one in found for gate in one.version),
+            moment=tuple(gate for one in found for gate in one.moment),
+        )
+
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
         return any(gate.is_permanent and gate.concerns(spec) for gate in self)
@@ -283,11 +314,16 @@ class Gates:
         self, spec: BundleSpec, status: BundleStatus, sources: Sources
     ) -> tuple[datetime, ...]:
         """When verdicts on the versions on record change by themselves, past moments too."""
-        return tuple(at for gate in self for at in gate.changes(spec, status, sources))
+        concerned = (gate for gate in self if gate.concerns(spec))
+        return tuple(at for gate in concerned for at in gate.changes(spec, status, sources))
 
     def judge_versions(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a version gate."""
         return any(gate.concerns(spec) for gate in self.version)
+
+    def remember(self, spec: BundleSpec) -> bool:
+        """Whether the versions that the Bundle's gates hold back are remembered."""
+        return any(gate.remembers and gate.concerns(spec) for gate in self)
 
 
 def judge(
@@ -307,7 +343,8 @@ def judge(
         if is_asked or (over is not None and Occasion.REQUEST in gate.occasions):
             verdict = gate.judge(spec, candidate, facts, now)
         if is_asked or isinstance(verdict, Passed):
-            results.append(GateResult(gate.name, verdict if is_asked else PASSED))
+            delays = gate.ends(spec) if gate.delays_retries and gate.ends is not None else ""
+            results.append(GateResult(gate.name, verdict if is_asked else PASSED, delays=delays))
         else:
             results.append(GateResult(gate.name, Passed(over or ""), verdict))
     return tuple(results)

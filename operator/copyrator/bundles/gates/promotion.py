@@ -370,5 +370,6 @@ GATE: Final = Gate(
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge,
     changes=_changes,
+    remembers=True,
     ends=_describe_end,
 )

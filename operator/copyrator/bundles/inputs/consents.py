@@ -24,14 +24,13 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.context import AnnotatedNamespace, Context
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.inputs.consent import ConsentFacts
-from copyrator.bundles.inputs.freezes import AnnotatedNamespace
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -69,14 +68,12 @@ class ConsentReviewer:
 
     Args:
         context: the controller's.
-        namespaces: the watch of Namespaces; its records have ``annotations``.
         client: sends the reviews; nothing else waits for it.
     """
 
-    def __init__(self, context: Context, namespaces: WatchSpec, client: KubeClient) -> None:
+    def __init__(self, context: Context, client: KubeClient) -> None:
         self._context = context
         self._timing = context.timing
-        self._namespace_watch = namespaces
         self._client = client
         self._namespaces: Registration | None = None
         self._listed: dict[str, Consent] = {}
@@ -86,8 +83,8 @@ class ConsentReviewer:
 
     def start(self) -> None:
         """Open the watch."""
-        informers = self._context.informers
-        self._namespaces = informers.acquire(self._namespace_watch, self._on_namespace)
+        context = self._context
+        self._namespaces = context.informers.acquire(context.namespaces, self._on_namespace)
 
     def stop(self) -> None:
         """End the watch."""

@@ -17,7 +17,7 @@ from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec
+from copyrator.api.health import HealthMode, HealthSpec, watched_health
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PROMOTE_TO
 from copyrator.api.promotion import PromotionSpec, PromotionStatus, allows_promotion, hold_text
@@ -147,7 +147,7 @@ def _find_health_fault(entry: BundleEntry) -> str:
     """Why the release of a Bundle isn't healthy; empty where it is, or isn't watched."""
     if isinstance(entry.spec, InvalidSpec) or entry.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
-    if entry.health == ConditionStatus.TRUE:
+    if watched_health(entry.spec, entry.status) == ConditionStatus.TRUE:
         return ""
     found = entry.status.condition(ConditionType.HEALTHY)
     return f"is Ready, but isn't Healthy{': ' * bool(found)}{_cut(found.get('reason'), found)}"

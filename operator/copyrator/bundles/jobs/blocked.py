@@ -30,7 +30,7 @@ from copyrator.bundles.jobs.outcome import (
 from copyrator.bundles.plan import seal
 from copyrator.bundles.pod import VALUES_VOLUME
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
@@ -122,9 +122,9 @@ class AccountMemory:
 class ServiceAccountChecker:
     """The service accounts that were found missing, for all Bundles."""
 
-    def __init__(self, context: Context, resolver: VersionResolver) -> None:
+    def __init__(self, context: Context, poll_states: PollStates) -> None:
         self._context = context
-        self._resolver = resolver
+        self._poll_states = poll_states
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
         context.memories.on_drop(self._leave)
 
@@ -157,7 +157,7 @@ class ServiceAccountChecker:
         if is_recorded and await self.missing(entry, spec):
             return Step(entry, due=(self._memory(entry.key).check_at,))
         self.forget(entry.key)
-        self._resolver.decide_again(entry.key, spec.interval)
+        self._poll_states.decide_again(entry.key, spec.interval)
         return Step(entry)
 
     async def missing(

@@ -89,7 +89,7 @@ from copyrator.bundles.planning.previews import PreviewResolver
 from copyrator.bundles.planning.queue import PlanQueue, Ticket
 from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step, record_part
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.poll_state import PollStates
 from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
 
@@ -179,7 +179,7 @@ class PlanMachine:
     enforcement: EnforcementReviewer
     inputs: InputsStore
     previews: PreviewResolver
-    resolver: VersionResolver
+    poll_states: PollStates
 
     # --- the plan of the next deploy --------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class PlanMachine:
         status = record_decision(status, entry.annotations, self.context.clock())
         if status is entry.status and not has_turn:
             return None, due
-        self.resolver.decide_again(entry.key, spec.interval)
+        self.poll_states.decide_again(entry.key, spec.interval)
         return status, due
 
     def begin_plan(
@@ -321,7 +321,7 @@ class PlanMachine:
         found = correctable_job(status, task.spec)
         if found is not None and memory.correctable != found:
             memory.correctable = found
-            self.resolver.decide_again(entry.key, task.spec.interval)
+            self.poll_states.decide_again(entry.key, task.spec.interval)
         is_due = due is not None and due <= self.context.clock()
         if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
             await self.plan_jobs.await_login(entry, task.spec)

@@ -5,15 +5,13 @@ A push notification brings the next poll forward; it has no other effect.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus
-from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
@@ -23,11 +21,8 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Occasion, Verdict, Waiting
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs import relations
-from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.rhythm import (
     Rhythm,
@@ -36,16 +31,16 @@ from copyrator.bundles.rhythm import (
     poll_retry,
     query_of,
 )
-from copyrator.bundles.step import Change, Stale, Step
+from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     is_answered,
     kept_until,
     retry_at,
 )
+from copyrator.bundles.version.poll_state import DeployInputs, Failures, PollMemory, PollStates
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
-from copyrator.oci.errors import RegistryError
 from copyrator.oci.notifications import Push, canonical
 
 SHARING: Final = 1.0
@@ -62,185 +57,13 @@ _NONE: Final[Mapping[str | None, set[str | None]]] = {}
 """The tags of a repository that no push names; never changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeployInputs:
-    """What a deploy is decided by beside the registry's answer, as the steps before it found it."""
-
-    entry: BundleEntry
-    spec: BundleSpec
-    access: Access
-    asked: Asked
-    """The requirements for signatures."""
-    attesters: Attesters
-    """The keys that are trusted for attestations."""
-    desired: DesiredVersion
-    observed: BundleStatus | None
-    """The status with the progress of the plan, where that has changed and isn't written yet."""
-    is_drift_due: bool = False
-    """A check for drift is due once that status is written."""
-    due: datetime | None = None
-    """The earliest time at which one of the steps before is due again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """Consecutive polls that failed, or found no tag."""
-
-    count: int = 0
-    last: RegistryError | None = None
-    """The last answer that was an error: it is counted once, however often it is decided on."""
-
-    def including(self, error: RegistryError) -> Failures:
-        """These and this one."""
-        return self if error is self.last else Failures(self.count + 1, error)
-
-
-@dataclass(slots=True)
-class PollMemory:
-    """The polls of the registry, and what was decided by their answers."""
-
-    answered_at: float | None = None
-    """Monotonic seconds of the last successful poll; at first, of the first use."""
-    desired: DesiredVersion | None = None
-    """The last desired version that was handled."""
-    asked_since: float | None = None
-    """Monotonic seconds of the oldest answer that is accepted; None while no poll is pending."""
-    asked_for: str = ""
-    """The token of the user's request for which the pending poll was begun; empty: none."""
-    asked_at: datetime | None = None
-    """When the pending poll was begun, by the wall clock."""
-    confirmed_since: float | None = None
-    """Monotonic seconds of the oldest answer about evidence that is accepted, as a deploy by it was
-    decided then; None: none was."""
-    again: float | None = None
-    """Monotonic seconds of the second poll after a push (BundleTiming.poll_after_push)."""
-    next_poll: datetime | None = None
-    rhythm: Rhythm | None = None
-    """The Bundle's poll times; None until its first poll is scheduled."""
-    failures: Failures = Failures()
-    unsigned: int = 0
-    """Number of consecutive polls that found a version without a trusted signature."""
-    changed_at: datetime | None = None
-    """When a user last edited the Bundle."""
-    settled: tuple[object, ...] | None = None
-    """The Bundle's version, the resolution and the values' hash for which there was nothing to do:
-    with the same again no decision is needed.
-    """
-    judged_at: datetime | None = None
-    """When the gates were evaluated last."""
-    inputs: DeployInputs | None = None
-    """What the pending poll was begun for; with its answer only the steps after it are taken."""
-
-
 class VersionResolver:
     """Resolves the versions of Bundles, by polls of their registries where these are due."""
 
-    def __init__(self, context: Context, polls: RegistryPoller) -> None:
+    def __init__(self, context: Context, polls: RegistryPoller, states: PollStates) -> None:
         self._context = context
         self._polls = polls
-        context.schedule.on_stale(self._make_stale)
-
-    def _memory(self, key: BundleKey) -> PollMemory:
-        memory = self._context.memories.of(key, PollMemory)
-        if memory.answered_at is None:
-            memory.answered_at = self._context.monotonic()
-        return memory
-
-    # --- what others find out, and ask ------------------------------------------------------------
-
-    def edited(self, key: BundleKey) -> None:
-        """Record that a user has edited a Bundle."""
-        self._memory(key).changed_at = self._context.clock()
-
-    def _make_stale(self, key: BundleKey, what: Stale, since: float) -> None:
-        memory, entry = self._memory(key), self._context.bundles.get(key)
-        if what is Stale.ANSWERS:
-            memory.asked_since = since
-            memory.again = since + self._context.timing.poll_after_push
-            memory.asked_at = self._context.clock()
-        elif what is Stale.SETTLED:
-            memory.settled = None
-        elif entry is not None and isinstance(entry.spec, BundleSpec):
-            memory.settled = None
-            self.decide_again(key, entry.spec.interval)
-
-    def decide_again(self, key: BundleKey, interval: float) -> None:
-        """Have the next resolution decide again, without a new request to the registry.
-
-        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
-        have read its inputs before they changed. ``interval``: the Bundle's, in seconds.
-        """
-        memory = self._memory(key)
-        if memory.asked_since is None:
-            memory.asked_since = self._context.monotonic() - interval
-        else:
-            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
-
-    def forget_answer(self, key: BundleKey) -> None:
-        """Have the registry polled at the next resolution."""
-        self._memory(key).desired = None
-
-    def cancel_poll(self, key: BundleKey) -> None:
-        """The same; an answer that is pending isn't decided on."""
-        memory = self._memory(key)
-        memory.desired = memory.asked_since = None
-
-    def pause(self, key: BundleKey) -> None:
-        """The same, and nothing is polled until the next resolution, also not after a push."""
-        self.cancel_poll(key)
-        self._memory(key).again = None
-
-    def asked_since(self, key: BundleKey) -> float | None:
-        """Monotonic seconds of the oldest answer that is accepted; None: no poll is pending."""
-        return self._memory(key).asked_since
-
-    def keep_inputs(self, inputs: DeployInputs) -> None:
-        """Keep what the pending poll was begun for; without one, nothing."""
-        memory = self._memory(inputs.entry.key)
-        if memory.asked_since is not None:
-            memory.inputs = inputs
-
-    def take_inputs(self, key: BundleKey) -> DeployInputs | None:
-        """What was kept; it isn't kept any longer."""
-        memory = self._memory(key)
-        found, memory.inputs = memory.inputs, None
-        return found
-
-    def next_poll(self, key: BundleKey) -> datetime | None:
-        """The next regular poll, or retry."""
-        return self._memory(key).next_poll
-
-    def handled(self, key: BundleKey) -> DesiredVersion | None:
-        """The last desired version that was handled; None after a restart."""
-        return self._memory(key).desired
-
-    def settle(self, key: BundleKey, known: tuple[object, ...]) -> None:
-        """Record that there is nothing to do for this input of a decision."""
-        self._memory(key).settled = known
-
-    def is_settled(self, key: BundleKey, known: tuple[object, ...]) -> bool:
-        """Whether there was nothing to do for this input of a decision."""
-        return self._memory(key).settled == known
-
-    def failures(self, key: BundleKey) -> Failures:
-        """The polls that have failed since the last one that didn't."""
-        return self._memory(key).failures
-
-    def record_failures(self, key: BundleKey, failures: Failures) -> None:
-        """Record how many polls have failed."""
-        self._memory(key).failures = failures
-
-    def retry(self, key: BundleKey, failures: Failures, next_poll: datetime) -> None:
-        """Record a failed poll, and when it is tried again."""
-        memory = self._memory(key)
-        memory.failures, memory.next_poll = failures, next_poll
-
-    def unpolled_seconds(self, key: BundleKey) -> float:
-        """Seconds since the last successful poll; zero of a Bundle that wasn't reconciled yet."""
-        memory, now = self._context.memories.find(key, PollMemory), self._context.monotonic()
-        return now - memory.answered_at if memory and memory.answered_at is not None else 0.0
-
-    # --- polls ------------------------------------------------------------------------------------
+        self._states = states
 
     def resolve(self, inputs: DeployInputs) -> Resolution | Step:
         """The resolution if a poll is due and answered; else when the Bundle is due.
@@ -250,7 +73,7 @@ class VersionResolver:
         entry, spec, context = inputs.entry, inputs.spec, self._context
         if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
             return self._wait(entry, spec, due)
-        memory = self._memory(entry.key)
+        memory = self._states.of(entry.key)
         queries = RegistryReader(
             entry,
             spec,
@@ -270,6 +93,7 @@ class VersionResolver:
         )
         resolution = Resolver(judge).resolve()
         if resolution is not None:
+            memory.decided_since = memory.asked_since
             return resolution
         is_seen = entry.status.observed_generation == entry.generation
         if is_seen and kept_until(entry.status, spec) is None:
@@ -295,16 +119,14 @@ class VersionResolver:
         verdict = ready_conditions.unusable(reason, error.message or "", entry.status)
         return Step(entry, entry.status, verdict, due=due)
 
-    def mark_handled(
-        self, entry: BundleEntry, desired: DesiredVersion, asked_since: float | None
-    ) -> Step:
-        """Record that the answer to the poll that was due since then was handled."""
-        memory = self._memory(entry.key)
+    def mark_handled(self, entry: BundleEntry, desired: DesiredVersion) -> Step:
+        """Record that what was resolved last was handled."""
+        memory = self._states.of(entry.key)
         memory.desired = desired
         memory.confirmed_since = None
         if not memory.failures.count:
             memory.answered_at = self._context.monotonic()
-        if memory.asked_since == asked_since:  # else a push arrived since
+        if memory.asked_since == memory.decided_since:  # else a push arrived since
             memory.asked_since = None
         return Step(entry, due=(self._again_at(memory),))
 
@@ -313,7 +135,7 @@ class VersionResolver:
 
         Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
         """
-        memory = self._memory(entry.key)
+        memory = self._states.of(entry.key)
         if not spec.part(PromotionSpec).attestations or occasion not in promotion.GATE.occasions:
             return False
         now, since = self._context.monotonic(), memory.confirmed_since
@@ -325,12 +147,12 @@ class VersionResolver:
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
         context = self._context
-        memory, query, interval = self._memory(entry.key), query_of(spec), interval_of(spec)
+        memory, query, interval = self._states.of(entry.key), query_of(spec), interval_of(spec)
         held = memory.rhythm
         if held is None or (held.query, held.interval) != (query, interval):
             keyed = context.hasher()
             keyed.update(f"poll\0{query}".encode())
-            known = (one.rhythm for _, one in context.memories.each(PollMemory))
+            known = self._states.rhythms()
             announced = parse_time(entry.status.next_poll_at) if held is None else None
             held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
             memory.rhythm = held
@@ -340,7 +162,7 @@ class VersionResolver:
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> datetime:
         """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
-        memory, rhythm = self._memory(entry.key), self.poll_rhythm(entry, spec)
+        memory, rhythm = self._states.of(entry.key), self.poll_rhythm(entry, spec)
         first = self._context.timing.poll_retry
         if resolution.unresolved is not None and resolution.unresolved.reason in ABSENT:
             failures = replace(memory.failures, count=memory.failures.count + 1)
@@ -358,7 +180,7 @@ class VersionResolver:
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> datetime:
         """Record when the gates were evaluated; returns when the next poll is, as it is set."""
-        self._memory(entry.key).judged_at = now
+        self._states.of(entry.key).judged_at = now
         return self.set_next_poll(entry, spec, resolution, now)
 
     def _begin_poll(
@@ -366,7 +188,7 @@ class VersionResolver:
     ) -> tuple[datetime | None, ...] | None:
         """Begin a poll where one is due, or is pending; else return when the next one is due."""
         now, monotonic = self._context.clock(), self._context.monotonic()
-        memory = self._memory(entry.key)
+        memory = self._states.of(entry.key)
         if memory.desired is None and is_answered(entry.status, desired):
             memory.desired = desired
             memory.next_poll = self.poll_rhythm(entry, spec).after(now)

@@ -34,8 +34,8 @@ from copyrator.bundles.candidates import (
 from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates import age, promotion, signature
 from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -63,6 +63,7 @@ from copyrator.bundles.version.polls import (
     TagListQuery,
     TagQuery,
 )
+from copyrator.bundles.version.remembered import lower_tags, older_digests
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
 from copyrator.signatures.model import DeployedEvidence
@@ -263,7 +264,6 @@ class Judge:
             occasion,
             signature=self._signature(candidate.digest) if self.asked else None,
             chart=self._chart(candidate.digest) if self._asks_charts else None,
-            first_seen=age.first_seen(status, candidate),
             sources=self.sources,
             evidence=self.queries.evidence(candidate.digest, self.attesters)
             if is_promoted
@@ -477,7 +477,7 @@ class Resolver:
         """
         if len(tags) < MAX_CANDIDATES:
             return ()
-        return age.lower_tags(self.judge.entry.status, self.judge.spec, tags)
+        return lower_tags(self.judge.entry.status, self.judge.spec, tags)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
@@ -517,7 +517,7 @@ class Resolver:
             named: the tag's present digest; a former one must still be in the registry.
             held_back: digests that don't pass are appended to it.
         """
-        for one in (named, *age.older_digests(self.judge.entry.status, named)):
+        for one in (named, *older_digests(self.judge.entry.status, named)):
             results, held = self.judge.judge(one)
             if held is not None:
                 held_back.append(held)

@@ -20,7 +20,7 @@ from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.freeze import Freeze
+from copyrator.api.freeze import FreezeFindings
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
@@ -32,15 +32,18 @@ from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import DEPENDS_ON, FREEZE, all_gates
-from copyrator.bundles.gates import age, promotion, signature
+from copyrator.bundles.catalog import DEPENDS_ON, all_gates
+from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates import gate as gates
+from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NO_SOURCES,
+    NOTHING_FOUND,
     Candidate,
     Facts,
+    Findings,
     Gate,
     GateResult,
     Passed,
@@ -85,7 +88,7 @@ if TYPE_CHECKING:
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""
-_GATES = all_gates()
+_GATES = all_gates(load_gates())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ class BundleGates:
     now: datetime
     sources: Sources = NO_SOURCES
     unready: tuple[str, ...] = ()
-    freezes: tuple[Freeze, ...] = ()
+    findings: Findings = NOTHING_FOUND
     unread: tuple[tuple[str, str], ...] = ()
     """Gates for which something can't be read, each with the reason."""
     attesters: Attesters = NO_ATTESTERS
@@ -141,10 +144,9 @@ class BundleGates:
         facts = Facts(
             self.status,
             gates.occasion(None, self.status.deployed.digest, candidate.digest),
-            first_seen=age.first_seen(self.status, candidate),
             sources=self.sources,
             unready=self.unready,
-            freezes=self.freezes,
+            findings=self.findings,
             evidence=self.evidence.get(candidate.digest),
         )
         readable = [one for one in asked if not one.unjudged and one.name not in missing]
@@ -187,7 +189,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
     if frozen.denied:
-        unread[FREEZE.name] = frozen.gap
+        unread["freeze"] = frozen.gap
     now = datetime.now(UTC)
     seen = ALL_SEEN
     if spec.part(PromotionSpec):
@@ -203,7 +205,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         now=now,
         sources=relations.sources(cache, spec, lambda: seen.as_of(now)),
         unready=relations.find_unready(cache, spec),
-        freezes=frozen.freezes,
+        findings=Findings((FreezeFindings(frozen.freezes),)),
         unread=tuple(unread.items()),
         attesters=attesters,
     )

@@ -30,7 +30,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
+from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
@@ -542,7 +542,10 @@ async def release_objects(
     """The objects of a Bundle's release in its namespace, and what couldn't be read of them."""
     view = BundleView(body, datetime.now(UTC))
     spec = view.spec
-    if isinstance(spec, InvalidSpec) or find_deploy_fault(spec, view.status) is not None:
+    there = view.status.deployed
+    if isinstance(spec, InvalidSpec) or not (there.digest or view.status.deploy.digest):
+        return [], ""
+    if there.namespace not in (None, "", spec.project_namespace):
         return [], ""
     if spec.uses(ClusterSpec):
         return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."

@@ -29,14 +29,17 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import WindowsSpec, is_open, next_opening
-from copyrator.bundles.catalog import FREEZE, WINDOW, all_gates
+from copyrator.bundles.catalog import all_gates
+from copyrator.bundles.features import load_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Detail, detail_lines, said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
+    FREEZE,
     MESSAGE,
+    WINDOW,
     BundleView,
     consent,
     describe_drift,
@@ -54,7 +57,7 @@ from copyrator.cli.view.bundle import (
 if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
 
-_GATES = {gate.name: gate for gate in all_gates()}
+_GATES = {gate.name: gate for gate in all_gates(load_gates())}
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
@@ -84,8 +87,8 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     stamp = format_time(moment)
     local = f" ({moment.astimezone(zone):%A %H:%M} {zone.key})" if zone else f" ({moment:%A})"
     names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
-    if zone and WINDOW.name not in names:
-        names.append(WINDOW.name)
+    if zone and WINDOW not in names:
+        names.append(WINDOW)
     when = " and ".join(_passes(name, spec) for name in names)
     version = waiting_version(status)
     what = f" of {version}" if version else ""
@@ -143,11 +146,11 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield "Checks before the next deploy, in the order in which they are made:"
     for step in list_checks(view, spec):
         yield from step.lines(now)
-    if all(one.name != FREEZE.name for one in status.gates):
+    if all(one.name != FREEZE for one in status.gates):
         for one in view.freezes:
-            yield f"  {FREEZE.name}: nothing waits, but no deploy would begin: {sentence(one)}."
+            yield f"  {FREEZE}: nothing waits, but no deploy would begin: {sentence(one)}."
         if view.unknown_freezes:
-            yield f"  {FREEZE.name}: unknown: {view.unknown_freezes}."
+            yield f"  {FREEZE}: unknown: {view.unknown_freezes}."
     yield from explain_next(spec, status, now)
     yield from detail_lines((*describe_signatures(status), *describe_soak(view)))
     yield from _attested(view, spec)
@@ -276,10 +279,10 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    for one in view.freezes if FREEZE.name not in known else ():
+    for one in view.freezes if FREEZE not in known else ():
         until = format_time(one.until) if one.until else ""
         text = sentence(one)
-        missing.append(DeployStep(FREEZE.name, StepState.WAITING, text, until=until, ends="ends"))
+        missing.append(DeployStep(FREEZE, StepState.WAITING, text, until=until, ends="ends"))
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]

@@ -7,6 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.features.windows.office_hours import (
+    MONDAY,
+    OFFICE_HOURS,
+    ahead_of,
+)
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
@@ -14,14 +19,6 @@ from tests.component.oci.fake_registry import FakeRegistry
 from copyrator.api.names import ANN_FORCE_AT
 
 pytestmark = pytest.mark.usefixtures("registry")
-
-MONDAY = datetime(2026, 11, 30, 9, tzinfo=UTC)
-OFFICE_HOURS = [{"days": ["Mon"], "from": "09:00", "to": "10:00"}]
-
-
-def ahead_of(moment: datetime) -> timedelta:
-    """How far ahead a clock is by which this moment is now."""
-    return moment - datetime.now(UTC)
 
 
 async def test_a_first_install_waits_for_the_window_and_begins_when_it_opens(

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
-from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.features.health.watching import (
+    SOON,
+    health_watches,
+    healthy,
+    said,
+    timing_of,
+)
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment, owned
@@ -21,9 +28,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.health import judge
 from copyrator.kube.resources import DEPLOYMENTS
-from copyrator.kube.watch.placement import PlacementTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -33,34 +38,9 @@ BAD = ("False", "Unhealthy")
 BETWEEN = ("Unknown", "Progressing")
 
 
-SOON = replace(
-    TIMING,
-    health_settle=0.05,
-    health_status=0.1,
-    health_message=0.2,
-    health_watches=PlacementTiming(check=0.05, settle=0.01, retry=0.2, longest_retry=0.4),
-)
-"""The same, sooner."""
-
-
 @pytest.fixture
 def timing() -> BundleTiming:
-    return SOON
-
-
-def healthy(cluster: BundleCluster, name: str = "shop") -> tuple[str, str]:
-    return condition(cluster, "Healthy", name)
-
-
-def said(cluster: BundleCluster, name: str = "shop") -> str:
-    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
-    return str(found.get("Healthy", {}).get("message"))
-
-
-def health_watches(operator: Any) -> list[tuple[str, str | None]]:
-    """Kind and namespace of the watches of releases that are open."""
-    found = [spec for spec in operator.pool.specs() if spec.label_selector == judge.SELECTOR]
-    return sorted(((spec.resource.plural, spec.namespace) for spec in found), key=str)
+    return timing_of()
 
 
 def writes_of(cluster: BundleCluster, name: str = "shop") -> int:
@@ -103,7 +83,7 @@ async def test_a_release_is_healthy_unhealthy_and_healthy_again(
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons of the Events about health, which are logged, too."""
-    events = [one for one in caplog.records if one.name.endswith("bundles.status")]
+    events = [one for one in caplog.records if one.name.endswith("bundles.context")]
     reasons = [one.getMessage().split(": ")[1] for one in events]
     return [reason for reason in reasons if reason in ("Healthy", "Unhealthy")]
 
@@ -165,7 +145,7 @@ async def test_where_nobody_asks_nothing_is_watched(
 async def test_many_namespaces_have_one_watch_of_each_kind(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.health.judge.HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr("copyrator.bundles.features.health.judge.HEALTH_NAMESPACES", 3)
     spaces = [f"team-{number}" for number in range(5)]
     cluster.grant(*spaces)
     for space in spaces[:2]:
@@ -242,7 +222,7 @@ async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_other
 async def test_a_rollout_takes_few_writes(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     bundle(health="Watch")
     deployment(cluster, of=50, ready=50)
-    await run(timing=replace(SOON, health_status=1.0, health_message=60.0))
+    await run(timing=timing_of(replace(SOON, status=1.0, message=60.0)))
     await eventually(lambda: healthy(cluster) == GOOD)
     before, loop = writes_of(cluster), asyncio.get_running_loop()
     started = loop.time()
@@ -259,7 +239,7 @@ async def test_what_flaps_is_written_no_more_often_than_allowed(
 ) -> None:
     bundle(health="Watch")
     deployment(cluster)
-    await run(timing=replace(SOON, health_status=0.5))
+    await run(timing=timing_of(replace(SOON, status=0.5)))
     await eventually(lambda: healthy(cluster) == GOOD)
     before, loop = writes_of(cluster), asyncio.get_running_loop()
     started = loop.time()
@@ -380,8 +360,8 @@ async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_chang
 async def test_where_nothing_is_granted_few_reviews_are_sent(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.health.judge.HEALTH_NAMESPACES", 3)
-    monkeypatch.setattr("copyrator.bundles.health.judge.ALL_HEALTH_NAMESPACES", 5)
+    monkeypatch.setattr("copyrator.bundles.features.health.judge.HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr("copyrator.bundles.features.health.judge.ALL_HEALTH_NAMESPACES", 5)
     spaces = [f"team-{number:02}" for number in range(20)]
     places = ["", *spaces]
     cluster.by_name_only = {("deployments", place) for place in places}
@@ -390,7 +370,7 @@ async def test_where_nothing_is_granted_few_reviews_are_sent(
         cluster.change("bundles", space, spec={"project_namespace": space})
         cluster.change("bundles", space, status={"deployed": {"namespace": space}})
     cluster.review_gate = asyncio.Event()
-    await run(timing=replace(SOON, health_watches=replace(SOON.health_watches, retry=600.0)))
+    await run(timing=timing_of(replace(SOON, watches=replace(SOON.watches, retry=600.0))))
     # Which namespaces are the first five is known when all are: a Bundle that is reconciled before
     # the operator has listed everything comes a second later.
     for space in spaces:

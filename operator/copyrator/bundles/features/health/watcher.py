@@ -1,8 +1,4 @@
-"""The health of releases: the watches of their objects, and when the condition Healthy is written.
-
-A rolling Deployment changes its status many times. So the first change is written after
-``health_settle``, further ones after ``health_status`` or ``health_message`` (BundleTiming); an
-equal condition never.
+"""The watches of releases' objects.
 
 There is one watch for each kind and namespace where Bundles have ``spec.health``, shared by them.
 Of an object only what the condition needs is kept, by release and kind; so the condition of one
@@ -14,30 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import (
-    ConditionStatus,
-    ConditionType,
-    FurtherCondition,
-    conditions_by_type,
-    with_further,
-)
-from copyrator.api.consent import ConsentStatus
-from copyrator.api.health import HealthSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.bundles import HealthReason
-from copyrator.api.structs import replace
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import BundleTiming, Context
-from copyrator.bundles.health import judge
-from copyrator.bundles.health.judge import (
+from copyrator.bundles.context import Context
+from copyrator.bundles.features.health import judge
+from copyrator.bundles.features.health.judge import (
     DECODERS,
     SELECTOR,
     HealthFault,
@@ -47,13 +29,11 @@ from copyrator.bundles.health.judge import (
     View,
     decide,
 )
-from copyrator.bundles.inputs import consent
-from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
-from copyrator.kube.watch.placement import WatchPlacement, watch_permissions
+from copyrator.kube.watch.placement import PlacementTiming, WatchPlacement, watch_permissions
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +47,37 @@ REMEDY: Final = (
     "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
     "statefulsets, daemonsets and jobs"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthTiming:
+    """Durations in seconds."""
+
+    settle: float = 1.0
+    """For so long further changes of a release's objects are collected."""
+    status: float = 10.0
+    """After a write until the next one that changes the condition's status or reason."""
+    message: float = 60.0
+    """The same where only the message changes."""
+    grace: float = 600.0
+    """After so long an object that isn't current is unhealthy, unless a deploy runs: a
+    Deployment's default progress deadline. The time restarts with a new generation."""
+    watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=5.0))
+    """Of watches of releases."""
+
+
+@dataclass(slots=True)
+class HealthMemory:
+    """The condition Healthy of a Bundle whose release is watched."""
+
+    written_at: float = -math.inf
+    """Monotonic seconds of the last write that changed it."""
+    version: str = ""
+    """The Bundle's resourceVersion for which the condition was compared last."""
+    release: Release | None = None
+    """The release whose objects are watched; None where its namespace doesn't accept it."""
+    check_at: float | None = None
+    """Monotonic seconds when it is compared again."""
 
 
 class _PlaceWatches:
@@ -144,20 +155,6 @@ class _PlaceWatches:
             self._on_change(after)
 
 
-@dataclass(slots=True)
-class HealthMemory:
-    """The condition Healthy of a Bundle whose release is watched."""
-
-    written_at: float = -math.inf
-    """Monotonic seconds of the last write that changed it."""
-    version: str = ""
-    """The Bundle's resourceVersion for which the condition was compared last."""
-    release: Release | None = None
-    """The release whose objects are watched; None where its namespace doesn't accept it."""
-    check_at: float | None = None
-    """Monotonic seconds when it is compared again."""
-
-
 class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
     """Keeps the watches open that Bundles with ``spec.health`` need.
 
@@ -168,7 +165,7 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
     """
 
     def __init__(self, context: Context, on_change: Callable[[BundleKey], None]) -> None:
-        super().__init__(context.timing.health_watches, context.monotonic)
+        super().__init__(context.timing.of(HealthTiming).watches, context.monotonic)
         self._context = context
         self._on_change = on_change
         self._asked: dict[Release, tuple[BundleKey, ...]] = {}
@@ -315,160 +312,3 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
                 self._reported[space] = state
                 for key in keys:
                     self._on_change(key)
-
-
-class HealthMonitor:
-    """The health of the releases of all Bundles with ``spec.health``."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._timing = context.timing
-        self._watches = HealthWatcher(context, self._on_change)
-        context.memories.on_drop(self._leave)
-
-    def stop(self) -> None:
-        """End the watches."""
-        self._watches.close()
-
-    def follow(self, entry: BundleEntry) -> None:
-        """Watch the release of a Bundle with ``spec.health``; end the watch of one without.
-
-        Nothing is watched in a namespace that doesn't accept the release.
-        """
-        spec = entry.spec
-        if entry.deleting or not isinstance(spec, BundleSpec) or not spec.uses(HealthSpec):
-            self._leave(entry.key)
-            return
-        memory = self._context.memories.of(entry.key, HealthMemory)
-        release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
-        self._watches.follow(entry.key, memory, release if is_accepted else None)
-
-    def _leave(self, key: BundleKey) -> None:
-        """End the watch of a Bundle that was deleted, or has no ``spec.health`` any more."""
-        memory = self._memory(key)
-        if memory is not None:
-            self._watches.follow(key, memory, None)
-            self._context.memories.forget(key, HealthMemory)
-
-    def _memory(self, key: BundleKey) -> HealthMemory | None:
-        return self._context.memories.find(key, HealthMemory)
-
-    def condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
-        """The condition as it is now; None without ``spec.health``.
-
-        ``status`` has the conditions before, and what is deployed.
-        """
-        view = self._view(entry, status)
-        if view is None or not isinstance(entry.spec, BundleSpec):
-            return self.before(entry, status)
-        now, grace = self._context.monotonic(), self._timing.health_grace
-        return judge.healthy_condition(entry.spec, status, view, now, grace)
-
-    def before(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
-        """The condition in the status, else one with Unknown; None without ``spec.health``."""
-        if self._memory(entry.key) is None:
-            return None
-        found = _stored(status)
-        if found.get("status") not in tuple(ConditionStatus):
-            text = "the objects of the release haven't been listed yet"
-            return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
-        reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
-        return FurtherCondition(ConditionStatus(found["status"]), reason, message)
-
-    def review(self, entry: BundleEntry) -> Step:
-        """Record the condition where it has changed and may be written now; else check it later."""
-        memory = self._memory(entry.key)
-        if memory is None:
-            return Step(entry)
-        status, now = entry.status, self._context.monotonic()
-        is_due = memory.check_at is not None and memory.check_at <= now
-        if memory.version == entry.resource_version and not is_due:
-            return Step(entry, due=(self._check_time(memory),))
-        if is_due:
-            memory.check_at = None
-        found = self.condition(entry, status)
-        pause = _pause(_stored(status), found, self._timing)
-        if found is not None and pause is not None and status.observed_generation is not None:
-            if now >= memory.written_at + pause:
-                status = self.record_condition(entry, status)
-                return Step(entry, status, due=(self._check_time(memory),))
-            _check_at(memory, memory.written_at + pause)
-        memory.version = entry.resource_version
-        view = self._view(entry, status)
-        if view is not None:
-            late = judge.grace_ends_at(status, view, now, self._timing.health_grace)
-            if late is not None:
-                _check_at(memory, late)
-        return Step(entry, due=(self._check_time(memory),))
-
-    def record_condition(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-        """The status with the condition as it is now, which is written next."""
-        conditions = with_further(
-            status.conditions,
-            ConditionType.HEALTHY,
-            self.condition(entry, status),
-            generation=status.observed_generation or 0,
-            now=self._context.clock(),
-        )
-        return replace(status, conditions=tuple(conditions))
-
-    def record_write(self, key: BundleKey) -> None:
-        """Record the time of a write that changed the condition."""
-        if (memory := self._memory(key)) is not None:
-            memory.written_at = self._context.monotonic()
-
-    def _view(self, entry: BundleEntry, status: BundleStatus) -> judge.View | None:
-        """The release's objects, or why they are unknown; None while they haven't been listed."""
-        spec = entry.spec
-        if not isinstance(spec, BundleSpec) or self._memory(entry.key) is None:
-            return None
-        if fault := judge.find_deploy_fault(spec, status):
-            return fault
-        if not consent.is_accepted(spec, status.find(ConsentStatus)):
-            return judge.not_accepted_fault(spec)
-        release = spec.project_namespace, spec.release
-        owner = self._context.bundles.owner(spec.release_key)
-        if owner is not None and owner.key != entry.key:
-            text = "another Bundle owns the release"
-            return judge.HealthFault(HealthReason.NOT_DEPLOYED, text)
-        if (other := judge.other_manager(entry.labels, spec.env)) is not None:
-            return judge.overridden_label_fault(other)
-        return self._watches.view(release)
-
-    def _on_change(self, key: BundleKey) -> None:
-        """A release has changed: check the condition after the time for further changes."""
-        memory, now = self._memory(key), self._context.monotonic()
-        if memory is None:
-            return
-        known, moment = memory.check_at, now + self._timing.health_settle
-        if known is None or known <= now or moment < known:
-            memory.check_at = moment
-            delay = self._timing.health_settle
-            self._context.schedule.changed(key, Change.HEALTH, delay=delay)
-
-    def _check_time(self, memory: HealthMemory) -> datetime | None:
-        """When the condition is compared again, by the wall clock."""
-        if memory.check_at is None:
-            return None
-        seconds = memory.check_at - self._context.monotonic()
-        return self._context.clock() + timedelta(seconds=seconds)
-
-
-def _check_at(memory: HealthMemory, moment: float) -> None:
-    memory.check_at = moment if memory.check_at is None else min(moment, memory.check_at)
-
-
-def _stored(status: BundleStatus) -> Mapping[str, Any]:
-    return conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {})
-
-
-def _pause(
-    before: Mapping[str, Any], now: FurtherCondition | None, timing: BundleTiming
-) -> float | None:
-    """Seconds after the last write before this change is written; None where nothing changed."""
-    if now is None:
-        return None
-    if (before.get("status"), before.get("reason")) != (now.status, now.reason):
-        return timing.health_status
-    return None if before.get("message") == now.message else timing.health_message

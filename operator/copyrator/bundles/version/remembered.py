@@ -1,34 +1,20 @@
-"""The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
+"""``status.candidates``: the versions that gates hold back, with when each was seen first. Pure.
 
-``status.candidates`` records when each digest was seen first, with ``spec.promoteFrom`` too. All
-digests of a tag that is pushed repeatedly are remembered, so that the oldest of them, not the
-newest, is deployed when it is old enough.
+All digests of a tag that is pushed repeatedly are remembered, so that the oldest of them, not the
+newest, is deployed when it passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import Final
+from collections.abc import Collection, Iterable
+from datetime import datetime
 
-from copyrator.api.age import MAX_CANDIDATES, AgeSpec, AgeStatus, CandidateStatus
+from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.promotion import PromotionSpec
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.candidates import admits, deployed_tag, is_below, read_tag
-from copyrator.bundles.gates.gate import (
-    PASSED,
-    Candidate,
-    Facts,
-    Gate,
-    Occasion,
-    Sources,
-    Verdict,
-    Waiting,
-    uses,
-)
+from copyrator.bundles.gates.gate import Candidate
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
@@ -69,7 +55,7 @@ def record_candidates(
     now: datetime,
     soaked: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
-    """``status.candidates`` after a poll; empty without ``minAge`` and ``promoteFrom``.
+    """``status.candidates`` after a poll of a Bundle with such gates (``Gates.remember``).
 
     When the list is full, the newest replaces the second newest: so frequent pushes never remove
     those that become old enough first, nor those that are deployed in other Bundles already.
@@ -81,8 +67,6 @@ def record_candidates(
         now: the time of the poll.
         soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
     """
-    if not spec.part(AgeSpec).min_age and not spec.part(PromotionSpec):
-        return ()
     kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
     for candidate in seen:
         known = any(_candidate_of(one) == candidate for one in kept)
@@ -113,37 +97,5 @@ def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]
     return kept
 
 
-def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
-    for one in status.part(AgeStatus).candidates if spec.part(AgeSpec).min_age else ():
-        if (seen := parse_time(one.first_seen)) is not None:
-            yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)
-
-
 def _candidate_of(record: CandidateStatus) -> Candidate:
     return Candidate(record.version or "", record.digest or "")
-
-
-def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
-    if facts.status.deployed.digest is None or facts.is_deployed(candidate):
-        return PASSED
-    if facts.occasion is Occasion.ROLLBACK:  # it was deployed before
-        return PASSED
-    seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
-    until = seen + timedelta(seconds=spec.part(AgeSpec).min_age)
-    if now >= until:
-        return PASSED
-    text = (
-        f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
-        f"spec.minAge requires {format_duration(spec.part(AgeSpec).min_age)}"
-    )
-    return Waiting(BundleReason.TOO_YOUNG, text, until)
-
-
-GATE: Final = Gate(
-    name="age",
-    concerns=uses(AgeSpec),
-    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
-    judge=_judge,
-    changes=_changes,
-    ends=lambda spec: f"it has been known for {format_duration(spec.part(AgeSpec).min_age)}",
-)

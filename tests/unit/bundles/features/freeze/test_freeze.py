@@ -10,13 +10,15 @@ import pytest
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
-from copyrator.api.freeze import Freeze, read_annotation
-from copyrator.bundles.catalog import DEPENDS_ON, FREEZE, WINDOW
+from copyrator.api.freeze import Freeze, FreezeFindings, read_annotation
+from copyrator.bundles.catalog import DEPENDS_ON
 from copyrator.bundles.deploy import state
+from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Gates,
     Occasion,
     Passed,
@@ -42,8 +44,10 @@ GARBAGE = read_annotation("team", "{")
 
 def judge(*freezes: Freeze, now: datetime = NOON) -> Passed | Waiting | Refused:
     assert isinstance(SPEC, BundleSpec)
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, freezes=freezes)
-    return FREEZE.judge(SPEC, Candidate("1", "sha256:0"), facts, now)
+    facts = Facts(
+        BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((FreezeFindings(freezes),))
+    )
+    return GATE.judge(SPEC, Candidate("1", "sha256:0"), facts, now)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +87,13 @@ def test_its_message_names_each_freeze() -> None:
 
 
 def test_it_is_asked_about_every_deploy() -> None:
-    assert FREEZE.occasions == frozenset(Occasion)
+    assert GATE.occasions == frozenset(Occasion)
 
 
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:
     assert isinstance(SPEC, BundleSpec)
     frozen = True
-    gates = Gates(moment=(DEPENDS_ON, replace(FREEZE, concerns=lambda _: frozen), WINDOW))
+    gates = Gates(moment=(DEPENDS_ON, replace(GATE, concerns=lambda _: frozen)))
     waits = GateStatus(name="freeze", state="Waiting"), GateStatus(name="window", state="Waiting")
     assert not gates.any_of(SPEC)
     assert gates.kept(SPEC, waits) == waits[:1]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.freeze import (
     CONFIG_MAP,
     Freeze,
+    FreezeFindings,
     denied,
     in_force,
     read_annotation,
@@ -27,7 +28,10 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.context import AnnotatedNamespace, Context
+from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.freeze.gates import GATE
+from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.plan.drift import correctable_job
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
@@ -39,15 +43,6 @@ log = logging.getLogger(__name__)
 
 SCOPES: Final = ("all", "namespace")
 REASONS: Final = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
-
-
-class AnnotatedNamespace(Protocol):
-    """A Namespace as its watch caches it."""
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """At least the operator's annotations."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +58,12 @@ def read_record(body: Mapping[str, Any]) -> _Record:
     return _Record(str(body["metadata"].get("resourceVersion", "")), read_config_map(body))
 
 
-class FreezeWatcher:
+class FreezeFeature(Feature):
     """Which Bundles are frozen, and by what."""
 
-    def __init__(self, context: Context, namespaces: WatchSpec) -> None:
-        self._context = context
-        self._namespace_watch = namespaces
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.gates = Gates(moment=(replace(GATE, concerns=self._freezes_of),))
         self._namespaces: Registration | None = None
         self._config: Registration | None = None
         self._frozen: dict[str, Freeze] = {}
@@ -78,16 +73,16 @@ class FreezeWatcher:
 
     def start(self) -> None:
         """Open the watches."""
-        informers = self._context.informers
+        informers = self.context.informers
         config = WatchSpec(
             resource=CONFIGMAPS,
-            namespace=self._context.settings.namespace,
+            namespace=self.context.settings.namespace,
             name=CONFIG_MAP,
             decode=read_record,
             reserved=True,
         )
         self._namespaces = informers.acquire(
-            self._namespace_watch, self._on_namespace, on_synced=self._listed
+            self.context.namespaces, self._on_namespace, on_synced=self._listed
         )
         self._config = informers.acquire(config, self._on_config_map, on_synced=self._listed)
 
@@ -98,18 +93,42 @@ class FreezeWatcher:
         self._namespaces = self._config = None
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether both watches are up to date, or forbidden; nothing may be deployed before."""
         watches = list(self._watches())
         return bool(watches) and all(one.synced or _denied(one) for one in watches)
 
     @property
-    def fault(self) -> str | None:
-        """Why freezes can't be read, so that all namespaces are frozen; for ``/readyz``."""
+    def checks(self) -> Mapping[str, Callable[[], str | None]]:
+        """Whether freezes can be read."""
+        return {GATE.name: self._find_fault}
+
+    def _find_fault(self) -> str | None:
+        """Why freezes can't be read, so that all namespaces are frozen."""
         unreadable = [one for one in self._of_all() if one.fault]
         return "; ".join(sentence(one) for one in unreadable) or None
 
-    def of(self, spec: BundleSpec, *more: str | None) -> tuple[Freeze, ...]:
+    def publish(self) -> None:
+        """Count the freezes by scope and reason."""
+        found = in_force((*self._of_all(), *self._frozen.values()), self.context.clock())
+        counted = Counter(
+            ("namespace" if one.namespace else "all", REASONS[bool(one.fault)]) for one in found
+        )
+        for scope in SCOPES:
+            for reason in REASONS:
+                self.context.metrics.freezes.labels(scope, reason).set(counted[scope, reason])
+
+    def find(self, spec: BundleSpec) -> FreezeFindings | None:
+        """The freezes in force for a Bundle."""
+        found = self._freezes_of(spec)
+        return FreezeFindings(found) if found else None
+
+    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
+        """A Job doesn't begin while what it deploys, or what its Bundle names now, is frozen."""
+        is_frozen = self._freezes_of(spec, entry.attempted_namespace)
+        return BundleReason.FROZEN if is_frozen else None
+
+    def _freezes_of(self, spec: BundleSpec, *more: str | None) -> tuple[Freeze, ...]:
         """The freezes in force for a Bundle: of its own namespace, its release's, and of all.
 
         ``more`` are namespaces that count as well.
@@ -117,18 +136,7 @@ class FreezeWatcher:
         names = dict.fromkeys((spec.namespace, spec.project_namespace, *more))
         own = (self._frozen[name] for name in names if name in self._frozen)
         found = (*self._of_all(), *own)
-        return in_force(found, self._context.clock()) if found else ()
-
-    def concerns(self, spec: BundleSpec) -> bool:
-        """Whether a freeze is in force for a Bundle."""
-        return bool(self.of(spec))
-
-    def count(self) -> Counter[tuple[str, str]]:
-        """The freezes in force, by scope and reason."""
-        found = in_force((*self._of_all(), *self._frozen.values()), self._context.clock())
-        return Counter(
-            ("namespace" if one.namespace else "all", REASONS[bool(one.fault)]) for one in found
-        )
+        return in_force(found, self.context.clock()) if found else ()
 
     def _watches(self) -> Iterator[Registration]:
         return (one for one in (self._namespaces, self._config) if one is not None)
@@ -160,7 +168,7 @@ class FreezeWatcher:
 
     def _changed(self, watch: Registration | None, about: ObjectRef, namespace: str = "") -> None:
         """A freeze was set, edited or removed: evaluate its Bundles again, and emit an Event."""
-        for entry in self._context.bundles:
+        for entry in self.context.bundles:
             if not namespace or namespace in _namespaces_of(entry):
                 self._judge(entry)
         if watch is None or not watch.seen:
@@ -175,25 +183,25 @@ class FreezeWatcher:
         log.log(
             logging.WARNING if freeze and freeze.fault else logging.INFO, "%s: %s", reason, text
         )
-        self._context.recorder.record(about, reason, text)
+        self.context.recorder.record(about, reason, text)
 
     def _listed(self) -> None:
         """A watch has listed everything: if it was forbidden before, evaluate all Bundles again."""
         if self._was_denied:
             self._was_denied = False
-            for entry in self._context.bundles:
+            for entry in self.context.bundles:
                 self._judge(entry)
 
     def _judge(self, entry: BundleEntry) -> None:
         """Requeue a Bundle whose Job may have to be ended, or whose deploy may begin now."""
         if entry.status.attempted.is_running:
-            self._context.schedule.changed(entry.key, Change.FREEZE_OF_JOB)
+            self.context.schedule.changed(entry.key, Change.GATE_OF_JOB)
         elif isinstance(entry.spec, BundleSpec) and (
             entry.status.open_gates
             or entry.status.attempted.next_retry_at
             or correctable_job(entry.status, entry.spec)
         ):
-            self._context.schedule.changed(entry.key, Change.FREEZE)
+            self.context.schedule.changed(entry.key, Change.GATE)
 
 
 def _denied(watch: Registration) -> Forbidden | None:
@@ -210,3 +218,6 @@ def _namespaces_of(entry: BundleEntry) -> tuple[str | None, ...]:
     spec = entry.spec
     release = spec.project_namespace if isinstance(spec, BundleSpec) else None
     return entry.key.namespace, release, entry.attempted_namespace
+
+
+FEATURE = FreezeFeature

@@ -21,7 +21,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.health.judge import (
+from copyrator.bundles.features.health.judge import (
     ALL_HEALTH_NAMESPACES,
     DECODERS,
     HEALTH_NAMESPACES,
@@ -32,10 +32,15 @@ from copyrator.bundles.health.judge import (
     find_deploy_fault,
     grace_ends_at,
     healthy_condition,
-    other_manager,
     overridden_label_fault,
 )
-from copyrator.bundles.health.monitor import KINDS, HealthMemory, HealthWatcher
+from copyrator.bundles.features.health.watcher import (
+    KINDS,
+    HealthMemory,
+    HealthTiming,
+    HealthWatcher,
+)
+from copyrator.bundles.identity import other_manager
 
 NOW = 5000.0
 RELEASE = {
@@ -53,7 +58,7 @@ def spec_of(**fields: Any) -> BundleSpec:
 
 
 SPEC = spec_of()
-GRACE = BundleTiming().health_grace
+GRACE = HealthTiming().grace
 
 
 def status_of(healthy: str = "", **fields: Any) -> BundleStatus:
@@ -381,7 +386,7 @@ def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -
         few, all_ = spaces(2), spaces(ALL_HEALTH_NAMESPACES)
         for space in few:
             watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
-        await asyncio.sleep(timing.health_watches.settle + 0.01)
+        await asyncio.sleep(timing.of(HealthTiming).watches.settle + 0.01)
         assert reviewer.reviews.keys() == {""}
         for space in all_[len(few) :]:
             watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))

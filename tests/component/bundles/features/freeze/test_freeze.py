@@ -294,7 +294,7 @@ async def test_an_annotation_that_can_not_be_read_freezes_its_namespace_alone(
     operator = await run()
     await waits(cluster, "FreezeUnreadable")
     assert "copyrator thaw -n team" in cluster.message()
-    assert operator.controller.freeze_fault() is None
+    assert operator.controller.checks["freeze"]() is None
 
     freeze(cluster, "holidays")
     await waits(cluster, "Frozen")
@@ -307,11 +307,13 @@ async def test_a_config_map_that_can_not_be_read_freezes_and_readiness_says_why(
     bundle()
     operator = await run()
     await waits(cluster, "FreezeUnreadable")
-    assert "ConfigMap default/copyrator-freeze can't be read" in operator.controller.freeze_fault()
+    assert (
+        "ConfigMap default/copyrator-freeze can't be read" in operator.controller.checks["freeze"]()
+    )
 
     freeze_all(cluster, reason="holidays")
     await waits(cluster, "Frozen")
-    assert operator.controller.freeze_fault() is None
+    assert operator.controller.checks["freeze"]() is None
 
 
 async def test_a_missing_permission_freezes_until_it_is_granted(
@@ -322,12 +324,12 @@ async def test_a_missing_permission_freezes_until_it_is_granted(
     bundle()
     operator = await run()
     await waits(cluster, "FreezeUnreadable")
-    assert "you may not" in operator.controller.freeze_fault()
+    assert "you may not" in operator.controller.checks["freeze"]()
 
     refusals.clear()
 
     await eventually(lambda: cluster.reason() == "Deployed")
-    assert operator.controller.freeze_fault() is None
+    assert operator.controller.checks["freeze"]() is None
 
 
 async def test_nothing_is_deployed_before_it_is_known_what_is_frozen(

@@ -29,6 +29,7 @@ from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
+from copyrator.bundles.identity import release_of
 
 ALL_HEALTH_NAMESPACES: Final = 32
 """Namespaces whose objects are watched for spec.health where watches of all namespaces aren't
@@ -69,7 +70,6 @@ _NAMED: Final = 5
 _TEXT: Final = 200
 """Characters of an object's own message that are kept."""
 _KINDS: Final = "Deployment, StatefulSet, DaemonSet or Job"
-_ADDED_LABEL: Final = "WERF_ADD_LABEL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +110,6 @@ def _decoder(kind: str) -> Callable[[Mapping[str, Any]], ObjectHealth]:
 
 DECODERS: Final = {kind: _decoder(kind) for kind in RULES}
 """Decodes an object for a watch, by kind; one function for a kind, so that watches are shared."""
-
-
-def release_of(metadata: Mapping[str, Any]) -> str:
-    """The release of its namespace that an object belongs to; empty where it belongs to none."""
-    annotations = metadata.get("annotations")
-    if not isinstance(annotations, Mapping) or names.ANN_HOOK in annotations:
-        return ""
-    namespace = metadata.get("namespace")
-    release = annotations.get(names.ANN_RELEASE)
-    if annotations.get(names.ANN_RELEASE_NAMESPACE, namespace) != namespace:
-        return ""
-    if not isinstance(release, str) or len(release) > names.MAX_RELEASE_NAME:
-        return ""
-    return release
 
 
 class PendingObject(NamedTuple):
@@ -214,16 +200,6 @@ class HealthFault:
 
 
 View = ReleaseObjects | HealthFault
-
-
-def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | None:
-    """The value of Helm's label that a Bundle sets on its objects; None where it is Helm's."""
-    found = labels.get(names.LABEL_MANAGED_BY)
-    for name, value in env.items():
-        label, equals, added = value.partition("=")
-        if name.startswith(_ADDED_LABEL) and equals and label == names.LABEL_MANAGED_BY:
-            found = added
-    return None if found == names.HELM else found
 
 
 def find_deploy_fault(spec: BundleSpec, status: BundleStatus) -> HealthFault | None:

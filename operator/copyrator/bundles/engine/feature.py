@@ -1,0 +1,181 @@
+"""The extension points of features: what the engine asks each of them, and when.
+
+A feature is a folder of ``bundles/features/`` whose module ``feature.py`` has one subclass of
+Feature; the controller makes it once. The engine knows only what is declared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.gates.gate import Findings, Gates
+from copyrator.bundles.memory import Memories
+from copyrator.bundles.step import Step
+
+if TYPE_CHECKING:
+    from copyrator.bundles.context import Context
+
+
+class Feature:
+    """What one feature does beside the engine's steps; each point may be left out.
+
+    A point that is handed a Bundle is called for those that use the feature only: that aren't being
+    deleted, and whose spec is valid and has something of ``spec``. The features are asked in the
+    order of the list.
+    """
+
+    spec: ClassVar[type[Part] | None] = None
+    """Its part of the spec; None: all Bundles use the feature."""
+    memory: ClassVar[type[Any] | None] = None
+    """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    gates: Gates = Gates()
+    """Its gates, as this process evaluates them; those of ``gates.py`` are what commands know."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    # --- the process ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open what all Bundles need; before the first reconcile."""
+
+    def stop(self) -> None:
+        """End it; no reconcile begins any more."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Bundles can be decided on; before, only those that are being deleted are."""
+        return True
+
+    @property
+    def checks(self) -> Mapping[str, Callable[[], str | None]]:
+        """Its checks of ``/readyz`` by name; each returns what is wrong, None: nothing."""
+        return {}
+
+    def publish(self) -> None:
+        """Set its gauges; before each scrape."""
+
+    # --- a reconcile, in the order of its steps ---------------------------------------------------
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Begin, or change, what is watched for a Bundle; first, also where its spec is refused."""
+
+    def leave(self, key: BundleKey) -> None:
+        """End that, as the Bundle is deleted or doesn't use the feature any more."""
+
+    def review(self, entry: BundleEntry) -> Step:
+        """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
+        return Step(entry)
+
+    def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
+        """What its gates judge by, a value of its own type; before they are evaluated.
+
+        Once more after the decision: where it isn't equal then, the Bundle is decided on again.
+        """
+        return None
+
+    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
+        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may."""
+        return None
+
+    # --- a write of the status --------------------------------------------------------------------
+
+    def conditions(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        status: BundleStatus,  # noqa: ARG002
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """Its conditions, as part of a status that is written if it changed. Pure."""
+        return {}
+
+    def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
+        """The status with what is brought up to date where one is written anyway."""
+        return status
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit Events and count the difference; after a status was written."""
+
+
+def _is_in(feature: Feature, spec: BundleSpec) -> bool:
+    return feature.spec is None or spec.uses(feature.spec)
+
+
+def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
+    spec = entry.spec
+    return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+
+
+class Features:
+    """The features of this process, in their order, and which of them a Bundle uses."""
+
+    def __init__(self, features: Sequence[Feature], memories: Memories) -> None:
+        self._features = tuple(features)
+        self._memories = memories
+        self._followed: dict[BundleKey, tuple[Feature, ...]] = {}
+        """The features by which a Bundle is followed."""
+        memories.on_drop(self._leave)
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self._features)
+
+    def of(self, entry: BundleEntry, point: Callable[..., Any]) -> Iterator[Feature]:
+        """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
+        return (one for one in self._offering(point) if _is_used_by(one, entry))
+
+    def _offering(self, point: Callable[..., Any]) -> Iterator[Feature]:
+        name = point.__name__
+        return (one for one in self._features if getattr(type(one), name) is not point)
+
+    @property
+    def gates(self) -> Gates:
+        """All their gates."""
+        return Gates.joined(one.gates for one in self)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Bundles that aren't being deleted can be decided on."""
+        return all(one.is_ready for one in self)
+
+    def follow(self, entry: BundleEntry) -> None:
+        """Have a Bundle followed by the features that it uses, and left by the others."""
+        used = tuple(self.of(entry, Feature.follow))
+        self._leave(entry.key, used)
+        for one in used:
+            assert isinstance(entry.spec, BundleSpec)
+            self._followed[entry.key] = used
+            one.follow(entry, entry.spec)
+
+    def _leave(self, key: BundleKey, used: Sequence[Feature] = ()) -> None:
+        for one in self._followed.pop(key, ()):
+            if one not in used:
+                one.leave(key)
+                if one.memory is not None:
+                    self._memories.forget(key, one.memory)
+
+    async def review(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> BundleEntry:
+        """Have their steps taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.review):
+            entry = await take(one.review(entry))
+        return entry
+
+    def find(self, spec: BundleSpec) -> Findings:
+        """What they find for their gates."""
+        offering = self._offering(Feature.find)
+        found = (one.find(spec) for one in offering if _is_in(one, spec))
+        return Findings(tuple(one for one in found if one is not None))
+
+    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
+        """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
+        offering = self._offering(Feature.stops)
+        found = (one.stops(entry, spec) for one in offering if _is_in(one, spec))
+        return next(filter(None, found), None)

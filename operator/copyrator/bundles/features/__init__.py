@@ -1,0 +1,35 @@
+"""The features of Bundles: each is a folder here, and its name in FEATURES is all that knows it.
+
+They are loaded by name (docs/adr/0067-features.md), so nothing imports a feature.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from copyrator.bundles.gates.gate import Gates
+
+if TYPE_CHECKING:
+    from copyrator.bundles.context import Context
+    from copyrator.bundles.engine.feature import Feature
+
+FEATURES: Final = ("health", "age", "freeze", "windows")
+"""In the order of their steps and gates.
+
+``feature.py`` in each folder has ``FEATURE``, the class; ``gates.py``, where it has gates, has
+``GATES`` without what only the operator's process knows.
+"""
+
+
+def make_features(context: Context) -> tuple[Feature, ...]:
+    """All features, made for a controller."""
+    made = (import_module(f"{__name__}.{name}.feature").FEATURE(context) for name in FEATURES)
+    return tuple(made)
+
+
+def load_gates() -> Gates:
+    """The gates of all features, as commands know them."""
+    modules = (f"{__name__}.{name}.gates" for name in FEATURES)
+    return Gates.joined(import_module(one).GATES for one in modules if find_spec(one))

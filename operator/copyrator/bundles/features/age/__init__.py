@@ -1,0 +1,1 @@
+"""``spec.minAge``: a version waits until its digest has been known for some time."""

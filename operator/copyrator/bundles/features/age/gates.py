@@ -1,0 +1,62 @@
+"""The gate of ``spec.minAge``: a digest must have been known for some time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.age import AgeSpec, AgeStatus
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.gates.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Gates,
+    Occasion,
+    Sources,
+    Verdict,
+    Waiting,
+    uses,
+)
+from copyrator.bundles.version.remembered import first_seen
+
+
+def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
+    for one in status.part(AgeStatus).candidates:
+        if (seen := parse_time(one.first_seen)) is not None:
+            yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)
+
+
+def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
+    if facts.status.deployed.digest is None or facts.is_deployed(candidate):
+        return PASSED
+    if facts.occasion is Occasion.ROLLBACK:  # it was deployed before
+        return PASSED
+    seen = first_seen(facts.status, candidate)
+    seen = seen or now.replace(microsecond=0)  # as the status will have it
+    until = seen + timedelta(seconds=spec.part(AgeSpec).min_age)
+    if now >= until:
+        return PASSED
+    text = (
+        f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
+        f"spec.minAge requires {format_duration(spec.part(AgeSpec).min_age)}"
+    )
+    return Waiting(BundleReason.TOO_YOUNG, text, until)
+
+
+GATE: Final = Gate(
+    name="age",
+    concerns=uses(AgeSpec),
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge,
+    changes=_changes,
+    remembers=True,
+    ends=lambda spec: f"it has been known for {format_duration(spec.part(AgeSpec).min_age)}",
+)
+
+GATES: Final = Gates(version=(GATE,))

@@ -1,0 +1,1 @@
+"""Freezes: no deploy begins in a namespace, or in all of them."""

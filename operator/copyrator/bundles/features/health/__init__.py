@@ -1,0 +1,1 @@
+"""``spec.health``: whether the objects of a release are as their controllers want them."""

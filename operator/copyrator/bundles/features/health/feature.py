@@ -1,0 +1,196 @@
+"""When the condition Healthy is written, its Events and its gauge.
+
+A rolling Deployment changes its status many times. So the first change is written after ``settle``,
+further ones after ``status`` or ``message`` (HealthTiming); an equal condition never.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    with_further,
+)
+from copyrator.api.consent import ConsentStatus
+from copyrator.api.health import HealthSpec, watched_health
+from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import HealthReason
+from copyrator.api.structs import replace
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.health import judge
+from copyrator.bundles.features.health.watcher import HealthMemory, HealthTiming, HealthWatcher
+from copyrator.bundles.identity import other_manager
+from copyrator.bundles.inputs import consent
+from copyrator.bundles.step import Change, Step
+
+
+class HealthFeature(Feature):
+    """The health of the releases of all Bundles with ``spec.health``."""
+
+    spec = HealthSpec
+    memory = HealthMemory
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._timing = context.timing.of(HealthTiming)
+        self._watches = HealthWatcher(context, self._on_change)
+
+    def stop(self) -> None:
+        """End the watches."""
+        self._watches.close()
+
+    def publish(self) -> None:
+        """Count the Bundles by their condition."""
+        found = Counter(watched_health(one.spec, one.status) for one in self.context.bundles)
+        for status in ConditionStatus:
+            self.context.metrics.bundles_health.labels(status).set(found[status])
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Watch the release; nothing is watched in a namespace that doesn't accept it."""
+        memory = self.context.memories.of(entry.key, HealthMemory)
+        release = spec.project_namespace, spec.release
+        is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
+        self._watches.follow(entry.key, memory, release if is_accepted else None)
+
+    def leave(self, key: BundleKey) -> None:
+        """End the watch."""
+        self._watches.follow(key, self.context.memories.of(key, HealthMemory), None)
+
+    def conditions(
+        self,
+        entry: BundleEntry,
+        status: BundleStatus,  # noqa: ARG002 - a change of the condition alone is no reason to write
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """The condition as it is on record; ``review`` decides when it is written for itself."""
+        return {ConditionType.HEALTHY: _recorded(entry.status)}
+
+    def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+        """The status with the condition as it is now."""
+        conditions = with_further(
+            status.conditions,
+            ConditionType.HEALTHY,
+            self._condition(entry, status),
+            generation=status.observed_generation or 0,
+            now=self.context.clock(),
+        )
+        return replace(status, conditions=tuple(conditions))
+
+    def review(self, entry: BundleEntry) -> Step:
+        """Record the condition where it has changed and may be written now; else check it later."""
+        memory = self.context.memories.of(entry.key, HealthMemory)
+        status, now = entry.status, self.context.monotonic()
+        is_due = memory.check_at is not None and memory.check_at <= now
+        if memory.version == entry.resource_version and not is_due:
+            return Step(entry, due=(self._check_time(memory),))
+        if is_due:
+            memory.check_at = None
+        pause = _pause(_stored(status), self._condition(entry, status), self._timing)
+        if pause is not None and status.observed_generation is not None:
+            if now >= memory.written_at + pause:
+                status = self.refresh(entry, status)
+                return Step(entry, status, due=(self._check_time(memory),))
+            _check_at(memory, memory.written_at + pause)
+        memory.version = entry.resource_version
+        view = self._view(entry, status)
+        if view is not None:
+            late = judge.grace_ends_at(status, view, now, self._timing.grace)
+            if late is not None:
+                _check_at(memory, late)
+        return Step(entry, due=(self._check_time(memory),))
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where a release became unhealthy, or became healthy again."""
+        found = written.status.condition(ConditionType.HEALTHY)
+        if before.status.condition(ConditionType.HEALTHY) == found:
+            return
+        memory = self.context.memories.of(written.key, HealthMemory)
+        memory.written_at = self.context.monotonic()
+        was = watched_health(before.spec, before.status)
+        now = watched_health(written.spec, written.status)
+        is_over = (was, now) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
+        if is_over or (now == ConditionStatus.FALSE and was != now):
+            reason = HealthReason.read(str(found.get("reason")))
+            self.context.emit(written, reason, str(found["message"]))
+
+    def _condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition:
+        """The condition as it is now; ``status`` has the ones before, and what is deployed."""
+        view = self._view(entry, status)
+        if view is None or not isinstance(entry.spec, BundleSpec):
+            return _recorded(status)
+        now = self.context.monotonic()
+        return judge.healthy_condition(entry.spec, status, view, now, self._timing.grace)
+
+    def _view(self, entry: BundleEntry, status: BundleStatus) -> judge.View | None:
+        """The release's objects, or why they are unknown; None while they haven't been listed."""
+        spec = entry.spec
+        is_followed = self.context.memories.find(entry.key, HealthMemory) is not None
+        if not isinstance(spec, BundleSpec) or not is_followed:
+            return None
+        if fault := judge.find_deploy_fault(spec, status):
+            return fault
+        if not consent.is_accepted(spec, status.find(ConsentStatus)):
+            return judge.not_accepted_fault(spec)
+        release = spec.project_namespace, spec.release
+        owner = self.context.bundles.owner(spec.release_key)
+        if owner is not None and owner.key != entry.key:
+            text = "another Bundle owns the release"
+            return judge.HealthFault(HealthReason.NOT_DEPLOYED, text)
+        if (other := other_manager(entry.labels, spec.env)) is not None:
+            return judge.overridden_label_fault(other)
+        return self._watches.view(release)
+
+    def _on_change(self, key: BundleKey) -> None:
+        """A release has changed: check the condition after the time for further changes."""
+        memory = self.context.memories.find(key, HealthMemory)
+        now = self.context.monotonic()
+        if memory is None:
+            return
+        known, moment = memory.check_at, now + self._timing.settle
+        if known is None or known <= now or moment < known:
+            memory.check_at = moment
+            self.context.schedule.changed(key, Change.WATCHED, delay=self._timing.settle)
+
+    def _check_time(self, memory: HealthMemory) -> datetime | None:
+        """When the condition is compared again, by the wall clock."""
+        if memory.check_at is None:
+            return None
+        seconds = memory.check_at - self.context.monotonic()
+        return self.context.clock() + timedelta(seconds=seconds)
+
+
+def _check_at(memory: HealthMemory, moment: float) -> None:
+    memory.check_at = moment if memory.check_at is None else min(moment, memory.check_at)
+
+
+def _stored(status: BundleStatus) -> Mapping[str, Any]:
+    return status.condition(ConditionType.HEALTHY)
+
+
+def _recorded(status: BundleStatus) -> FurtherCondition:
+    """The condition in the status, else one with Unknown."""
+    found = _stored(status)
+    if found.get("status") not in tuple(ConditionStatus):
+        text = "the objects of the release haven't been listed yet"
+        return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
+    reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
+    return FurtherCondition(ConditionStatus(found["status"]), reason, message)
+
+
+def _pause(before: Mapping[str, Any], now: FurtherCondition, timing: HealthTiming) -> float | None:
+    """Seconds after the last write before this change is written; None where nothing changed."""
+    if (before.get("status"), before.get("reason")) != (now.status, now.reason):
+        return timing.status
+    return None if before.get("message") == now.message else timing.message
+
+
+FEATURE = HealthFeature

@@ -1,0 +1,1 @@
+"""``spec.windows``: the hours in which deploys begin."""
