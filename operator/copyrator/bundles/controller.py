@@ -40,7 +40,6 @@ from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
@@ -257,7 +256,7 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
-        patches = BundlePatcher(context)
+        self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
@@ -404,8 +403,7 @@ class BundleController:
             return
         if before is None or before.generation != entry.generation:
             self._poll_states.edited(entry.key)
-        for key, why in changes_of_others(bundles, before, None if deleted else entry):
-            schedule.changed(key, why)
+        self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

@@ -19,13 +19,11 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
@@ -37,7 +35,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.inputs import relations
+from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
@@ -236,8 +234,7 @@ class BundleReconciler:
         spec = self.specs.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
-        waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
-        if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
+        if fault := find_cycle_fault(self.context.gates.links, self.context.bundles, entry):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None

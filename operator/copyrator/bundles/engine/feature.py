@@ -6,7 +6,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -17,7 +17,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates.gate import Findings, Gates
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 
 if TYPE_CHECKING:
     from copyrator.bundles.context import Context
@@ -61,6 +61,17 @@ class Feature:
 
     def publish(self) -> None:
         """Set its gauges; before each scrape."""
+
+    def wakes(
+        self,
+        before: BundleEntry | None,  # noqa: ARG002
+        after: BundleEntry | None,  # noqa: ARG002
+    ) -> Iterable[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of any Bundle in the cache concerns, and why; each time.
+
+        ``before`` is None for one that is new there, ``after`` for one that was removed.
+        """
+        return ()
 
     # --- a reconcile, in the order of its steps ---------------------------------------------------
 
@@ -159,6 +170,13 @@ class Features:
                 one.leave(key)
                 if one.memory is not None:
                     self._memories.forget(key, one.memory)
+
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> Iterator[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of one in the cache concerns, and why."""
+        for one in self._offering(Feature.wakes):
+            yield from one.wakes(before, after)
 
     async def review(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]

@@ -272,6 +272,7 @@ async def test_nothing_is_written_when_nothing_changes_also_after_a_restart(
     assert writes_of(cluster) == writes + 1
 
 
+@pytest.mark.needs("dependencies")
 async def test_dependants_wait_until_it_is_healthy(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
