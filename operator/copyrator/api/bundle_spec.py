@@ -101,6 +101,11 @@ class Part(Form):
         return None
 
     @property
+    def excluded(self) -> tuple[str, ...]:
+        """Digests that are never deployed."""
+        return ()
+
+    @property
     def is_off(self) -> bool:
         """Whether its author switched the feature off."""
         return False
@@ -543,6 +548,11 @@ class BundleSpec(Form, kw_only=True):
         """The spec without a feature."""
         kept = tuple(one for one in self.parts if type(one) is not kind)
         return msgspec.structs.replace(self, parts=(*kept, *instead))
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The digests that aren't deployed, whatever the registry has."""
+        return frozenset(digest for part in self.parts for digest in part.excluded)
 
     @property
     def values_sources(self) -> tuple[ValuesSource, ...]:

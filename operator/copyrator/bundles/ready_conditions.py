@@ -18,11 +18,9 @@ from copyrator.api.conditions import (
     Health,
     ReadyCondition,
 )
-from copyrator.api.names import ANN_PIN
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import CertificateReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time
 from copyrator.bundles.deciding import NOT_RETRIED, DeployReason, has_succeeded
@@ -50,8 +48,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
     Where nothing objects or is pinned and ``ready`` isn't Deployed, it has the reason of that.
     """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
-    pin = status.part(PinStatus)
-    refused = "" if pin.refused is None else pin_refused(pin)
+    pin, refused = status.pin, status.pin.refusal
     if open_ones:
         awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
         failed = [one for one in open_ones if one.state == GateState.REFUSED]
@@ -80,17 +77,11 @@ def _nothing_pending(status: BundleStatus, ready: ReadyCondition | None) -> Furt
 
 def pinned(status: BundleStatus) -> str:
     """What is pinned, and what the registry has instead, as a sentence without its full stop."""
-    pin, available = status.part(PinStatus), status.available
+    pin, available = status.pin, status.available
     text = f"{pin.version} ({short(pin.digest)}) is pinned, so no other version is deployed"
     if available.version and available.digest != pin.digest:
         text += f"; the registry has {available.version} ({short(available.digest)})"
     return text
-
-
-def pin_refused(pin: PinStatus) -> str:
-    """Why the annotation pin wasn't taken, and what stays, as a sentence."""
-    stays = "the former pin stays" if pin.digest is not None else "nothing is pinned"
-    return f"The annotation {ANN_PIN} is refused: {pin.refused}; {stays}"
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
@@ -123,9 +114,7 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
     """Ready where a Job is about to be created."""
     verdict = running(status)
-    is_pinned = (
-        need is DeployReason.VERSION and status.attempted.digest == status.part(PinStatus).digest
-    )
+    is_pinned = need is DeployReason.VERSION and status.attempted.digest == status.pin.digest
     why = "a rollback pins this version" if is_pinned else need.value
     return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {why}")
 

@@ -26,7 +26,6 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -49,7 +48,6 @@ from copyrator.bundles.plan.record import requested_preview
 from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.planning.permissions import PermissionRecorder
 from copyrator.bundles.planning.queue import PlanQueue
-from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
@@ -232,8 +230,7 @@ class BundleReconciler:
         if spec.uses(AttestSpec):
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.specs.effective(spec)
-        pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
-        entry = await steps.take(Step(entry, pinned))
+        entry = await self.features.begin(entry, spec, steps.take)
         if fault := find_cycle_fault(self.context.gates.links, self.context.bundles, entry):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
@@ -349,8 +346,7 @@ class BundleReconciler:
             signers=asked.key,
             attesters=attesters.key,
             cluster=spec.cluster,
-            skipped=spec.part(RollbackSpec).skip_digests,
-            pin=entry.status.part(PinStatus),
+            further=self.features.wants(entry, spec),
         )
         return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
 

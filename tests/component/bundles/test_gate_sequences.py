@@ -22,12 +22,13 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import catalog, reconciler
+from copyrator.bundles import reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
 from copyrator.bundles.features.dependencies import gates as dependencies
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
+from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
 from copyrator.bundles.gates import promotion, signature
@@ -38,7 +39,7 @@ from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
-pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "health", "windows")
+pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "health", "rollback", "windows")
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -239,8 +240,8 @@ BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     ),
     (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
-        catalog,
-        "SKIP_DIGESTS",
+        RollbackFeature,
+        "gates",
         "",
         [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
         "the digest is skipped",

@@ -14,6 +14,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates.gate import Findings, Gates
 from copyrator.bundles.memory import Memories
@@ -27,12 +28,16 @@ class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
     A point that is handed a Bundle is called for those that use the feature only: that aren't being
-    deleted, and whose spec is valid and has something of ``spec``. The features are asked in the
-    order of the list.
+    deleted, and whose spec is valid and has something of ``spec`` (or, beside that, what
+    ``status`` and ``annotation`` say). The features are asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
     """Its part of the spec; None: all Bundles use the feature."""
+    status: ClassVar[type[Record] | None] = None
+    """Its part of the status, by which Bundles use it, too."""
+    annotation: ClassVar[str | None] = None
+    """The name of an annotation by which Bundles use it, too."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
     gates: Gates = Gates()
@@ -81,6 +86,10 @@ class Feature:
     def leave(self, key: BundleKey) -> None:
         """End that, as the Bundle is deleted or doesn't use the feature any more."""
 
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Record what a user asks for; first of a valid spec, before anything else refuses it."""
+        return Step(entry)
+
     def review(self, entry: BundleEntry) -> Step:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
         return Step(entry)
@@ -89,6 +98,13 @@ class Feature:
         """What its gates judge by, a value of its own type; before they are evaluated.
 
         Once more after the decision: where it isn't equal then, the Bundle is decided on again.
+        """
+        return None
+
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object | None:  # noqa: ARG002
+        """What a version is chosen by; once it isn't equal any more, the registry is asked at once.
+
+        Beside the spec and the values, whose changes need no feature.
         """
         return None
 
@@ -121,7 +137,10 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
     spec = entry.spec
-    return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+    if entry.deleting or not isinstance(spec, BundleSpec):
+        return False
+    is_known = feature.status is not None and entry.status.find(feature.status) is not None
+    return is_known or feature.annotation in entry.annotations or _is_in(feature, spec)
 
 
 class Features:
@@ -177,6 +196,27 @@ class Features:
         """The other Bundles that a change of one in the cache concerns, and why."""
         for one in self._offering(Feature.wakes):
             yield from one.wakes(before, after)
+
+    async def begin(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what users ask for taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.begin):
+            entry = await take(one.begin(entry, spec))
+        return entry
+
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
+        """What a version is chosen by."""
+        return tuple(one.wants(entry, spec) for one in self.of(entry, Feature.wants))
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Have the difference told."""
+        for one in self._offering(Feature.record):
+            if _is_used_by(one, written) or _is_used_by(one, before):
+                one.record(before, written)
 
     async def review(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]

@@ -220,6 +220,8 @@ class Gate:
     remembers: bool = False
     """Whether ``status.candidates`` has the versions that it holds back, so that one whose tag was
     pushed anew may pass."""
+    precedes_charts: bool = False
+    """Whether a version gate is evaluated, and named, before those that judge the chart."""
     link: Link | None = None
     """The field that names the Bundles by which it judges."""
     find: Callable[[BundleCache, BundleSpec], object] | None = None
