@@ -121,7 +121,9 @@ def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> No
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
-    asked = plan_record.request_preview(begun(), replace(REQUEST, version="x" * 300))
+    plan = PlanStatus(number=7)  # of a deploy: numbers of previews are their own
+    there = begun().with_part(plan)
+    asked = plan_record.request_preview(there, replace(REQUEST, version="x" * 300))
     status = plan_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
     assert status.part(PreviewPlan) == PreviewPlan(
         number=2,
