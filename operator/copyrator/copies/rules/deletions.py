@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
@@ -147,9 +148,12 @@ RECHECK_SECONDS = 5.0
 
 
 class RuleRemover:
-    """Ends the service of rules."""
+    """Ends the service of rules; `forgets` are called with each rule that isn't served any more."""
 
-    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+    def __init__(
+        self, context: CopyContext, kinds: Kinds, *forgets: Callable[[RuleKey], None]
+    ) -> None:
+        self._forgets = forgets
         self._context = context
         self._kinds = kinds
         self._takeover_at: dict[RuleKey, float] = {}
@@ -159,6 +163,8 @@ class RuleRemover:
         """The rule is gone, or not this operator's: its copies aren't changed."""
         self._takeover_at.pop(key, None)
         self._context.rule_metrics.forget(key)
+        for forget in self._forgets:
+            forget(key)
         self._context.remotes.release(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)

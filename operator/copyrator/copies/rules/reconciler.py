@@ -6,9 +6,9 @@ First it prepares what planning the copies needs: the spec, watches, complete ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from copyrator.api import names
-from copyrator.api.certificates import seconds_until_transition
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
@@ -16,6 +16,7 @@ from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.api.text import count
+from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions
@@ -32,28 +33,36 @@ from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.status import (
     delay_first_status,
+    dropped_fields,
     facts_kept,
     judge_remote,
     known_cluster,
     notify_owners,
     patch_metadata,
-    report,
     report_failed,
     report_forbidden,
     unreachable,
     unrecorded_clusters,
+    uses_of,
     what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.remotes import BusyError, RemoteCluster, RemoteError
-from copyrator.copies.sources.watches import has_watches, no_room, share_of, watch_sources
+from copyrator.copies.sources.watches import (
+    has_watches,
+    no_room,
+    share_of,
+    unused_sources,
+    watch_sources,
+)
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.composer import ComposeError
 from copyrator.copies.template.rendering import Text
 from copyrator.copies.template.rules import (
     begin_composed,
+    binding_of,
     compose,
     facts_before,
     resolve_sources,
@@ -396,7 +405,8 @@ class RuleReconciler:
     def __init__(self, context: CopyContext, kinds: Kinds) -> None:
         self._context = context
         self._kinds = kinds
-        self._remover = RuleRemover(context, kinds)
+        self._certificates = CertificateEnds(context)
+        self._remover = RuleRemover(context, kinds, self._certificates.forget)
         self._preparation = RulePreparation(context, kinds, self._remover)
         self._deletions = DeletionGuard(context)
         self._consumers = Consumers(context)
@@ -426,10 +436,7 @@ class RuleReconciler:
         if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
-        outcome = await self._serve(rule)
-        warning = self._context.settings.certificate_warning
-        ends = rule.status.certificates
-        return sooner(outcome, seconds_until_transition(ends, self._context.clock(), warning))
+        return sooner(await self._serve(rule), self._certificates.settle(rule))
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
@@ -454,7 +461,7 @@ class RuleReconciler:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.deletions.is_unconfirmed(rule.generation):
             state.next_status = 0.0
-            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+            await self._report(state, rule, await summarize_rule(self._context, rule))
         state.resume()
 
     async def _advance(self, state: RuleState, rule: Rule) -> float | None:
@@ -464,7 +471,7 @@ class RuleReconciler:
 
         async def persist() -> bool:
             state.next_status = 0.0
-            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+            await self._report(state, rule, await summarize_rule(self._context, rule))
             stored = rule.status.rollout
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
@@ -506,7 +513,7 @@ class RuleReconciler:
         if fresh and (summary.due or state.deletions.condemned):
             delay_first_status(context, state)
         self._order_status(state, rule, summary, queued=queued)
-        await report(context, state, rule, summary)
+        await self._report(state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
             is_away = judge_remote(context, state, rule) is not None  # its recovery is an event
             return RequeueAfter(CLUSTER_AGAIN if is_away else RECHECK_SECONDS)
@@ -526,6 +533,59 @@ class RuleReconciler:
         if state.phase is RulePhase.SERVING:
             queued = queued or bool(state.deletions.condemned)
             state.await_copies(now, self._context.timing.settling, queued=queued)
+
+    async def _report(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+        """Write what a summary found.
+
+        Raises:
+            ApiError: the status can't be written.
+        """
+        context, compiled = self._context, state.compiled
+        assert compiled is not None
+        spec = compiled.spec
+        composed = binding_of(context, rule.owner) if spec.sources else None
+        unused = ""
+        if composed is not None:
+            sources = composed.composition.count()
+        else:
+            sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
+            unused = "" if sources else unused_sources(context, state)
+        assert context.namespace_watch is not None
+        view = context.kinds[compiled.resource]
+        waits = ready_conditions.Waits(
+            state.deletions.unconfirmed, state.rollout, state.rollout_fault
+        )
+        condition = (
+            judge_remote(context, state, rule)
+            or ready_conditions.watch_fault(
+                [*state.sources, view.registration, context.namespace_watch]
+            )
+            or ready_conditions.summarized(compiled, summary, sources, unused, waits)
+        )
+        certificates = [
+            one for use in uses_of(context, rule) if (one := use.certificate) is not None
+        ]
+        if composed is not None:
+            certificates += composed.composition.certificates
+        found = ready_conditions.facts(
+            spec, summary, sources=sources, targets=len(compiled.targets)
+        )
+        found = replace(
+            found,
+            certificates=await self._certificates.find(rule, certificates),
+            clusters=[use.describe() for use in uses_of(context, rule) if use.cluster],
+            rollout=state.rollout,
+            dropped=dropped_fields(state, rule, spec),
+        )
+        if composed is not None:
+            composition = composed.composition
+            found = replace(
+                found,
+                overridden=tuple(composition.overridden),
+                passed_over=tuple(composition.passed_over),
+                composed_of=composition.to_string(),
+            )
+        await write_status(context, state, rule, condition, found)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""

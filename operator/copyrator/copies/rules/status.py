@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
-from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -47,9 +46,7 @@ from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.rules.trace import Burst, Trigger, edit_text
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.sources.remotes import RemoteUse
-from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
-from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.events import WARNING, ObjectRef
@@ -93,7 +90,6 @@ async def write_status(
     status = build_rule_status(
         rule.status, condition, facts, generation=rule.generation, now=context.clock()
     )
-    context.rule_metrics.note_certificates(rule.key, status.certificates)
     if status == rule.status:
         state.report_by = math.inf
         return
@@ -208,66 +204,14 @@ def _ref(rule: Rule) -> ObjectRef:
     return ObjectRef(names.RULE_API_VERSION, names.RULE_KIND, key.namespace, key.name, rule.uid)
 
 
-async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
-    """Write what a summary found.
-
-    Raises:
-        ApiError: the status can't be written.
-    """
-    compiled = state.compiled
-    assert compiled is not None
-    spec = compiled.spec
-    composed = binding_of(context, rule.owner) if spec.sources else None
-    unused = ""
-    if composed is not None:
-        sources = composed.composition.count()
-    else:
-        sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
-        unused = "" if sources else unused_sources(context, state)
-    assert context.namespace_watch is not None
-    condition = (
-        judge_remote(context, state, rule)
-        or ready_conditions.watch_fault(
-            [
-                *state.sources,
-                context.kinds[compiled.resource].registration,
-                context.namespace_watch,
-            ]
-        )
-        or ready_conditions.summarized(
-            compiled,
-            summary,
-            sources,
-            unused,
-            ready_conditions.Waits(state.deletions.unconfirmed, state.rollout, state.rollout_fault),
-        )
-    )
-    found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-    found = replace(
-        found,
-        certificates=await _certificates(context, rule),
-        clusters=[use.describe() for use in _uses(context, rule) if use.cluster],
-        rollout=state.rollout,
-        dropped=dropped_fields(state, rule, spec),
-    )
-    if composed is not None:
-        composition = composed.composition
-        found = replace(
-            found,
-            overridden=tuple(composition.overridden),
-            passed_over=tuple(composition.passed_over),
-            composed_of=composition.to_string(),
-        )
-    await write_status(context, state, rule, condition, found)
-
-
-def _uses(context: CopyContext, rule: Rule) -> Iterable[RemoteUse]:
+def uses_of(context: CopyContext, rule: Rule) -> Iterable[RemoteUse]:
+    """The other clusters that a rule uses."""
     return context.remotes.of_rule(rule.key).values()
 
 
 def judge_remote(context: CopyContext, state: RuleState, rule: Rule) -> ReadyCondition | None:
     """SourceUnreachable while the watches of another cluster have a fault; None without one."""
-    for use in _uses(context, rule):
+    for use in uses_of(context, rule):
         if why := ready_conditions.remote_fault(use, state.remote_sources.get(use.ref, ())):
             return unreachable(context, rule, use, why)
         use.unreachable_since = None
@@ -292,7 +236,7 @@ def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
 
 def unrecorded_clusters(context: CopyContext, rule: Rule) -> bool:
     """Whether the rule has accepted another cluster that its status doesn't name."""
-    for use in _uses(context, rule):
+    for use in uses_of(context, rule):
         known = known_cluster(rule, use)
         if use.accepted and not (known and known.is_same_as(use.describe())):
             return True
@@ -306,7 +250,7 @@ def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) 
     in turn. `lost` is the one that can't be used.
     """
     kept = {KubeconfigRef(one.secret, one.key): one for one in rule.status.source_clusters}
-    for use in _uses(context, rule):
+    for use in uses_of(context, rule):
         if use.accepted and use is not lost:
             kept[use.ref] = use.describe()
         elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
@@ -335,17 +279,6 @@ def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
 
 
 _WRITTEN: Final = frozenset({"name", "namespace", "labels", "annotations"})
-
-
-async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:
-    """Of all sources, each read once a change; and of the credentials of other clusters."""
-    turn = TimeSlice()
-    found = soonest(one for use in _uses(context, rule) if (one := use.certificate) is not None)
-    for binding in list(context.index.of_rule(rule.owner).values()):
-        if binding.certificates:
-            found = soonest((*found, *binding.certificates))
-        await turn.pause()
-    return found
 
 
 _BY_CAUSE = {

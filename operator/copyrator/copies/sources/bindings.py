@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
-from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.rules.rules import Rule
@@ -24,8 +23,7 @@ from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import ACCEPTED, Shape
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.transform import TransformError, keeps
-from copyrator.copies.template.certificates import certificates_in
+from copyrator.copies.targets.transform import TransformError
 from copyrator.copies.template.composition import Composition
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
@@ -75,8 +73,8 @@ class SourceBinding:
     """One source of a rule, or its template, bound to the rule's targets."""
 
     __slots__ = (
+        "__weakref__",
         "_by_namespace",
-        "_certificates",
         "_desired",
         "compiled",
         "composition",
@@ -101,7 +99,6 @@ class SourceBinding:
         """Whether its source is an object of the operator's own cluster."""
         self.rank = rank
         self._by_namespace: dict[str, DesiredCopy] = {}
-        self._certificates: tuple[Certificate, ...] | None = None
         self._desired = self._first_desired()
 
     def _first_desired(self) -> DesiredCopy | None:
@@ -130,24 +127,6 @@ class SourceBinding:
             None
             if self.compiled.follows_namespaces or self._desired is None
             else self._desired.name
-        )
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates that its copies have, the soonest to end; read once, at first use."""
-        if self._certificates is None:
-            self._certificates = self._read_certificates()
-        return self._certificates
-
-    def _read_certificates(self) -> tuple[Certificate, ...]:
-        if self.source is None:
-            return ()
-        keys = self.compiled.spec.transform.keys
-        return certificates_in(
-            self.compiled.spec.kind,
-            self.source.body,
-            self.origin,
-            copied=lambda key: keeps(keys, key),
         )
 
     @property

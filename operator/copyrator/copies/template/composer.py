@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import RuleReason
@@ -76,11 +75,6 @@ class ComposedBinding(SourceBinding):
 
     def _first_desired(self) -> DesiredCopy | None:
         return None if self.compiled.follows_namespaces else self._named(None)
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates in the copies that were rendered last, the soonest to end."""
-        return self.composition.certificates
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace; pending before the sources are read."""
