@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
@@ -24,7 +24,6 @@ from copyrator.copies.rules.trace import Burst, list_names
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
 from copyrator.copies.sources.named import NamedSources
-from copyrator.copies.sources.remotes import Remotes
 from copyrator.copies.sources.shares import SourceShares
 from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker
 from copyrator.copies.targets.namespaces import Namespaces
@@ -40,7 +39,7 @@ from copyrator.copies.targets.unmanaged import UnmanagedObjects
 from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.events import EventRecorder, ObjectRef
-from copyrator.kube.resources import SECRETS, Discovery, Resource
+from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import FairLimit
@@ -333,8 +332,6 @@ class CopyContext:
     reports: RuleReports = field(init=False)
     """What the next Events say of rules."""
     named_sources: NamedSources = field(init=False)
-    remotes: Remotes = field(init=False)
-    """Other clusters that rules have sources in."""
     composer: Composer = field(init=False)
     """Reads the sources of templates."""
     shares: SourceShares = field(init=False)
@@ -366,12 +363,6 @@ class CopyContext:
             informers, self.queue.add_after, self.monotonic, self.timing
         )
         self.named_sources = NamedSources(self.client, self.informers)
-        self.remotes = Remotes(
-            self.informers,
-            self.requeue_rule,
-            self._withhold,
-            self.settings.max_remotes,
-        )
         self.composer = Composer(self.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
         self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
@@ -482,16 +473,6 @@ class CopyContext:
             due = max(state.next_status, state.next_summary, now + settling / 2)
             priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
             self.queue.add_after(rule.key, due - now, priority)
-
-    def _withhold(self, secret: ObjectName) -> None:
-        """A Secret is a rule's kubeconfig from now on, so it is copied nowhere."""
-        for owner in self.index.readers(SECRETS.key, *secret):
-            self.index.remove(owner, str(secret))
-            for binding in self.index.of_rule(owner).values():
-                for part in binding.composition.parts if binding.composition else ():
-                    part.changed()
-            if rule := self.rules.by_owner(owner):
-                self.requeue_rule(rule.key)
 
     def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""

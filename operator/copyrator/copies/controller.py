@@ -230,7 +230,7 @@ class CopyController:
         for state in context.rule_states.values():
             for registration in state.sources:
                 registration.release()
-        await context.remotes.close()
+        await self._rules.close()
         self._kinds.forget()
         context.unmanaged.close()
         if context.namespace_watch is not None:
@@ -239,7 +239,7 @@ class CopyController:
 
     def publish(self) -> None:
         """Set the gauges that are computed at a scrape."""
-        self._context.remotes.publish(self._context.metrics)
+        self._rules.publish()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Process a CopyratorRule from its handler; cheap.

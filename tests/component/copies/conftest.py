@@ -114,7 +114,7 @@ class Operator:
             monotonic=monotonic,
             timing=timing,
         )
-        self.controller._context.remotes.timing = replace(quick, settled=0.5)
+        self.controller._rules.remotes.clusters.timing = replace(quick, settled=0.5)
         self.workers = Workers(self.queue, self.controller.reconcile, count=WORKERS)
 
     async def start(self) -> None:

@@ -148,12 +148,22 @@ RECHECK_SECONDS = 5.0
 
 
 class RuleRemover:
-    """Ends the service of rules; `forgets` are called with each rule that isn't served any more."""
+    """Ends the service of rules.
+
+    Args:
+        release: closes what a rule has opened beside its watches.
+        forgets: called with each rule that isn't served any more.
+    """
 
     def __init__(
-        self, context: CopyContext, kinds: Kinds, *forgets: Callable[[RuleKey], None]
+        self,
+        context: CopyContext,
+        kinds: Kinds,
+        release: Callable[[RuleKey], None],
+        *forgets: Callable[[RuleKey], None],
     ) -> None:
-        self._forgets = forgets
+        self._release = release
+        self._forgets = (release, *forgets)
         self._context = context
         self._kinds = kinds
         self._takeover_at: dict[RuleKey, float] = {}
@@ -165,7 +175,6 @@ class RuleRemover:
         self._context.rule_metrics.forget(key)
         for forget in self._forgets:
             forget(key)
-        self._context.remotes.release(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)
         if state is not None:
@@ -206,7 +215,7 @@ class RuleRemover:
         state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
         if state.phase is not RulePhase.DELETING:
             self._end(state, rule.owner)
-            context.remotes.release(rule.key)
+            self._release(rule.key)
             state.phase = RulePhase.DELETING
             delay_first_status(context, state)
         if not self._sees_all_copies(rule):

@@ -18,14 +18,13 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rollout import RolloutState
-from copyrator.api.rule_spec import Mode, RuleSpec, place_of
+from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     CopyCounts,
     Failure,
     PlanCounts,
     RuleFacts,
-    SourceCluster,
     shared_message,
 )
 from copyrator.api.text import GROUP, count, some
@@ -33,7 +32,6 @@ from copyrator.api.times import format_time
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.summarize import RuleSummary
-from copyrator.copies.sources.remotes import RemoteUse
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
@@ -151,50 +149,6 @@ def watch_fault(registrations: Iterable[Registration]) -> ReadyCondition | None:
             f"can't watch {registration.reflector}: {failure.message}",
         )
     return None
-
-
-def source_unreachable(use: RemoteUse, why: str) -> ReadyCondition:
-    """The other cluster, or its kubeconfig, can't be used."""
-    since = f", since {format_time(use.unreachable_since)}" if use.unreachable_since else ""
-    return ReadyCondition(
-        Health.RETRYING,
-        RuleReason.SOURCE_UNREACHABLE,
-        f"the sources{place_of(use.ref)} can't be read{since}: {why}. The copies stay as they are",
-    )
-
-
-def remote_fault(use: RemoteUse, watches: Iterable[Registration]) -> str | None:
-    """Why the sources in another cluster aren't seen now, or None."""
-    for watch in watches:
-        if watch.failure is not None and not watch.synced:
-            what = str(watch.reflector).removesuffix(place_of(use.ref))
-            return f"{what}: {watch.failure.message}"
-    return None
-
-
-def source_cluster_changed(
-    use: RemoteUse, known: SourceCluster, found: SourceCluster, owner: str
-) -> ReadyCondition:
-    """Another cluster answers behind the kubeconfig than the one whose objects were copied."""
-    return ReadyCondition(
-        Health.STALLED,
-        RuleReason.SOURCE_CLUSTER_CHANGED,
-        f"kubeconfig {use.ref.secret} leads to another cluster ({found.identity}) than before "
-        f"({known.identity}); the copies stay as they are. Correct the Secret {use.name}, or "
-        f"confirm: kubectl annotate copyratorrule -n {owner.partition('/')[0]} "
-        f"{owner.partition('/')[2]} --overwrite {names.ANN_SOURCE_CLUSTER}={found.identity}",
-    )
-
-
-def source_is_home(use: RemoteUse) -> ReadyCondition:
-    """The other cluster is the operator's own."""
-    return invalid(
-        InvalidSpec(
-            "spec.source.kubeConfig",
-            f"the Secret {use.name} leads to the cluster that the operator runs in; remove "
-            "kubeConfig, or correct the Secret",
-        )
-    )
 
 
 def waits(why: str) -> ReadyCondition:

@@ -12,12 +12,12 @@ from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
 from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.context import CopyContext
+from copyrator.copies.remotes.clusters import BusyError, RemoteUse
+from copyrator.copies.remotes.rules import CLUSTER_AGAIN, RemoteSources
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (
@@ -30,30 +30,22 @@ from copyrator.copies.rules.admission import (
 )
 from copyrator.copies.rules.deletions import DeletionGuard, RuleRemover
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.status import (
     delay_first_status,
     dropped_fields,
-    facts_kept,
-    judge_remote,
-    known_cluster,
     notify_owners,
     patch_metadata,
     report_failed,
     report_forbidden,
-    unreachable,
-    unrecorded_clusters,
-    uses_of,
     what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.sources.remotes import BusyError, RemoteCluster, RemoteError
 from copyrator.copies.sources.watches import (
     has_watches,
     no_room,
-    share_of,
     unused_sources,
     watch_sources,
 )
@@ -70,7 +62,7 @@ from copyrator.copies.template.rules import (
 )
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import UID_NAMESPACE, Resource
+from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
@@ -98,9 +90,6 @@ KIND_AGAIN = 15.0
 
 BUSY_AGAIN = 1.0
 """Seconds before sources of another cluster are read that others of its rules are reading."""
-CLUSTER_AGAIN = 60.0
-"""Seconds before it is asked again whether the former cluster is back, and before the copies of a
-rule whose cluster can't be read are summarized again."""
 
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
@@ -110,28 +99,16 @@ not take half of a core.
 """
 
 
-class StoppedError(Exception):
-    """The rule can't be served (now); without a condition, its status isn't changed."""
-
-    def __init__(
-        self,
-        condition: ReadyCondition | None,
-        again: float | None = None,
-        facts: RuleFacts | None = None,
-    ) -> None:
-        super().__init__(condition and condition.message)
-        self.condition = condition
-        self.again = again
-        self.facts = facts or RuleFacts()
-
-
 class RulePreparation:
     """What has to be known of a rule before any of its copies is decided about."""
 
-    def __init__(self, context: CopyContext, kinds: Kinds, remover: RuleRemover) -> None:
+    def __init__(
+        self, context: CopyContext, kinds: Kinds, remover: RuleRemover, remotes: RemoteSources
+    ) -> None:
         self._context = context
         self._kinds = kinds
         self._remover = remover
+        self._remotes = remotes
         self._compiler = RuleCompiler(context)
 
     def forget(self, key: RuleKey) -> None:
@@ -145,12 +122,9 @@ class RulePreparation:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
         spec = await self._accepted_spec(rule)
-        refs = spec.kubeconfigs
-        self._context.remotes.release(rule.key, but=refs)
-        clusters = {ref: self._connect(state, rule, ref) for ref in refs}
-        if clusters:
-            await self._record_clusters(state, rule)
-        await self._serve(state, rule, spec, clusters)
+        if spec.kubeconfigs or state.has_remotes:
+            await self._remotes.connect(state, rule, spec.kubeconfigs)
+        await self._serve(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
@@ -163,76 +137,13 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
-        self._context.remotes.release(rule.key)
+        self._remotes.clusters.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    def _connect(self, state: RuleState, rule: Rule, ref: KubeconfigRef) -> RemoteCluster:
-        """Another cluster that the rule's sources are in, as it is known to be.
-
-        Raises:
-            StoppedError: it can't be used (now); the copies stay as they are.
-        """
-        context = self._context
-        use = context.remotes.use(rule.key, ref)
-        try:
-            cluster = context.remotes.connect(use)
-        except RemoteError as error:
-            _lose_sources(state)
-            if state.generation != rule.generation:
-                state.pause()  # the spec that is served doesn't hold any more
-            condition = None if rule.is_observed else ready_conditions.reading()
-            if error.message:
-                condition = unreachable(context, rule, use, error.message)
-            facts = facts_kept(context, rule, use)
-            raise StoppedError(condition, error.again, facts) from None
-        home = context.namespaces.get(UID_NAMESPACE)
-        if use.is_home(context.client.connection.host, home.uid if home else ""):
-            self._remover.freeze(rule)
-            raise StoppedError(ready_conditions.source_is_home(use))
-        known, found = use.known_to(rule.uid) or known_cluster(rule, use), use.describe()
-        confirmed = rule.source_cluster == found.identity
-        if known is None or known.is_same_as(found) or confirmed:
-            use.accept(rule.uid)
-            return cluster
-        use.accepted = False
-        self._remover.freeze(rule)
-        context.remotes.check_again(use, CLUSTER_AGAIN / 2)
-        raise StoppedError(
-            ready_conditions.source_cluster_changed(use, known, found, rule.owner),
-            CLUSTER_AGAIN,
-            facts_kept(context, rule, use),
-        )
-
-    async def _record_clusters(self, state: RuleState, rule: Rule) -> None:
-        """Have the status name the other clusters before anything of theirs is copied.
-
-        Otherwise a restart would accept whatever is behind the kubeconfig then.
-
-        Raises:
-            StoppedError: it doesn't name them (yet).
-            ConflictError: the rule has changed.
-            ApiError: the status can't be written.
-        """
-        if not unrecorded_clusters(self._context, rule):
-            return
-        if state.generation != rule.generation:
-            state.pause()
-        state.next_status = 0.0
-        facts = facts_kept(self._context, rule)
-        await write_status(self._context, state, rule, ready_conditions.reading(), facts)
-        if unrecorded_clusters(self._context, rule):
-            raise StoppedError(None, RECHECK_SECONDS)
-
-    async def _serve(
-        self,
-        state: RuleState,
-        rule: Rule,
-        spec: RuleSpec,
-        clusters: Mapping[KubeconfigRef, RemoteCluster],
-    ) -> None:
+    async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
@@ -247,19 +158,20 @@ class RulePreparation:
             raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        served = state.generation == rule.generation and state.clusters == clusters
+        remotes = self._remotes if state.has_remotes else None
+        served = state.generation == rule.generation
+        if remotes:
+            served = served and remotes.are_served(rule.key)
         if served and state.compiled is not None:
             await self._ensure_finalizer(rule)
             state.compiled.rule = rule
             return
         texts = await self._compiler.compile(rule, spec)
         if isinstance(texts, ReadyCondition):
-            self._remover.freeze(rule)
-            raise StoppedError(texts)
+            raise StoppedError(texts, freezes=True)
         await self._ensure_finalizer(rule)
-        if any(not cluster.usable for cluster in clusters.values()):
-            raise StoppedError(None, RECHECK_SECONDS)  # it changed meanwhile
-        state.clusters, state.remote_sources = clusters, {}
+        if remotes and not remotes.serve(rule.key):
+            raise StoppedError(None, RECHECK_SECONDS)
         self._begin(state, rule, spec, (resource, texts, sources))
 
     async def _ensure_finalizer(self, rule: Rule) -> None:
@@ -295,15 +207,22 @@ class RulePreparation:
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
-            state.sources = watch_sources(context, state, spec.source, resource, tenant)
+            remote = self._remote_of(rule.key, spec)
+            state.sources = watch_sources(context, state, spec.source, resource, remote)
         elif spec.sources:
-            state.sources = begin_composed(context, state, compiled, sources)
+            remotes = self._remotes.clusters.of_rule(rule.key) if spec.kubeconfigs else {}
+            state.sources = begin_composed(context, state, compiled, sources, remotes)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
         for registration in earlier:
             registration.release()
         context.shares.of(tenant).next_rule()
+
+    def _remote_of(self, key: RuleKey, spec: RuleSpec) -> RemoteUse | None:
+        """The other cluster that a rule's source is in, or None."""
+        kubeconfig = spec.source.kubeconfig if spec.source else None
+        return self._remotes.clusters.of_rule(key)[kubeconfig] if kubeconfig else None
 
     def _await_watches(
         self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
@@ -333,15 +252,15 @@ class RulePreparation:
         state.watch_health = watch_health(context, state)
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
-            condition = judge_remote(context, state, compiled.rule)
-            facts = None
-            for use in context.remotes.of_rule(state.key).values() if condition else ():
-                facts = facts_kept(context, compiled.rule, use)
+            condition, facts = None, None
+            if state.has_remotes and (condition := self._remotes.judge(compiled.rule)):
+                facts = self._remotes.facts_kept(compiled.rule)
             condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
             raise StoppedError(condition, RECHECK_SECONDS, facts)
-        share = share_of(context, state, tenant_of(compiled.rule, context.settings))
+        remote = self._remote_of(state.key, spec)
+        share = remote.share if remote else context.shares.of(compiled.targets.tenant)
         if why := no_room(state.sources, share):
             state.pause()
             state.phase = RulePhase.FROZEN
@@ -390,15 +309,6 @@ def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
     )
 
 
-def _lose_sources(state: RuleState) -> None:
-    """A rule's sources can't be read any more: its copies stay as they are, and are healed."""
-    state.phase = RulePhase.INCOMPLETE
-    state.clusters, state.remote_sources = {}, {}
-    released, state.sources = state.sources, []
-    for registration in released:
-        registration.release()
-
-
 class RuleReconciler:
     """Reconciles rule keys."""
 
@@ -406,10 +316,21 @@ class RuleReconciler:
         self._context = context
         self._kinds = kinds
         self._certificates = CertificateEnds(context)
-        self._remover = RuleRemover(context, kinds, self._certificates.forget)
-        self._preparation = RulePreparation(context, kinds, self._remover)
+        self.remotes = RemoteSources(context)
+        self._remover = RuleRemover(
+            context, kinds, self.remotes.clusters.release, self._certificates.forget
+        )
+        self._preparation = RulePreparation(context, kinds, self._remover, self.remotes)
         self._deletions = DeletionGuard(context)
         self._consumers = Consumers(context)
+
+    def publish(self) -> None:
+        """Set the gauges that are computed at a scrape."""
+        self.remotes.clusters.publish(self._context.metrics)
+
+    async def close(self) -> None:
+        """End the connections to other clusters."""
+        await self.remotes.clusters.close()
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -445,6 +366,8 @@ class RuleReconciler:
             await self._judge_edit(state, rule, spec)
             wait = await self._advance(state, rule)
         except StoppedError as stopped:
+            if stopped.freezes:
+                self._remover.freeze(rule)
             if stopped.condition:
                 await write_status(self._context, state, rule, stopped.condition, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
@@ -515,7 +438,7 @@ class RuleReconciler:
         self._order_status(state, rule, summary, queued=queued)
         await self._report(state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
-            is_away = judge_remote(context, state, rule) is not None  # its recovery is an event
+            is_away = state.has_remotes and self.remotes.judge(rule)  # its recovery is an event
             return RequeueAfter(CLUSTER_AGAIN if is_away else RECHECK_SECONDS)
         assert state.compiled is not None
         wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
@@ -550,21 +473,20 @@ class RuleReconciler:
         else:
             sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
             unused = "" if sources else unused_sources(context, state)
+        remotes = self.remotes if state.has_remotes else None
         assert context.namespace_watch is not None
         view = context.kinds[compiled.resource]
         waits = ready_conditions.Waits(
             state.deletions.unconfirmed, state.rollout, state.rollout_fault
         )
         condition = (
-            judge_remote(context, state, rule)
+            (remotes and remotes.judge(rule))
             or ready_conditions.watch_fault(
                 [*state.sources, view.registration, context.namespace_watch]
             )
             or ready_conditions.summarized(compiled, summary, sources, unused, waits)
         )
-        certificates = [
-            one for use in uses_of(context, rule) if (one := use.certificate) is not None
-        ]
+        certificates = list(remotes.credentials(rule)) if remotes else []
         if composed is not None:
             certificates += composed.composition.certificates
         found = ready_conditions.facts(
@@ -573,7 +495,7 @@ class RuleReconciler:
         found = replace(
             found,
             certificates=await self._certificates.find(rule, certificates),
-            clusters=[use.describe() for use in uses_of(context, rule) if use.cluster],
+            clusters=remotes.describe(rule) if remotes else (),
             rollout=state.rollout,
             dropped=dropped_fields(state, rule, spec),
         )

@@ -13,14 +13,13 @@ from enum import Enum
 
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.rollout.steps import RolloutBarrier
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.trace import RuleTrace
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.remotes import RemoteCluster
 from copyrator.copies.targets.namespaces import TargetSet
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.copies.template.rendering import NO_TEXTS, Text, Tree
@@ -219,8 +218,7 @@ class RuleState:
         generation: of the spec that `compiled` was made from.
         summarized: the last generation of which a summary completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
-        clusters: the other clusters that some of these are in.
-        remote_sources: the watches in each of those.
+        has_remotes: whether other clusters were asked for, for some of these.
         rollout: the state of the rollout for the status; None while it isn't known.
         rollout_fault: why a rollout can't continue now: a message.
         next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
@@ -241,8 +239,7 @@ class RuleState:
     generation: int = 0
     summarized: int = 0
     sources: list[Registration] = field(default_factory=list)
-    clusters: Mapping[KubeconfigRef, RemoteCluster] = field(default_factory=dict)
-    remote_sources: dict[KubeconfigRef, list[Registration]] = field(default_factory=dict)
+    has_remotes: bool = False
     deletions: DeletionState = field(default_factory=DeletionState)
     lag: SyncLag = field(default_factory=SyncLag)
     rollout: RolloutState | None = None
@@ -293,9 +290,15 @@ class RuleState:
         self.compiled = None
         self.generation = 0
         self.deletions.spare()
-        self.clusters, self.remote_sources = {}, {}
         released, self.sources = self.sources, []
         return released
+
+    def lose_sources(self) -> None:
+        """The sources can't be read any more: the copies stay as they are, and are healed."""
+        self.phase = RulePhase.INCOMPLETE
+        released, self.sources = self.sources, []
+        for registration in released:
+            registration.release()
 
     def take_request(self, requested: str | None, handled: object) -> bool:
         """Whether a request is new; `handled` is the one that the status echoes."""
@@ -333,3 +336,22 @@ class RuleState:
         self.lag.wrote_at = now
         if dropped is not None:
             self.dropped = (self.dropped or set()) | dropped
+
+
+class StoppedError(Exception):
+    """The rule can't be served (now); without a condition, its status isn't changed."""
+
+    def __init__(
+        self,
+        condition: ReadyCondition | None,
+        again: float | None = None,
+        facts: RuleFacts | None = None,
+        *,
+        freezes: bool = False,
+    ) -> None:
+        super().__init__(condition and condition.message)
+        self.condition = condition
+        self.again = again
+        self.facts = facts or RuleFacts()
+        self.freezes = freezes
+        """Whether its copies aren't changed until it can be served again."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api import names, structs
+from copyrator.api import names
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -25,7 +25,6 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
 from copyrator.api.rule_spec import RuleSpec
@@ -34,7 +33,6 @@ from copyrator.api.rule_status import (
     Failure,
     RuleFacts,
     RuleStatus,
-    SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
 )
@@ -45,7 +43,6 @@ from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.rules.trace import Burst, Trigger, edit_text
 from copyrator.copies.sources.bindings import CopyRequest
-from copyrator.copies.sources.remotes import RemoteUse
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
@@ -202,66 +199,6 @@ def _record_warning(
 def _ref(rule: Rule) -> ObjectRef:
     key = rule.key
     return ObjectRef(names.RULE_API_VERSION, names.RULE_KIND, key.namespace, key.name, rule.uid)
-
-
-def uses_of(context: CopyContext, rule: Rule) -> Iterable[RemoteUse]:
-    """The other clusters that a rule uses."""
-    return context.remotes.of_rule(rule.key).values()
-
-
-def judge_remote(context: CopyContext, state: RuleState, rule: Rule) -> ReadyCondition | None:
-    """SourceUnreachable while the watches of another cluster have a fault; None without one."""
-    for use in uses_of(context, rule):
-        if why := ready_conditions.remote_fault(use, state.remote_sources.get(use.ref, ())):
-            return unreachable(context, rule, use, why)
-        use.unreachable_since = None
-    return None
-
-
-def unreachable(context: CopyContext, rule: Rule, use: RemoteUse, why: str) -> ReadyCondition:
-    """SourceUnreachable, since when it was first found; that outlives a restart."""
-    if use.unreachable_since is None:
-        known = known_cluster(rule, use)
-        use.unreachable_since = (known and known.unreachable_since) or context.clock()
-    return ready_conditions.source_unreachable(use, why)
-
-
-def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
-    """What the status has of the cluster behind a kubeconfig."""
-    for known in rule.status.source_clusters:
-        if (known.secret, known.key) == (use.ref.secret, use.ref.key):
-            return known
-    return None
-
-
-def unrecorded_clusters(context: CopyContext, rule: Rule) -> bool:
-    """Whether the rule has accepted another cluster that its status doesn't name."""
-    for use in uses_of(context, rule):
-        known = known_cluster(rule, use)
-        if use.accepted and not (known and known.is_same_as(use.describe())):
-            return True
-    return False
-
-
-def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) -> RuleFacts:
-    """The counts of the last status, of a rule whose sources can't be read (yet).
-
-    Its other clusters are recorded as they are now: of several that have changed, each is confirmed
-    in turn. `lost` is the one that can't be used.
-    """
-    kept = {KubeconfigRef(one.secret, one.key): one for one in rule.status.source_clusters}
-    for use in uses_of(context, rule):
-        if use.accepted and use is not lost:
-            kept[use.ref] = use.describe()
-        elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
-            since = use.unreachable_since if use is lost else known.unreachable_since
-            kept[use.ref] = structs.replace(known, unreachable_since=since)
-    return RuleFacts(
-        sources=rule.status.sources,
-        targets=rule.status.targets,
-        copies=rule.status.copies,
-        clusters=list(kept.values()),
-    )
 
 
 def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
@@ -17,8 +18,23 @@ from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.template.rendering import source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.kube.watch.reflector import OnChange
+
+
+class OtherCluster(Protocol):
+    """What the watches of sources in another cluster need."""
+
+    @property
+    def informers(self) -> InformerFactory:
+        """Where they are watched."""
+
+    @property
+    def share(self) -> SourceShare:
+        """The limits of what is held of them."""
+
+    watches: list[Registration]
+    """Their watches."""
 
 
 def has_watches(
@@ -40,23 +56,20 @@ def has_watches(
     return True
 
 
-def share_of(context: CopyContext, state: RuleState, tenant: str | None) -> SourceShare:
-    """The limits of what a rule copies: those of its own cluster, or of the rule's tenant."""
-    source = state.compiled.spec.source if state.compiled else None
-    remote = state.clusters.get(source.kubeconfig) if source and source.kubeconfig else None
-    return remote.share if remote else context.shares.of(tenant)
-
-
 def watch_sources(
-    context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
+    context: CopyContext,
+    state: RuleState,
+    source: Source,
+    resource: Resource,
+    remote: OtherCluster | None,
 ) -> list[Registration]:
     """Join a watch for each namespace; known sources become bindings before this returns.
 
-    The server filters: other objects cost nothing. In another cluster each named object has a watch
-    of its own, which needs no right to more than that object.
+    The server filters: other objects cost nothing. In another cluster (`remote`) each named object
+    has a watch of its own, which needs no right to more than that object.
     """
-    share = share_of(context, state, tenant)
-    remote = state.clusters.get(source.kubeconfig) if source.kubeconfig else None
+    assert state.compiled is not None
+    share = remote.share if remote else context.shares.of(state.compiled.targets.tenant)
     informers = remote.informers if remote else context.informers
     registrations = []
     for order, namespace in enumerate(source.namespaces):
@@ -72,8 +85,8 @@ def watch_sources(
             spec = source_watch(resource, share, namespace, source.name, source.selector)
             place = informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
-    if source.kubeconfig:
-        state.remote_sources[source.kubeconfig] = registrations
+    if remote:
+        remote.watches += registrations
     return registrations
 
 
@@ -106,7 +119,7 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     place = f"{first.namespace}/{first.name}"
     more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
     start = "" if len(found) == 1 else more
-    view = None if state.clusters else context.kinds.get(compiled.resource)
+    view = None if state.has_remotes else context.kinds.get(compiled.resource)
     copy = view.copies.get((first.namespace, first.name)) if view else None
     maker = (copy.owner or copy.marks) if copy else ""
     if not maker:

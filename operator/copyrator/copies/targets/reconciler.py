@@ -12,9 +12,9 @@ from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_status import Failure
 from copyrator.api.times import parse_time
 from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.remotes.clusters import BusyError
 from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
-from copyrator.copies.sources.remotes import BusyError
 from copyrator.copies.targets.content import differences
 from copyrator.copies.targets.fights import describe_change
 from copyrator.copies.targets.kinds import enqueue_copy

@@ -21,6 +21,7 @@ import msgspec
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.copies.remotes.clusters import BusyError
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
@@ -30,7 +31,6 @@ from copyrator.copies.sources.bindings import (
     unexpected,
 )
 from copyrator.copies.sources.records import refusal
-from copyrator.copies.sources.remotes import BusyError
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace

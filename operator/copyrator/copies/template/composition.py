@@ -12,8 +12,8 @@ from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
 from copyrator.copies.certificates.reading import certificates_in
+from copyrator.copies.remotes.clusters import RemoteCluster
 from copyrator.copies.sources.records import HeaderReader, SourceHeader, is_newer
-from copyrator.copies.sources.remotes import RemoteCluster
 from copyrator.copies.template.rendering import Composing
 from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import Resource

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from copyrator.api.keys import ObjectName
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext
+from copyrator.copies.remotes.clusters import RemoteUse
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.sources.named import ALONE
 from copyrator.copies.sources.records import HeaderReader, SourceHeader
@@ -37,11 +39,17 @@ async def resolve_sources(context: CopyContext, spec: RuleSpec) -> list[Resource
 
 
 def begin_composed(
-    context: CopyContext, state: RuleState, compiled: CompiledRule, resources: Sequence[Resource]
+    context: CopyContext,
+    state: RuleState,
+    compiled: CompiledRule,
+    resources: Sequence[Resource],
+    remotes: Mapping[KubeconfigRef, RemoteUse],
 ) -> list[Registration]:
     """Watch the metadata of a template's sources, and add its binding."""
     pairs = zip(compiled.spec.sources, resources, strict=True)
-    composition = Composition([_part(context, state, entry, resource) for entry, resource in pairs])
+    composition = Composition(
+        [_part(context, remotes, entry, resource) for entry, resource in pairs]
+    )
     context.index.add(ComposedBinding(compiled, composition))
     share = context.shares.of(None)
     watches = []
@@ -56,17 +64,20 @@ def begin_composed(
         part.changed()
         watches.append(watch)
         if (kubeconfig := part.entry.kubeconfig) is not None:
-            state.remote_sources.setdefault(kubeconfig, []).append(watch)
+            remotes[kubeconfig].watches.append(watch)
     context.index.set_composed(compiled.rule.owner, composition.sources())
     return watches
 
 
 def _part(
-    context: CopyContext, state: RuleState, entry: ComposedSource, resource: Resource
+    context: CopyContext,
+    remotes: Mapping[KubeconfigRef, RemoteUse],
+    entry: ComposedSource,
+    resource: Resource,
 ) -> Part:
     kubeconfig = entry.kubeconfig
     if kubeconfig is not None:
-        return Part(entry, resource, cluster=state.clusters[kubeconfig])
+        return Part(entry, resource, cluster=remotes[kubeconfig].served)
     if resource != SECRETS:
         return Part(entry, resource)
     return Part(entry, resource, withheld=context.rules.is_kubeconfig)

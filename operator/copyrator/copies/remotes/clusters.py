@@ -219,10 +219,30 @@ class RemoteUse:
     secret: Registration
     cluster: RemoteCluster | None = None
     unreachable_since: datetime | None = None
+    served: RemoteCluster | None = None
+    """The cluster whose sources are watched."""
+    watches: list[Registration] = field(default_factory=list)
+    """Of those sources."""
     accepted: bool = False
     """Whether the rule takes its sources from this cluster: it is the known one, or confirmed."""
     _known: tuple[str, SourceCluster] | None = field(default=None, init=False)
     """The last one that was accepted, with the uid of the rule: one of the same name is another."""
+
+    def serve(self, cluster: RemoteCluster | None) -> None:
+        """The sources of this cluster are watched from now on; of none for None."""
+        self.served, self.watches = cluster, []
+
+    @property
+    def informers(self) -> InformerFactory:
+        """Where the sources are watched."""
+        assert self.served is not None
+        return self.served.informers
+
+    @property
+    def share(self) -> SourceShare:
+        """The limits of what is held of the sources."""
+        assert self.served is not None
+        return self.served.share
 
     def accept(self, uid: str) -> None:
         """The rule with this uid takes its sources from this cluster, from now on."""
