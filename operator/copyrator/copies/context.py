@@ -36,7 +36,6 @@ from copyrator.copies.targets.planning import (
 )
 from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordReader
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
-from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.events import EventRecorder, ObjectRef
 from copyrator.kube.resources import Discovery, Resource
@@ -332,8 +331,6 @@ class CopyContext:
     reports: RuleReports = field(init=False)
     """What the next Events say of rules."""
     named_sources: NamedSources = field(init=False)
-    composer: Composer = field(init=False)
-    """Reads the sources of templates."""
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
     """Changes of namespaces and sources that aren't processed yet."""
@@ -363,7 +360,6 @@ class CopyContext:
             informers, self.queue.add_after, self.monotonic, self.timing
         )
         self.named_sources = NamedSources(self.client, self.informers)
-        self.composer = Composer(self.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
         self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
 

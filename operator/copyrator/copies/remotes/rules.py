@@ -46,8 +46,7 @@ class RemoteSources:
         for owner in context.index.readers(SECRETS.key, *secret):
             context.index.remove(owner, str(secret))
             for binding in context.index.of_rule(owner).values():
-                for part in binding.composition.parts if binding.composition else ():
-                    part.changed()
+                binding.withhold()
             if rule := context.rules.by_owner(owner):
                 context.requeue_rule(rule.key)
 

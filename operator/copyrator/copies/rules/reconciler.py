@@ -15,8 +15,9 @@ from copyrator.api.keys import RuleKey
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
+from copyrator.copies.composed.rules import ComposedRules, binding_of
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import BusyError, RemoteUse
+from copyrator.copies.remotes.clusters import RemoteUse
 from copyrator.copies.remotes.rules import CLUSTER_AGAIN, RemoteSources
 from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
 from copyrator.copies.rules import ready_conditions
@@ -50,16 +51,7 @@ from copyrator.copies.sources.watches import (
     watch_sources,
 )
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.template.composer import ComposeError
 from copyrator.copies.template.rendering import Text
-from copyrator.copies.template.rules import (
-    begin_composed,
-    binding_of,
-    compose,
-    facts_before,
-    resolve_sources,
-    seconds_until_change,
-)
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
@@ -88,9 +80,6 @@ RECHECK_SECONDS = 2.0
 KIND_AGAIN = 15.0
 """Seconds before a kind that the cluster doesn't serve is looked up again."""
 
-BUSY_AGAIN = 1.0
-"""Seconds before sources of another cluster are read that others of its rules are reading."""
-
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
 
@@ -103,12 +92,18 @@ class RulePreparation:
     """What has to be known of a rule before any of its copies is decided about."""
 
     def __init__(
-        self, context: CopyContext, kinds: Kinds, remover: RuleRemover, remotes: RemoteSources
+        self,
+        context: CopyContext,
+        kinds: Kinds,
+        remover: RuleRemover,
+        remotes: RemoteSources,
+        composed: ComposedRules,
     ) -> None:
         self._context = context
         self._kinds = kinds
         self._remover = remover
         self._remotes = remotes
+        self._composed = composed
         self._compiler = RuleCompiler(context)
 
     def forget(self, key: RuleKey) -> None:
@@ -128,7 +123,8 @@ class RulePreparation:
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
-        await self._compose(state, spec)
+        if spec.sources:
+            await self._composed.compose(state)
         return spec
 
     async def _accepted_spec(self, rule: Rule) -> RuleSpec:
@@ -147,7 +143,7 @@ class RulePreparation:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
-            sources = await resolve_sources(self._context, spec) if spec.sources else []
+            sources = await self._composed.resolve(spec) if spec.sources else []
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
@@ -211,7 +207,7 @@ class RulePreparation:
             state.sources = watch_sources(context, state, spec.source, resource, remote)
         elif spec.sources:
             remotes = self._remotes.clusters.of_rule(rule.key) if spec.kubeconfigs else {}
-            state.sources = begin_composed(context, state, compiled, sources, remotes)
+            state.sources = self._composed.begin(state, sources, remotes)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
@@ -281,23 +277,6 @@ class RulePreparation:
         else:
             state.phase = RulePhase.INCOMPLETE
 
-    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
-        """Render the copies from the sources; without one of those, they stay as they are."""
-        if not spec.sources:
-            return
-        try:
-            await compose(self._context, state)
-        except BusyError:
-            raise StoppedError(None, BUSY_AGAIN) from None
-        except ComposeError as error:
-            assert state.compiled is not None
-            state.pause()
-            state.phase = RulePhase.FROZEN
-            again = self._context.timing.room_again if error.waits else None
-            raise StoppedError(
-                error.condition, again, facts_before(self._context, state)
-            ) from error
-
 
 def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
     """Whether each watch that a rule depends on is complete."""
@@ -320,7 +299,10 @@ class RuleReconciler:
         self._remover = RuleRemover(
             context, kinds, self.remotes.clusters.release, self._certificates.forget
         )
-        self._preparation = RulePreparation(context, kinds, self._remover, self.remotes)
+        self._composed = ComposedRules(context)
+        self._preparation = RulePreparation(
+            context, kinds, self._remover, self.remotes, self._composed
+        )
         self._deletions = DeletionGuard(context)
         self._consumers = Consumers(context)
 
@@ -437,11 +419,17 @@ class RuleReconciler:
             delay_first_status(context, state)
         self._order_status(state, rule, summary, queued=queued)
         await self._report(state, rule, summary)
+        return self._next(state, rule)
+
+    def _next(self, state: RuleState, rule: Rule) -> Outcome:
+        """When the rule is reconciled again although nothing changes."""
         if state.phase is RulePhase.INCOMPLETE:
             is_away = state.has_remotes and self.remotes.judge(rule)  # its recovery is an event
             return RequeueAfter(CLUSTER_AGAIN if is_away else RECHECK_SECONDS)
         assert state.compiled is not None
-        wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
+        if not state.compiled.spec.sources:
+            return Done()
+        wait = self._composed.seconds_until_change(rule.owner)
         return Done() if wait is None else RequeueAfter(wait)
 
     def _order_status(
@@ -500,13 +488,7 @@ class RuleReconciler:
             dropped=dropped_fields(state, rule, spec),
         )
         if composed is not None:
-            composition = composed.composition
-            found = replace(
-                found,
-                overridden=tuple(composition.overridden),
-                passed_over=tuple(composition.passed_over),
-                composed_of=composition.to_string(),
-            )
+            found = composed.composition.describe(found)
         await write_status(context, state, rule, condition, found)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:

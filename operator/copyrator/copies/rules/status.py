@@ -246,13 +246,8 @@ def _trigger(
         return _why_deleted(state, key)
     if known := _BY_CAUSE.get(plan.why):
         return known, ()
-    if plan.winner is not None and plan.winner.binding.composition is not None:
-        trigger, changed = Trigger.COMPOSED, tuple(trace.sources)
-    else:
-        origin = plan.winner.binding.origin if plan.winner else ""
-        trigger, changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
-    if changed:
-        return trigger, changed
+    if plan.winner is not None and (changed := plan.winner.binding.cause(trace)):
+        return changed
     if key.namespace in trace.namespaces:
         return Trigger.NAMESPACE, (key.namespace,)
     if key in trace.lost:

@@ -98,7 +98,7 @@ async def summarize_rule(
             summarize_target(context, summary, binding, name, alone=alone)
             await turn.pause()
         named = binding.compiled.targets.targets.named
-        for name in named if binding.source or binding.composition else ():
+        for name in named:
             _find_refused(context, summary, binding, name)
             await turn.pause()
         _find_unreadable(summary, binding)

@@ -7,15 +7,16 @@ planner takes it (targets/planning.py).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
+from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.targets.adoption import copier
 from copyrator.copies.targets.content import Content, copied_content, payload_of, rendered_content
@@ -24,9 +25,9 @@ from copyrator.copies.targets.ownership import ACCEPTED, Shape
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.transform import TransformError
-from copyrator.copies.template.composition import Composition
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
+from copyrator.workqueue.outcome import Outcome
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""
@@ -77,21 +78,20 @@ class SourceBinding:
         "_by_namespace",
         "_desired",
         "compiled",
-        "composition",
         "is_local",
         "rank",
         "source",
     )
+
+    is_read_on_demand: ClassVar = False
+    """Whether its content is known only in `with_content`."""
 
     def __init__(
         self,
         compiled: CompiledRule,
         source: SourceRecord | None,
         rank: Rank = (0, ""),
-        composition: Composition | None = None,
     ) -> None:
-        self.composition = composition
-        """The sources that its template reads; None of other bindings."""
         self.compiled = compiled
         self.source = source
         wanted = compiled.spec.source
@@ -163,6 +163,21 @@ class SourceBinding:
         if source is not None and source.consent and source.consent.problem:
             name = ObjectName(source.namespace, source.name)
             yield self.compiled.resource, name, source.consent.problem
+
+    def withhold(self) -> None:
+        """One of its sources is a rule's kubeconfig from now on."""
+
+    def cause(self, trace: RuleTrace) -> tuple[Trigger, tuple[str, ...]] | None:
+        """The change of its source for which a copy is written; None: there was none."""
+        return (Trigger.SOURCE, (self.origin,)) if self.origin in trace.sources else None
+
+    async def with_content(
+        self,
+        namespace: str,  # noqa: ARG002 - of subclasses
+        write: Callable[[], Awaitable[Outcome]],
+    ) -> Outcome:
+        """Render the copy in a namespace, then write it."""
+        return await write()
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
         """Whether nothing that we wrote there was changed; not for a copy with a ``problem``."""
@@ -351,7 +366,7 @@ class BindingIndex:
         self._trusted_by_name: dict[tuple[str, str], list[SourceBinding]] = {}
         self._trusted_following: dict[str, list[SourceBinding]] = {}
         self._sources: dict[tuple[str, Origin], int] = {}
-        self._composed: dict[str, frozenset[tuple[str, Origin]]] = {}
+        self._read: dict[str, frozenset[tuple[str, Origin]]] = {}
 
     def of_rule(self, owner: str) -> Mapping[Origin, SourceBinding]:
         """A rule's bindings by source."""
@@ -371,15 +386,15 @@ class BindingIndex:
             and found.is_local
             and found.compiled.resource == resource
         ]
-        reading = (owner for owner, read in self._composed.items() if (resource, origin) in read)
+        reading = (owner for owner, read in self._read.items() if (resource, origin) in read)
         return sorted({*copying, *reading})
 
-    def set_composed(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
+    def set_read(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
         """The objects that a rule's template reads now, by resource and origin."""
-        for key in self._composed.pop(owner, ()):
+        for key in self._read.pop(owner, ()):
             self._drop_source(key)
         if sources:
-            self._composed[owner] = sources
+            self._read[owner] = sources
         for key in sources:
             self._sources[key] = self._sources.get(key, 0) + 1
 
@@ -469,7 +484,7 @@ class BindingIndex:
 
     def remove_rule(self, owner: str) -> set[RuleKey]:
         """Remove all bindings of a rule; returns the rules that may get its targets now."""
-        self.set_composed(owner, frozenset())
+        self.set_read(owner, frozenset())
         removed = [self.remove(owner, origin) for origin in list(self.of_rule(owner))]
         rivals = (self._rivals(binding) for binding in removed if binding is not None)
         return {rival.compiled.rule.key for rival in chain.from_iterable(rivals)}
