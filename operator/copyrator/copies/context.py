@@ -346,8 +346,6 @@ class CopyContext:
     """Objects that aren't ours at the targets of copies."""
     watches_unmanaged: bool = True
     """Whether unmanaged objects are watched; a dry run reads each once."""
-    rollouts: bool = True
-    """Whether rules write changed content in steps; a dry run shows all changes at once."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 

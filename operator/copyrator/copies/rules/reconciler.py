@@ -6,7 +6,7 @@ First it prepares what planning the copies needs: the spec, watches, complete ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
@@ -19,7 +19,7 @@ from copyrator.copies.composed.rules import ComposedRules, binding_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.remotes.clusters import RemoteUse
 from copyrator.copies.remotes.rules import CLUSTER_AGAIN, RemoteSources
-from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
+from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (
     RuleCompiler,
@@ -88,6 +88,17 @@ not take half of a core.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class RuleFeatures:
+    """What rules may use. It is called here only, for the rules that use it."""
+
+    remotes: RemoteSources
+    composed: ComposedRules
+    rollouts: Rollouts | None
+    """None: all changes are made at once."""
+    certificates: CertificateEnds
+
+
 class RulePreparation:
     """What has to be known of a rule before any of its copies is decided about."""
 
@@ -96,14 +107,12 @@ class RulePreparation:
         context: CopyContext,
         kinds: Kinds,
         remover: RuleRemover,
-        remotes: RemoteSources,
-        composed: ComposedRules,
+        features: RuleFeatures,
     ) -> None:
         self._context = context
         self._kinds = kinds
         self._remover = remover
-        self._remotes = remotes
-        self._composed = composed
+        self._features = features
         self._compiler = RuleCompiler(context)
 
     def forget(self, key: RuleKey) -> None:
@@ -118,13 +127,13 @@ class RulePreparation:
         """
         spec = await self._accepted_spec(rule)
         if spec.kubeconfigs or state.has_remotes:
-            await self._remotes.connect(state, rule, spec.kubeconfigs)
+            await self._features.remotes.connect(state, rule, spec.kubeconfigs)
         await self._serve(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
         if spec.sources:
-            await self._composed.compose(state)
+            await self._features.composed.compose(state)
         return spec
 
     async def _accepted_spec(self, rule: Rule) -> RuleSpec:
@@ -133,7 +142,7 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
-        self._remotes.clusters.release(rule.key)
+        self._features.remotes.clusters.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
@@ -143,7 +152,7 @@ class RulePreparation:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
-            sources = await self._composed.resolve(spec) if spec.sources else []
+            sources = await self._features.composed.resolve(spec) if spec.sources else []
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
@@ -154,7 +163,7 @@ class RulePreparation:
             raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        remotes = self._remotes if state.has_remotes else None
+        remotes = self._features.remotes if state.has_remotes else None
         served = state.generation == rule.generation
         if remotes:
             served = served and remotes.are_served(rule.key)
@@ -200,14 +209,17 @@ class RulePreparation:
         earlier, served = state.sources, state.compiled
         state.trace.begin(what_changed(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
+        rollouts = self._features.rollouts if spec.rollout else None
+        state.barrier = rollouts.begin(compiled, state.barrier) if rollouts else None
+        compiled.barrier = state.barrier
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
             remote = self._remote_of(rule.key, spec)
             state.sources = watch_sources(context, state, spec.source, resource, remote)
         elif spec.sources:
-            remotes = self._remotes.clusters.of_rule(rule.key) if spec.kubeconfigs else {}
-            state.sources = self._composed.begin(state, sources, remotes)
+            remotes = self._features.remotes.clusters.of_rule(rule.key) if spec.kubeconfigs else {}
+            state.sources = self._features.composed.begin(state, sources, remotes)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
@@ -218,7 +230,7 @@ class RulePreparation:
     def _remote_of(self, key: RuleKey, spec: RuleSpec) -> RemoteUse | None:
         """The other cluster that a rule's source is in, or None."""
         kubeconfig = spec.source.kubeconfig if spec.source else None
-        return self._remotes.clusters.of_rule(key)[kubeconfig] if kubeconfig else None
+        return self._features.remotes.clusters.of_rule(key)[kubeconfig] if kubeconfig else None
 
     def _await_watches(
         self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
@@ -249,8 +261,8 @@ class RulePreparation:
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
             condition, facts = None, None
-            if state.has_remotes and (condition := self._remotes.judge(compiled.rule)):
-                facts = self._remotes.facts_kept(compiled.rule)
+            if state.has_remotes and (condition := self._features.remotes.judge(compiled.rule)):
+                facts = self._features.remotes.facts_kept(compiled.rule)
             condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
@@ -289,22 +301,23 @@ def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
 
 
 class RuleReconciler:
-    """Reconciles rule keys."""
+    """Reconciles rule keys; without `in_steps`, as in a dry run, ``spec.rollout`` doesn't count."""
 
-    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+    def __init__(self, context: CopyContext, kinds: Kinds, *, in_steps: bool = True) -> None:
         self._context = context
         self._kinds = kinds
-        self._certificates = CertificateEnds(context)
-        self.remotes = RemoteSources(context)
+        self._features = features = RuleFeatures(
+            remotes=RemoteSources(context),
+            composed=ComposedRules(context),
+            rollouts=Rollouts(context) if in_steps else None,
+            certificates=CertificateEnds(context),
+        )
+        self.remotes = features.remotes
         self._remover = RuleRemover(
-            context, kinds, self.remotes.clusters.release, self._certificates.forget
+            context, kinds, self.remotes.clusters.release, features.certificates.forget
         )
-        self._composed = ComposedRules(context)
-        self._preparation = RulePreparation(
-            context, kinds, self._remover, self.remotes, self._composed
-        )
+        self._preparation = RulePreparation(context, kinds, self._remover, features)
         self._deletions = DeletionGuard(context)
-        self._consumers = Consumers(context)
 
     def publish(self) -> None:
         """Set the gauges that are computed at a scrape."""
@@ -339,7 +352,7 @@ class RuleReconciler:
         if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
-        return sooner(await self._serve(rule), self._certificates.settle(rule))
+        return sooner(await self._serve(rule), self._features.certificates.settle(rule))
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
@@ -371,19 +384,15 @@ class RuleReconciler:
 
     async def _advance(self, state: RuleState, rule: Rule) -> float | None:
         """Decide which copies get changed content now, on a complete view."""
-        if state.phase is not RulePhase.SERVING:
+        rollouts = self._features.rollouts
+        if state.phase is not RulePhase.SERVING or not state.barrier or not rollouts:
             return None
 
-        async def persist() -> bool:
+        async def write() -> None:
             state.next_status = 0.0
             await self._report(state, rule, await summarize_rule(self._context, rule))
-            stored = rule.status.rollout
-            return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
-        wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
-        if state.rollout is not None and state.rollout.running:
-            state.lag.changed_at = None  # its copies are delayed by the rollout
-        return wait
+        return await rollouts.advance(state, write)
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context
@@ -429,7 +438,7 @@ class RuleReconciler:
         assert state.compiled is not None
         if not state.compiled.spec.sources:
             return Done()
-        wait = self._composed.seconds_until_change(rule.owner)
+        wait = self._features.composed.seconds_until_change(rule.owner)
         return Done() if wait is None else RequeueAfter(wait)
 
     def _order_status(
@@ -464,15 +473,14 @@ class RuleReconciler:
         remotes = self.remotes if state.has_remotes else None
         assert context.namespace_watch is not None
         view = context.kinds[compiled.resource]
-        waits = ready_conditions.Waits(
-            state.deletions.unconfirmed, state.rollout, state.rollout_fault
-        )
         condition = (
             (remotes and remotes.judge(rule))
             or ready_conditions.watch_fault(
                 [*state.sources, view.registration, context.namespace_watch]
             )
-            or ready_conditions.summarized(compiled, summary, sources, unused, waits)
+            or ready_conditions.summarized(
+                compiled, summary, sources, unused, state.deletions.unconfirmed
+            )
         )
         certificates = list(remotes.credentials(rule)) if remotes else []
         if composed is not None:
@@ -482,11 +490,12 @@ class RuleReconciler:
         )
         found = replace(
             found,
-            certificates=await self._certificates.find(rule, certificates),
+            certificates=await self._features.certificates.find(rule, certificates),
             clusters=remotes.describe(rule) if remotes else (),
-            rollout=state.rollout,
             dropped=dropped_fields(state, rule, spec),
         )
+        if compiled.barrier is not None:
+            found = compiled.barrier.describe(found)
         if composed is not None:
             found = composed.composition.describe(found)
         await write_status(context, state, rule, condition, found)

@@ -252,19 +252,9 @@ def _trigger(
         return Trigger.NAMESPACE, (key.namespace,)
     if key in trace.lost:
         return Trigger.LOST, ()
-    rollout = _rollout_trigger(state) if plan.act is Action.REPLACE else None
-    return rollout or (Trigger.EDIT, (trace.edit,))
-
-
-def _rollout_trigger(state: RuleState) -> tuple[Trigger, tuple[str, ...]] | None:
-    """A step after the first one, or a user's end of all steps; None where it is neither."""
-    rollout, compiled = state.rollout, state.compiled
-    if rollout is None or compiled is None:
-        return None
-    finish = compiled.rule.finish or ""
-    if finish.startswith(f"{rollout.content}-"):  # it may have ended already
-        return Trigger.ROLLOUT_FINISHED, ()
-    return (Trigger.ROLLOUT, (str(rollout.step),)) if rollout.step > 1 else None
+    barrier = state.compiled.barrier if state.compiled else None
+    step = barrier.cause() if barrier and plan.act is Action.REPLACE else None
+    return step or (Trigger.EDIT, (trace.edit,))
 
 
 def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, tuple[str, ...]]:
