@@ -6,6 +6,7 @@ annotations that users write. So listeners only record it: by tenant, and the tr
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -317,7 +318,7 @@ class CopyContext:
     settings: Settings
     metrics: Metrics
     clock: Clock
-    monotonic: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
     timing: CopyTiming = DEFAULT_TIMING
     namespace_watch: Registration | None = None
     sealer: Sealer | None = None
@@ -374,6 +375,13 @@ class CopyContext:
         """The copy that exists at a key, if its kind is watched."""
         view = self.kinds.get(key.kind)
         return view.copies.get((key.namespace, key.name)) if view else None
+
+    def has_copy(self, owner: str, key: CopyKey) -> bool:
+        """Whether a rule has a copy there that isn't being deleted, alone or with its namespace."""
+        namespace, record = self.namespaces.get(key.namespace), self.record(key)
+        if record is None or record.deleting or record.owner != owner:
+            return False
+        return namespace is not None and not namespace.terminating
 
     # --- planning --------------------------------------------------------------------------------
 
@@ -456,17 +464,21 @@ class CopyContext:
         self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
+    def state_of(self, owner: str) -> RuleState | None:
+        """The state of the rule that a copy's annotation names, if it is served."""
+        rule = self.rules.by_owner(owner)
+        return self.rule_states.get(rule.key) if rule else None
+
     # --- requeueing ------------------------------------------------------------------------------
 
     def touch(self, owner: str, *, failed: bool = False) -> None:
         """A rule's copies changed: its status may have to be written, soon where one failed."""
-        rule = self.rules.by_owner(owner)
-        if rule is not None and (state := self.rule_states.get(rule.key)):
+        if state := self.state_of(owner):
             now, settling = self.monotonic(), self.timing.settling
             state.note_change(now + (settling if failed else self.timing.unreported))
             due = max(state.next_status, state.next_summary, now + settling / 2)
             priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
-            self.queue.add_after(rule.key, due - now, priority)
+            self.queue.add_after(state.key, due - now, priority)
 
     def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""
@@ -476,12 +488,6 @@ class CopyContext:
         """Reconcile every rule again now."""
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
-
-    def note_lost(self, owner: str, key: CopyKey) -> None:
-        """Record that a rule's copy was deleted: the cause if it is created again."""
-        rule = self.rules.by_owner(owner)
-        if rule is not None and (state := self.rule_states.get(rule.key)):
-            state.trace.copy_lost(key)
 
     def owned(self, owner: str) -> Iterator[CopyKey]:
         """All copies of a rule, of every kind."""

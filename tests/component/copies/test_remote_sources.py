@@ -614,7 +614,7 @@ async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub, mon
 
 def as_installed(operator: Operator) -> None:
     """With the durations that no test shortens."""
-    operator.controller._rules.remotes.clusters.timing = REMOTE_TIMING
+    operator.controller._rules.remotes.timing = REMOTE_TIMING
 
 
 @asynccontextmanager

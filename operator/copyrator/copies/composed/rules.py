@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import ComposedSource, RuleSpec
 from copyrator.api.rule_status import RuleFacts
+from copyrator.api.selectors import LabelSelector
 from copyrator.copies.composed.composer import (
     BUSY_AGAIN,
     ComposedBinding,
@@ -20,12 +23,11 @@ from copyrator.copies.composed.composition import Composition, Part
 from copyrator.copies.context import CopyContext
 from copyrator.copies.remotes.clusters import BusyError, RemoteUse
 from copyrator.copies.rules.state import RulePhase, RuleState, StoppedError
-from copyrator.copies.sources.named import ALONE
+from copyrator.copies.sources.named import ALONE, source_watch
 from copyrator.copies.sources.records import HeaderReader, SourceHeader
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube.resources import SECRETS, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.reflector import OnChange
 from copyrator.workqueue.fairness import TimeSlice
 
 TOGETHER: Final = 0.1
@@ -75,7 +77,7 @@ class ComposedRules:
             informers = part.cluster.informers if part.cluster else context.informers
             watch = informers.acquire(
                 _spec(informers, part, part.cluster.share if part.cluster else share),
-                _listener(context, state, part),
+                partial(_source_changed, context, state, part),
                 on_synced=lambda: context.requeue_rule(state.key),
             )
             part.watch = watch
@@ -175,19 +177,12 @@ def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSp
     entry, resource = part.entry, part.resource
     reader = HeaderReader(resource.kind)
 
-    def spec(name: str | None, selector: str | None = None) -> WatchSpec:
-        return WatchSpec(
-            resource=resource,
-            namespace=entry.namespace,
-            name=name,
-            label_selector=selector,
-            metadata_only=True,
-            decode=reader,
-            share=share,
-        )
+    def spec(name: str | None, selector: LabelSelector | None = None) -> WatchSpec:
+        whole = source_watch(resource, share, entry.namespace, name, selector)
+        return replace(whole, metadata_only=True, decode=reader)
 
     if entry.name is None:
-        return spec(None, entry.selector.to_string() if entry.selector else None)
+        return spec(None, entry.selector)
     alone, wide = spec(entry.name), spec(None)
     if part.cluster is not None:
         return alone
@@ -201,18 +196,18 @@ def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSp
     return alone if known < ALONE else wide
 
 
-def _listener(context: CopyContext, state: RuleState, part: Part) -> OnChange[SourceHeader]:
-    def on_change(name: ObjectName, _old: SourceHeader | None, _new: SourceHeader | None) -> None:
-        if part.concerns(name):
-            part.changed()
-            if part.watch is not None:  # not while it is opened
-                _source_changed(context, state, part, name)
-
-    return on_change
-
-
-def _source_changed(context: CopyContext, state: RuleState, part: Part, name: ObjectName) -> None:
-    if state.compiled is None:
+def _source_changed(
+    context: CopyContext,
+    state: RuleState,
+    part: Part,
+    name: ObjectName,
+    _old: SourceHeader | None,
+    _new: SourceHeader | None,
+) -> None:
+    if not part.concerns(name):
+        return
+    part.changed()
+    if part.watch is None or state.compiled is None:  # it is being opened, or not served any more
         return
     owner = state.compiled.rule.owner
     binding = binding_of(context, owner)

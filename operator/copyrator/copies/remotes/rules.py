@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from copyrator.api import names, structs
@@ -10,20 +11,33 @@ from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName, RuleKey
-from copyrator.api.kubeconfig import KubeconfigRef
+from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import place_of
 from copyrator.api.rule_status import RuleFacts, SourceCluster
 from copyrator.api.times import format_time
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import RemoteError, Remotes, RemoteUse
+from copyrator.copies.remotes.clusters import (
+    LONGEST_DELAY,
+    REMOTE_SOURCE_BYTES,
+    REMOTE_TIMING,
+    CredentialSecret,
+    RemoteCluster,
+    RemoteError,
+    RemoteUse,
+    read_secret,
+)
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import RuleState, StoppedError
+from copyrator.copies.rules.state import RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.status import write_status
+from copyrator.copies.sources.shares import SourceShare, SourceShares
+from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.resources import SECRETS, UID_NAMESPACE
-from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.informers import Registration, WatchSpec
 
+SECRET_AGAIN: Final = 2.0
+"""Seconds before a Secret that wasn't read yet is looked at again."""
 RECORDED_AGAIN: Final = 2.0
 """Seconds before the clusters of a rule are recorded again whose status couldn't be written."""
 CLUSTER_AGAIN: Final = 60.0
@@ -31,14 +45,153 @@ CLUSTER_AGAIN: Final = 60.0
 rule whose cluster can't be read are summarized again."""
 
 
-class RemoteSources:
-    """The other clusters of all rules."""
+class Remotes:
+    """All other clusters in use."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
-        self.clusters = Remotes(
-            context.informers, context.requeue_rule, self._withhold, context.settings.max_remotes
-        )
+        self.timing = REMOTE_TIMING
+        self._shares = SourceShares(context.requeue_rule)
+        self._uses: dict[RuleKey, dict[KubeconfigRef, RemoteUse]] = {}
+        self._clusters: dict[str, RemoteCluster] = {}
+        """By fingerprint."""
+        self._closing: set[asyncio.Task[None]] = set()
+
+    # --- clusters --------------------------------------------------------------------------------
+
+    def of_rule(self, rule: RuleKey) -> Mapping[KubeconfigRef, RemoteUse]:
+        """What a rule uses."""
+        return self._uses.get(rule, {})
+
+    def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
+        """Watch the Secret of a rule's kubeconfig; it is opened by `open`."""
+        uses = self._uses.setdefault(rule, {})
+        if ref not in uses:
+            name = ObjectName(rule.namespace, ref.secret)
+            is_new = all(one.name != name for all_ in self._uses.values() for one in all_.values())
+            uses[ref] = RemoteUse(rule, ref, self._watch(name, rule))
+            if is_new:
+                self._withhold(name)
+        return uses[ref]
+
+    def _watch(self, name: ObjectName, rule: RuleKey) -> Registration:
+        def changed(*_: object) -> None:
+            self._context.requeue_rule(rule)
+
+        spec = WatchSpec(SECRETS, name.namespace, name=name.name, decode=read_secret)
+        return self._context.informers.acquire(spec, changed, on_synced=changed)
+
+    def open(self, use: RemoteUse) -> RemoteCluster:
+        """The cluster that the Secret names now, identified.
+
+        Raises:
+            RemoteError: it isn't (yet).
+        """
+        secret: CredentialSecret | None = use.secret.store.get(use.name)
+        if secret is None and not use.secret.seen:
+            failure = use.secret.failure
+            why = f"the Secret can't be read: {failure.message}" if failure else ""
+            raise RemoteError(why, again=SECRET_AGAIN)
+        try:
+            if secret is None:
+                raise RemoteError(f"there is no Secret {use.name}; create it")
+            config = secret.kubeconfig(use.ref.key)
+        except RemoteError as error:
+            self._leave(use)
+            raise RemoteError(f"Secret {use.name}, key {use.ref.key}: {error.message}") from None
+        known = use.cluster
+        if known is None or known.fingerprint != config.fingerprint or known.client.changed:
+            self._leave(use)
+            use.cluster = self._join(config, use)
+        cluster = use.cluster
+        assert cluster is not None
+        if not cluster.usable:
+            cluster.identify(lambda: self._notify(cluster))
+            raise RemoteError(cluster.failure.message if cluster.failure else "")
+        return cluster
+
+    def _join(self, config: Kubeconfig, use: RemoteUse) -> RemoteCluster:
+        fingerprint = config.fingerprint
+        cluster = self._clusters.get(fingerprint)
+        if cluster is None:
+            limit = self._context.settings.max_remotes
+            if len(self._clusters) >= limit:
+                raise RemoteError(
+                    f"{limit} credentials of other clusters are in use, the limit; use the "
+                    "same one in several rules, or raise --max-remotes (chart: rules.maxRemotes)",
+                    again=LONGEST_DELAY,
+                )
+            share = SourceShare(self._shares, None, REMOTE_SOURCE_BYTES, place_of(use.ref).strip())
+            try:
+                cluster = RemoteCluster(config, use.ref, share, self.timing)
+            except KubeconfigError as error:
+                raise RemoteError(str(error)) from None
+            self._clusters[fingerprint] = cluster
+            opened = cluster
+            cluster.client.on_changed = lambda: self._changed(opened)
+        cluster.users.add(use.rule)
+        return cluster
+
+    def _notify(self, cluster: RemoteCluster) -> None:
+        for rule in list(cluster.users):
+            self._context.requeue_rule(rule)
+
+    def _changed(self, cluster: RemoteCluster) -> None:
+        """Another cluster answers with this credential: each of its users opens that one anew."""
+        if self._clusters.get(cluster.fingerprint) is cluster:
+            del self._clusters[cluster.fingerprint]
+        self._notify(cluster)
+
+    def check_again(self, use: RemoteUse, seconds: float) -> None:
+        """Ask again which cluster it is, unless that was done within so long.
+
+        It may have changed back; but one may have another uid whenever it is asked.
+        """
+        cluster = use.cluster
+        if cluster is not None and cluster.client.identified_for >= seconds:
+            cluster.identify(lambda: None)
+
+    def release(self, rule: RuleKey, but: Collection[KubeconfigRef] = ()) -> None:
+        """A rule doesn't use other clusters any more, but for these."""
+        uses = self._uses.get(rule, {})
+        for ref in [ref for ref in uses if ref not in but]:
+            use = uses.pop(ref)
+            self._leave(use)
+            use.secret.release()
+        if not uses:
+            self._uses.pop(rule, None)
+
+    def _leave(self, use: RemoteUse) -> None:
+        cluster, use.cluster = use.cluster, None
+        use.accepted = False
+        others = self.of_rule(use.rule).values()  # it may name one credential by two Secrets
+        if cluster is None or any(one.cluster is cluster for one in others if one is not use):
+            return
+        cluster.users.discard(use.rule)
+        if cluster.users:
+            return
+        if self._clusters.get(cluster.fingerprint) is cluster:
+            del self._clusters[cluster.fingerprint]
+        task = asyncio.create_task(cluster.close(), name="close another cluster")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def publish(self) -> None:
+        """Set the gauges; to be called before a scrape."""
+        metrics = self._context.metrics
+        for gauge in (metrics.remote_up, metrics.remote_silent_seconds):
+            gauge.clear()
+        clusters = sorted(self._clusters.values(), key=lambda one: one.silent_for)
+        clusters.sort(key=lambda one: one.up, reverse=True)
+        for cluster in clusters:  # of several in one Secret the worst is shown
+            metrics.remote_up.labels(cluster.secret).set(cluster.up)
+            metrics.remote_silent_seconds.labels(cluster.secret).set(cluster.silent_for)
+
+    async def close(self) -> None:
+        """Close all, and wait for it."""
+        for rule in list(self._uses):
+            self.release(rule)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _withhold(self, secret: ObjectName) -> None:
         """A Secret is a rule's kubeconfig from now on, so it is copied nowhere."""
@@ -62,7 +215,7 @@ class RemoteSources:
             ConflictError: the rule has changed.
             ApiError: the status can't be written.
         """
-        self.clusters.release(rule.key, but=refs)
+        self.release(rule.key, but=refs)
         state.has_remotes = bool(refs)
         for ref in refs:
             self._connect(state, rule, ref)
@@ -82,12 +235,13 @@ class RemoteSources:
         Raises:
             StoppedError: it can't be used (now); the copies stay as they are.
         """
-        use = self.clusters.use(rule.key, ref)
+        use = self.use(rule.key, ref)
         try:
-            self.clusters.connect(use)
+            self.open(use)
         except RemoteError as error:
-            state.lose_sources()
-            for one in self._uses(rule):
+            state.phase = RulePhase.INCOMPLETE  # its copies stay as they are, and are healed
+            state.release_sources()
+            for one in self.of_rule(rule.key).values():
                 one.serve(None)
             if state.generation != rule.generation:
                 state.pause()  # the spec that is served doesn't hold any more
@@ -103,7 +257,7 @@ class RemoteSources:
             use.accept(rule.uid)
             return
         use.accepted = False
-        self.clusters.check_again(use, CLUSTER_AGAIN / 2)
+        self.check_again(use, CLUSTER_AGAIN / 2)
         raise StoppedError(
             _source_cluster_changed(use, known, found, rule.owner),
             CLUSTER_AGAIN,
@@ -113,11 +267,11 @@ class RemoteSources:
 
     def are_served(self, key: RuleKey) -> bool:
         """Whether the sources that are watched are those of the present clusters."""
-        return all(use.served is use.cluster for use in self.clusters.of_rule(key).values())
+        return all(use.served is use.cluster for use in self.of_rule(key).values())
 
     def serve(self, key: RuleKey) -> bool:
         """Take the sources from the present clusters; False where one has changed meanwhile."""
-        uses = self.clusters.of_rule(key).values()
+        uses = self.of_rule(key).values()
         if not all(use.cluster is not None and use.cluster.usable for use in uses):
             return False
         for use in uses:
@@ -126,12 +280,9 @@ class RemoteSources:
 
     # --- reports ---------------------------------------------------------------------------------
 
-    def _uses(self, rule: Rule) -> Iterable[RemoteUse]:
-        return self.clusters.of_rule(rule.key).values()
-
     def judge(self, rule: Rule) -> ReadyCondition | None:
         """SourceUnreachable while the watches of another cluster have a fault; None without one."""
-        for use in self._uses(rule):
+        for use in self.of_rule(rule.key).values():
             if why := _fault(use, use.watches):
                 return self._unreachable(rule, use, why)
             use.unreachable_since = None
@@ -139,11 +290,11 @@ class RemoteSources:
 
     def describe(self, rule: Rule) -> list[SourceCluster]:
         """The clusters of a rule for its status."""
-        return [use.describe() for use in self._uses(rule) if use.cluster]
+        return [use.describe() for use in self.of_rule(rule.key).values() if use.cluster]
 
     def credentials(self, rule: Rule) -> Iterator[Certificate]:
         """The ends of a rule's credentials, to be warned of as those of certificates are."""
-        for use in self._uses(rule):
+        for use in self.of_rule(rule.key).values():
             if (certificate := use.certificate) is not None:
                 yield certificate
 
@@ -154,7 +305,7 @@ class RemoteSources:
         confirmed in turn. `lost` is the one that can't be used.
         """
         kept = {KubeconfigRef(one.secret, one.key): one for one in rule.status.source_clusters}
-        for use in self._uses(rule):
+        for use in self.of_rule(rule.key).values():
             if use.accepted and use is not lost:
                 kept[use.ref] = use.describe()
             elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
@@ -169,7 +320,7 @@ class RemoteSources:
 
     def _unrecorded(self, rule: Rule) -> bool:
         """Whether the rule has accepted another cluster that its status doesn't name."""
-        for use in self._uses(rule):
+        for use in self.of_rule(rule.key).values():
             known = _known_cluster(rule, use)
             if use.accepted and not (known and known.is_same_as(use.describe())):
                 return True

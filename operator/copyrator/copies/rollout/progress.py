@@ -70,7 +70,7 @@ async def compare(
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
             targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
-            request = CopyRequest(binding, binding.at(namespace), namespace)
+            request = binding.request(namespace)
             if _is_old(context, compiled, request):
                 old.add(name)
                 if CopyKey(compiled.resource, name, request.desired.name) not in context.problems:

@@ -20,6 +20,7 @@ from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.status import (
@@ -189,11 +190,9 @@ class RuleRemover:
             self._end(state, rule.owner)
 
     def _end(self, state: RuleState, owner: str) -> None:
-        released = state.end()
         self.drop_bindings(owner)
         self._context.unmanaged.rule_ended(owner)
-        for registration in released:
-            registration.release()
+        state.end()
 
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
@@ -238,9 +237,8 @@ class RuleRemover:
         The finalizer may also date from before our settings changed: then no other operator serves
         it.
         """
-        context, settings = self._context, self._context.settings
-        ours = rule.key.namespace == settings.namespace or settings.tenant_rules
-        if ours and settings.rule_name in (None, rule.key.name):
+        context = self._context
+        if is_served(rule.key, context.settings):
             return 0.0
         takeover_at = self._takeover_at.setdefault(
             rule.key, context.monotonic() + context.timing.takeover
@@ -270,16 +268,8 @@ class RuleRemover:
         Those in Terminating namespaces don't count, nor do those that are being deleted: the owner
         of their finalizer has to remove it, and that blocks nothing else.
         """
-        left = []
         context = self._context
-        for key in context.owned(rule.owner):
-            namespace = context.namespaces.get(key.namespace)
-            record = context.record(key)
-            if record is None or record.deleting:
-                continue
-            if namespace is not None and not namespace.terminating:
-                left.append(key)
-        return left
+        return [key for key in context.owned(rule.owner) if context.has_copy(rule.owner, key)]
 
     async def _drop_finalizer(self, rule: Rule) -> None:
         finalizers = [one for one in rule.finalizers if one != names.FINALIZER_RULE]

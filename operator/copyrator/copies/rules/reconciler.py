@@ -18,7 +18,7 @@ from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.composed.rules import ComposedRules, binding_of
 from copyrator.copies.context import CopyContext
 from copyrator.copies.remotes.clusters import RemoteUse
-from copyrator.copies.remotes.rules import CLUSTER_AGAIN, RemoteSources
+from copyrator.copies.remotes.rules import CLUSTER_AGAIN, Remotes
 from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (
@@ -37,13 +37,13 @@ from copyrator.copies.rules.status import (
     dropped_fields,
     notify_owners,
     patch_metadata,
-    report_failed,
-    report_forbidden,
+    report_fault,
     what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
+from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.sources.watches import (
     has_watches,
     no_room,
@@ -92,7 +92,7 @@ not take half of a core.
 class RuleFeatures:
     """What rules may use. It is called here only, for the rules that use it."""
 
-    remotes: RemoteSources
+    remotes: Remotes
     composed: ComposedRules
     rollouts: Rollouts | None
     """None: all changes are made at once."""
@@ -142,7 +142,7 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
-        self._features.remotes.clusters.release(rule.key)
+        self._features.remotes.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
@@ -216,9 +216,13 @@ class RulePreparation:
         delay_first_status(context, state)
         if spec.source is not None:
             remote = self._remote_of(rule.key, spec)
-            state.sources = watch_sources(context, state, spec.source, resource, remote)
+            informers = remote.informers if remote else context.informers
+            share = self._share_of(remote, tenant)
+            state.sources = watch_sources(context, state, resource, informers, share)
+            if remote:
+                remote.watches += state.sources
         elif spec.sources:
-            remotes = self._features.remotes.clusters.of_rule(rule.key) if spec.kubeconfigs else {}
+            remotes = self._features.remotes.of_rule(rule.key) if spec.kubeconfigs else {}
             state.sources = self._features.composed.begin(state, sources, remotes)
         else:
             state.sources = []
@@ -230,7 +234,11 @@ class RulePreparation:
     def _remote_of(self, key: RuleKey, spec: RuleSpec) -> RemoteUse | None:
         """The other cluster that a rule's source is in, or None."""
         kubeconfig = spec.source.kubeconfig if spec.source else None
-        return self._features.remotes.clusters.of_rule(key)[kubeconfig] if kubeconfig else None
+        return self._features.remotes.of_rule(key)[kubeconfig] if kubeconfig else None
+
+    def _share_of(self, remote: RemoteUse | None, tenant: str | None) -> SourceShare:
+        """The limits of what is held of a rule's source."""
+        return remote.share if remote else self._context.shares.of(tenant)
 
     def _await_watches(
         self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
@@ -268,7 +276,7 @@ class RulePreparation:
                 condition = ready_conditions.reading()
             raise StoppedError(condition, RECHECK_SECONDS, facts)
         remote = self._remote_of(state.key, spec)
-        share = remote.share if remote else context.shares.of(compiled.targets.tenant)
+        share = self._share_of(remote, compiled.targets.tenant)
         if why := no_room(state.sources, share):
             state.pause()
             state.phase = RulePhase.FROZEN
@@ -307,25 +315,17 @@ class RuleReconciler:
         self._context = context
         self._kinds = kinds
         self._features = features = RuleFeatures(
-            remotes=RemoteSources(context),
+            remotes=Remotes(context),
             composed=ComposedRules(context),
             rollouts=Rollouts(context) if in_steps else None,
             certificates=CertificateEnds(context),
         )
         self.remotes = features.remotes
         self._remover = RuleRemover(
-            context, kinds, self.remotes.clusters.release, features.certificates.forget
+            context, kinds, self.remotes.release, features.certificates.forget
         )
         self._preparation = RulePreparation(context, kinds, self._remover, features)
         self._deletions = DeletionGuard(context)
-
-    def publish(self) -> None:
-        """Set the gauges that are computed at a scrape."""
-        self.remotes.clusters.publish(self._context.metrics)
-
-    async def close(self) -> None:
-        """End the connections to other clusters."""
-        await self.remotes.clusters.close()
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -340,10 +340,10 @@ class RuleReconciler:
             return RequeueAfter(0.2)  # the rule has changed: its watch event follows
         except ApiError as error:
             if isinstance(error, errors.Forbidden):
-                await report_forbidden(self._context, rule, error)
+                await report_fault(self._context, rule, ready_conditions.forbidden(error))
             return Failed(error)
         except Exception as error:
-            await report_failed(self._context, rule, error)
+            await report_fault(self._context, rule, ready_conditions.failed(error))
             return Failed(error)
 
     async def _reconcile(self, rule: Rule) -> Outcome:

@@ -301,17 +301,15 @@ class RuleState:
         decided.confirmed, decided.unconfirmed, decided.recalled = 0, None, False
         self.barrier = None
 
-    def end(self) -> list[Registration]:
-        """Serve no version of the spec any more; returns the watches to be released."""
+    def end(self) -> None:
+        """Serve no version of the spec any more."""
         self.compiled = None
         self.generation = 0
         self.deletions.spare()
-        released, self.sources = self.sources, []
-        return released
+        self.release_sources()
 
-    def lose_sources(self) -> None:
-        """The sources can't be read any more: the copies stay as they are, and are healed."""
-        self.phase = RulePhase.INCOMPLETE
+    def release_sources(self) -> None:
+        """End the watches of its sources."""
         released, self.sources = self.sources, []
         for registration in released:
             registration.release()

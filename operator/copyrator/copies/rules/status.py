@@ -146,18 +146,11 @@ async def patch_metadata(context: CopyContext, rule: Rule, **changes: Any) -> No
     rule.resource_version = answer["metadata"]["resourceVersion"]
 
 
-async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
-    """Report a missing permission in the status, unless it is the one to write the status."""
+async def report_fault(context: CopyContext, rule: Rule, condition: ReadyCondition) -> None:
+    """Report what keeps a rule from being served; its status may not be writable either."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
-    with suppress(errors.ApiError):
-        await write_status(context, state, rule, ready_conditions.forbidden(error), RuleFacts())
-
-
-async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
-    """Report an internal error that keeps a rule from being served."""
-    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
-    with suppress(Exception):  # the first error matters, and the worker logs it
-        await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
+    with suppress(Exception):  # the fault matters, and the worker logs it
+        await write_status(context, state, rule, condition, RuleFacts())
 
 
 def _steps(rule: Rule) -> int | None:
@@ -230,9 +223,7 @@ def record_write(
     context: CopyContext, key: CopyKey, plan: CopyDecision[CopyRequest], owner: str
 ) -> None:
     """Count a write that succeeded; `owner` is the rule that had the copy, or empty."""
-    rule = plan.winner.rule if plan.winner else context.rules.by_owner(owner)
-    state = context.rule_states.get(rule.key) if rule else None
-    if state is not None:
+    if state := context.state_of(plan.winner.owner if plan.winner else owner):
         trigger, names = _trigger(state, key, plan)
         state.trace.add(plan.act, trigger, names, context.monotonic())
 

@@ -372,9 +372,6 @@ async def owned_copies(
     for key in list(context.owned(rule.owner)):
         await turn.pause()
         namespace = context.namespaces.get(key.namespace)
-        record = context.record(key)
-        if record is None or record.deleting or record.owner != rule.owner:
-            continue
-        if namespace is not None and not namespace.terminating:
+        if namespace is not None and context.has_copy(rule.owner, key):
             requests = context.index.requests(key.kind, namespace, key.name)
             yield key, any(request.owner == rule.owner for request in requests)

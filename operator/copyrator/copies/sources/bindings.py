@@ -7,7 +7,7 @@ planner takes it (targets/planning.py).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, Final
@@ -148,6 +148,10 @@ class SourceBinding:
         if desired is None:
             desired = self._by_namespace[namespace.name] = self._desired_in(namespace)
         return desired
+
+    def request(self, namespace: Namespace) -> CopyRequest:
+        """The request for its copy in a namespace."""
+        return CopyRequest(self, self.at(namespace), namespace)
 
     def forget(self, namespace: str) -> None:
         """Drop what is cached of a namespace that changed or was deleted."""
@@ -356,15 +360,51 @@ EXAMINED: Final = 8
 """Bindings that are examined to find a target's tenant: any of them will do."""
 
 
+class _Places:
+    """Bindings by precedence, by the resource and name of their copies.
+
+    The name is None of those whose name follows the namespace.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[str, dict[str | None, list[SourceBinding]]] = {}
+
+    def at(self, resource: str, name: str | None) -> Sequence[SourceBinding]:
+        return self._lists.get(resource, {}).get(name, ())
+
+    def requesting(
+        self, resource: str, namespace: str, name: str, most: int | None = None
+    ) -> Iterator[SourceBinding]:
+        """Those that may request a target, as far as names are rendered; of `most` of each kind."""
+        for binding in islice(self.at(resource, name), most):
+            if namespace in binding.compiled.targets:
+                yield binding
+        for binding in islice(self.at(resource, None), most):
+            if binding.known_name(namespace) == name:
+                yield binding
+
+    def following(self) -> Iterator[SourceBinding]:
+        return chain.from_iterable(names.get(None, ()) for names in self._lists.values())
+
+    def add(self, binding: SourceBinding) -> None:
+        names = self._lists.setdefault(binding.compiled.resource, {})
+        insort(names.setdefault(binding.static_name, []), binding)
+
+    def remove(self, binding: SourceBinding) -> None:
+        names = self._lists[binding.compiled.resource]
+        names[binding.static_name].remove(binding)
+        if not names[binding.static_name]:
+            del names[binding.static_name]
+
+
 class BindingIndex:
     """Source bindings of all rules; no entry for each copy."""
 
     def __init__(self) -> None:
         self._by_rule: dict[str, dict[Origin, SourceBinding]] = {}
-        self._by_name: dict[tuple[str, str], list[SourceBinding]] = {}
-        self._following: dict[str, list[SourceBinding]] = {}
-        self._trusted_by_name: dict[tuple[str, str], list[SourceBinding]] = {}
-        self._trusted_following: dict[str, list[SourceBinding]] = {}
+        self._all = _Places()
+        self._trusted = _Places()
+        """Those of trusted rules."""
         self._sources: dict[tuple[str, Origin], int] = {}
         self._read: dict[str, frozenset[tuple[str, Origin]]] = {}
 
@@ -400,14 +440,11 @@ class BindingIndex:
 
     def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
         """The requests for this target, by precedence."""
-        found = [
-            CopyRequest(binding, binding.at(namespace), namespace)
-            for binding in self._by_name.get((resource, name), ())
-            if binding.covers(namespace)
-        ]
-        if following := self._following.get(resource):
+        named = self._all.at(resource, name)
+        found = [one.request(namespace) for one in named if one.covers(namespace)]
+        if following := self._all.at(resource, None):
             found += [
-                CopyRequest(binding, binding.at(namespace), namespace)
+                binding.request(namespace)
                 for binding in following
                 if binding.covers(namespace) and binding.at(namespace).name == name
             ]
@@ -416,48 +453,33 @@ class BindingIndex:
 
     def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
         """Whether a trusted rule may request this target, as far as its names are rendered."""
-        named = self._trusted_by_name.get((resource, name), ())
-        if any(namespace in binding.compiled.targets for binding in named):
-            return True
-        following = self._trusted_following.get(resource, ())
-        return any(binding.known_name(namespace) == name for binding in following)
+        return any(self._trusted.requesting(resource, namespace, name))
 
     def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
         """A tenant whose rule may request this target; of many rules the first few are examined."""
-        named = self._by_name.get((resource, name), ())
-        for binding in islice(named, EXAMINED):
-            if (
-                binding.compiled.targets.tenant is not None
-                and namespace in binding.compiled.targets
-            ):
-                return binding.compiled.targets.tenant
-        for binding in islice(self._following.get(resource, ()), EXAMINED):
-            if (
-                binding.compiled.targets.tenant is not None
-                and binding.known_name(namespace) == name
-            ):
-                return binding.compiled.targets.tenant
-        return None
+        requesting = self._all.requesting(resource, namespace, name, EXAMINED)
+        return next((tenant for one in requesting if (tenant := one.compiled.targets.tenant)), None)
 
     def is_alone(self, binding: SourceBinding) -> bool:
         """Whether no other binding can have any of this one's targets."""
-        if binding.static_name is None or self._following.get(binding.compiled.resource):
+        resource, name = binding.compiled.resource, binding.static_name
+        if name is None or self._all.at(resource, None):
             return False
-        return len(self._by_name[binding.compiled.resource, binding.static_name]) == 1
+        return len(self._all.at(resource, name)) == 1
 
     def _rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
         """The bindings that share its (fixed) name, or follow namespaces."""
-        named = self._by_name.get((binding.compiled.resource, binding.static_name or ""), [])
-        return (*named, *self._following.get(binding.compiled.resource, ()))
+        resource = binding.compiled.resource
+        return (*self._all.at(resource, binding.static_name), *self._all.at(resource, None))
 
     def add(self, binding: SourceBinding) -> SourceBinding | None:
         """Add a binding; it replaces its rule's earlier one for the same source."""
         owner = binding.compiled.rule.owner
         earlier = self.remove(owner, binding.origin)
         self._by_rule.setdefault(owner, {})[binding.origin] = binding
-        insort(self._place(binding), binding)
+        self._all.add(binding)
         if binding.compiled.targets.tenant is None:
-            self._trusted_place(binding).append(binding)
+            self._trusted.add(binding)
         if binding.is_local:
             key = (binding.compiled.resource, binding.origin)
             self._sources[key] = self._sources.get(key, 0) + 1
@@ -471,13 +493,9 @@ class BindingIndex:
             return None
         if not bindings:
             del self._by_rule[owner]
-        place = self._place(binding)
-        place.remove(binding)
-        if not place:
-            self._drop_place(binding)
+        self._all.remove(binding)
         if binding.compiled.targets.tenant is None:
-            self._trusted_place(binding).remove(binding)
-            self._drop_trusted_place(binding)
+            self._trusted.remove(binding)
         if binding.is_local:
             self._drop_source((binding.compiled.resource, binding.origin))
         return binding
@@ -491,37 +509,10 @@ class BindingIndex:
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or was deleted."""
-        for bindings in self._following.values():
-            for binding in bindings:
-                binding.forget(namespace)
+        for binding in self._all.following():
+            binding.forget(namespace)
 
     def _drop_source(self, key: tuple[str, Origin]) -> None:
         self._sources[key] -= 1
         if not self._sources[key]:
             del self._sources[key]
-
-    def _place(self, binding: SourceBinding) -> list[SourceBinding]:
-        if binding.static_name is None:
-            return self._following.setdefault(binding.compiled.resource, [])
-        return self._by_name.setdefault((binding.compiled.resource, binding.static_name), [])
-
-    def _trusted_place(self, binding: SourceBinding) -> list[SourceBinding]:
-        if binding.static_name is None:
-            return self._trusted_following.setdefault(binding.compiled.resource, [])
-        return self._trusted_by_name.setdefault(
-            (binding.compiled.resource, binding.static_name), []
-        )
-
-    def _drop_trusted_place(self, binding: SourceBinding) -> None:
-        if self._trusted_place(binding):
-            return
-        if binding.static_name is None:
-            del self._trusted_following[binding.compiled.resource]
-        else:
-            del self._trusted_by_name[binding.compiled.resource, binding.static_name]
-
-    def _drop_place(self, binding: SourceBinding) -> None:
-        if binding.static_name is None:
-            del self._following[binding.compiled.resource]
-        else:
-            del self._by_name[binding.compiled.resource, binding.static_name]

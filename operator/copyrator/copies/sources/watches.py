@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from functools import partial
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
@@ -19,22 +19,6 @@ from copyrator.copies.template.rendering import source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import SECRETS, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
-from copyrator.kube.watch.reflector import OnChange
-
-
-class OtherCluster(Protocol):
-    """What the watches of sources in another cluster need."""
-
-    @property
-    def informers(self) -> InformerFactory:
-        """Where they are watched."""
-
-    @property
-    def share(self) -> SourceShare:
-        """The limits of what is held of them."""
-
-    watches: list[Registration]
-    """Their watches."""
 
 
 def has_watches(
@@ -59,34 +43,31 @@ def has_watches(
 def watch_sources(
     context: CopyContext,
     state: RuleState,
-    source: Source,
     resource: Resource,
-    remote: OtherCluster | None,
+    informers: InformerFactory,
+    share: SourceShare,
 ) -> list[Registration]:
     """Join a watch for each namespace; known sources become bindings before this returns.
 
-    The server filters: other objects cost nothing. In another cluster (`remote`) each named object
-    has a watch of its own, which needs no right to more than that object.
+    The server filters: other objects cost nothing. In another cluster each named object has a watch
+    of its own, which needs no right to more than that object.
     """
-    assert state.compiled is not None
-    share = remote.share if remote else context.shares.of(state.compiled.targets.tenant)
-    informers = remote.informers if remote else context.informers
+    source = state.compiled.spec.source if state.compiled else None
+    assert source is not None
     registrations = []
     for order, namespace in enumerate(source.namespaces):
-        listener = _listener(context, state, order)
+        listener = partial(_source_changed, context, state, order)
 
         def on_synced() -> None:
             context.requeue_rule(state.key)
 
-        if source.name and remote is None:
+        if source.name and source.kubeconfig is None:
             name = ObjectName(namespace, source.name)
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
             spec = source_watch(resource, share, namespace, source.name, source.selector)
             place = informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
-    if remote:
-        remote.watches += registrations
     return registrations
 
 
@@ -163,18 +144,12 @@ def _is_target(compiled: CompiledRule, other: SourceBinding, source: SourceRecor
     return name == other.source.name
 
 
-def _listener(context: CopyContext, state: RuleState, order: int) -> OnChange[SourceRecord]:
-    def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
-        _source_changed(context, state, order, name, new)
-
-    return on_change
-
-
 def _source_changed(
     context: CopyContext,
     state: RuleState,
     order: int,
     name: ObjectName,
+    _old: SourceRecord | None,
     record: SourceRecord | None,
 ) -> None:
     compiled = state.compiled
