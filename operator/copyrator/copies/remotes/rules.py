@@ -63,8 +63,8 @@ class Remotes:
         """What a rule uses."""
         return self._uses.get(rule, {})
 
-    def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
-        """Watch the Secret of a rule's kubeconfig; it is opened by `open`."""
+    def _use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
+        """Watch the Secret of a rule's kubeconfig; `_open` opens it."""
         uses = self._uses.setdefault(rule, {})
         if ref not in uses:
             name = ObjectName(rule.namespace, ref.secret)
@@ -81,11 +81,11 @@ class Remotes:
         spec = WatchSpec(SECRETS, name.namespace, name=name.name, decode=read_secret)
         return self._context.informers.acquire(spec, changed, on_synced=changed)
 
-    def open(self, use: RemoteUse) -> RemoteCluster:
-        """The cluster that the Secret names now, identified.
+    def _open(self, use: RemoteUse) -> None:
+        """Open the cluster that the Secret names now, and identify it.
 
         Raises:
-            RemoteError: it isn't (yet).
+            RemoteError: it isn't identified (yet).
         """
         secret: CredentialSecret | None = use.secret.store.get(use.name)
         if secret is None and not use.secret.seen:
@@ -108,7 +108,6 @@ class Remotes:
         if not cluster.usable:
             cluster.identify(lambda: self._notify(cluster))
             raise RemoteError(cluster.failure.message if cluster.failure else "")
-        return cluster
 
     def _join(self, config: Kubeconfig, use: RemoteUse) -> RemoteCluster:
         fingerprint = config.fingerprint
@@ -142,7 +141,7 @@ class Remotes:
             del self._clusters[cluster.fingerprint]
         self._notify(cluster)
 
-    def check_again(self, use: RemoteUse, seconds: float) -> None:
+    def _check_again(self, use: RemoteUse, seconds: float) -> None:
         """Ask again which cluster it is, unless that was done within so long.
 
         It may have changed back; but one may have another uid whenever it is asked.
@@ -235,9 +234,9 @@ class Remotes:
         Raises:
             StoppedError: it can't be used (now); the copies stay as they are.
         """
-        use = self.use(rule.key, ref)
+        use = self._use(rule.key, ref)
         try:
-            self.open(use)
+            self._open(use)
         except RemoteError as error:
             state.phase = RulePhase.INCOMPLETE  # its copies stay as they are, and are healed
             state.release_sources()
@@ -257,7 +256,7 @@ class Remotes:
             use.accept(rule.uid)
             return
         use.accepted = False
-        self.check_again(use, CLUSTER_AGAIN / 2)
+        self._check_again(use, CLUSTER_AGAIN / 2)
         raise StoppedError(
             _source_cluster_changed(use, known, found, rule.owner),
             CLUSTER_AGAIN,
