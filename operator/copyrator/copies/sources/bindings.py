@@ -360,17 +360,14 @@ EXAMINED: Final = 8
 """Bindings that are examined to find a target's tenant: any of them will do."""
 
 
-class _Places:
+class _Places(dict[str, dict[str | None, list["SourceBinding"]]]):
     """Bindings by precedence, by the resource and name of their copies.
 
     The name is None of those whose name follows the namespace.
     """
 
-    def __init__(self) -> None:
-        self._lists: dict[str, dict[str | None, list[SourceBinding]]] = {}
-
     def at(self, resource: str, name: str | None) -> Sequence[SourceBinding]:
-        return self._lists.get(resource, {}).get(name, ())
+        return self.get(resource, {}).get(name, ())
 
     def requesting(
         self, resource: str, namespace: str, name: str, most: int | None = None
@@ -384,17 +381,19 @@ class _Places:
                 yield binding
 
     def following(self) -> Iterator[SourceBinding]:
-        return chain.from_iterable(names.get(None, ()) for names in self._lists.values())
+        return chain.from_iterable(names.get(None, ()) for names in self.values())
 
     def add(self, binding: SourceBinding) -> None:
-        names = self._lists.setdefault(binding.compiled.resource, {})
+        names = self.setdefault(binding.compiled.resource, {})
         insort(names.setdefault(binding.static_name, []), binding)
 
     def remove(self, binding: SourceBinding) -> None:
-        names = self._lists[binding.compiled.resource]
+        names = self[binding.compiled.resource]
         names[binding.static_name].remove(binding)
         if not names[binding.static_name]:
             del names[binding.static_name]
+        if not names:
+            del self[binding.compiled.resource]
 
 
 class BindingIndex:
