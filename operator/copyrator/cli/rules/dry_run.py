@@ -248,13 +248,12 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
-            rollouts=False,
             knows_rules=self.knows_rules,
         )
         self.kinds = (Kinds if installation.is_read else _AnyKinds)(self.context)
         self.key_known = True
         """Whether the operator's hash key could be read: with it, right copies are known unread."""
-        self._rules = RuleReconciler(self.context, self.kinds)
+        self._rules = RuleReconciler(self.context, self.kinds, in_steps=False)
         self._copies = CopyReconciler(self.context)
 
     async def begin(self) -> None:

@@ -52,6 +52,7 @@ from copyrator.cli.rules.plan_rows import (
     summary,
 )
 from copyrator.cli.rules.why import composition_fault
+from copyrator.copies.composed.rules import binding_of
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import Rule
@@ -61,7 +62,6 @@ from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.records import SourceReader
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action
-from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watch.store import name_of
@@ -392,13 +392,12 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
     said = dry_run.client.ready_conditions.get(rule.key)
     if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
         yield f"{said['reason']}: {said['message']}"
-    for binding in dry_run.context.index.of_rule(rule.owner).values():
-        if binding.composition is not None:
-            yield f"From {binding.composition.to_string()}."
-            for host, source, by in sorted(binding.composition.overridden):
-                yield f"{host}: the credentials of {by} are used, not those of {source}."
-            for source, why in sorted(binding.composition.passed_over):
-                yield f"{source} is passed over: {why}."
+    if (composed := binding_of(dry_run.context, rule.owner)) is not None:
+        yield f"From {composed.composition.to_string()}."
+        for host, source, by in sorted(composed.composition.overridden):
+            yield f"{host}: the credentials of {by} are used, not those of {source}."
+        for source, why in sorted(composed.composition.passed_over):
+            yield f"{source} is passed over: {why}."
     for field in dropped_fields(dry_run.context.rule_states[rule.key], rule, spec):
         yield f"Warning: the API server knows no field {field} and drops it."
     if not spec.legacy and (reached := warn_of_system_namespaces(spec.targets)):
