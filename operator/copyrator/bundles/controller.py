@@ -255,7 +255,7 @@ class BundleController:
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context)
         self._trust = trust = TrustStore(context, references)
-        self._attester = Attester(context, references, trust, StatementPusher(oci))
+        self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
         patches = BundlePatcher(context)
         writer = StatusWriter(context, patches, specs, features)

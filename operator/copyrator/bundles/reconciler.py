@@ -341,7 +341,7 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = await self.references.attesters(entry, spec, asked)
+        attesters = await self.trust.keys.attesters(entry, spec, asked)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,

@@ -38,7 +38,7 @@ from copyrator.bundles.gates.evidence import (
     update_statements,
 )
 from copyrator.bundles.gates.restrictions import may_attest
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
@@ -162,12 +162,10 @@ class Attester:
     def __init__(
         self,
         context: Context,
-        references: ReferenceReader,
         trust: TrustStore,
         pusher: StatementPusher,
     ) -> None:
         self._context = context
-        self._references = references
         self._trust = trust
         self._pusher = pusher
         self._cluster = ""
@@ -247,7 +245,7 @@ class Attester:
         if statement is None:
             raise _PushError(BundleReason.PUSH_REFUSED, "its record in status.attest isn't whole")
         try:
-            found = await self._references.attest_access(entry, spec)
+            found = await self._trust.keys.attest_access(entry, spec)
             bundle = await self._pusher.sign(found.key, statement, namespace)
             signers = await self._trust.signers(entry, spec)
         except MissingReferenceError as error:
