@@ -18,7 +18,6 @@ from copyrator.api.conditions import (
     ConditionType,
     Suspension,
 )
-from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons import described
 from copyrator.api.reasons.bundles import BundleReason, DriftReason, HealthReason, StoredReason
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
@@ -118,6 +117,17 @@ class DeployRef(VersionRef, frozen=True):
         """With the short digest that belongs to the digest."""
         digest = None if self.digest is None else self.digest.removeprefix("sha256:")[:SHORT_DIGEST]
         return self if digest == self.short_digest else replace(self, short_digest=digest)
+
+
+class MissingPermission(Record, frozen=True):
+    """What a Job's service account may not do with one resource in one namespace."""
+
+    verbs: tuple[str, ...] = ()
+    """Verbs, such as create."""
+    resource: str | None = None
+    """As in RBAC, such as pods/log or deployments.apps."""
+    namespace: str | None = None
+    """Absent for objects in no namespace, or in all namespaces."""
 
 
 class Rejected(Record, frozen=True):

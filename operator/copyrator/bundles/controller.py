@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from copyrator.api.approval import AsApprovedStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.plan_status import AsApprovedStatus, as_approved_condition
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time

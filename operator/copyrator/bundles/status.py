@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
+from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
@@ -32,13 +33,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import (
-    AsApprovedStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    as_approved_condition,
-)
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason, HealthReason

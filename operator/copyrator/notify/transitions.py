@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
@@ -22,7 +23,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
 from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.fields import text_in
-from copyrator.api.plan_status import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.reasons import BY_RESOLUTION, Severity
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
-from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.plan_status import MissingPermission, PlanStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
     VERBS,

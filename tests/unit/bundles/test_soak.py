@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.status_fields import changed
 
+from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import AsApprovedStatus
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
 from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.rollback import PinStatus

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
@@ -25,7 +25,6 @@ from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.approval import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
@@ -30,7 +31,6 @@ from copyrator.api.bundle_status import (
     PassedOver,
     Rollback,
 )
-from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus

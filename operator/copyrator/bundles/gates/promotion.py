@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import (
@@ -25,7 +26,6 @@ from copyrator.api.conditions import (
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.plan_status import AsApprovedStatus
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus

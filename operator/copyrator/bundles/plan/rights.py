@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from copyrator.api import structs
+from copyrator.api.approval import MAX_MISSING, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
 from copyrator.api.conditions import ready_reason
-from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.plan.operations import Operation
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names, structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -23,7 +24,6 @@ from copyrator.api.plan_status import (
     OperationCounts,
     PlanOutcome,
     PlanRequests,
-    PlanStatus,
     PlanSummary,
     PreviewPlan,
 )

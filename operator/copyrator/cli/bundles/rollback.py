@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.age import AgeStatus
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -28,7 +29,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
 from copyrator.bundles.deploy.requests import describe_ignored, rollback_targets

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
@@ -28,7 +29,6 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.health.judge import find_deploy_fault, other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions

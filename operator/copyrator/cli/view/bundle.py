@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from copyrator.api.age import AgeSpec
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, PlanDecision, PlanStatus
 from copyrator.api.attest import AttestationsStatus, AttestStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -29,14 +29,7 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
-from copyrator.api.plan_status import (
-    MAX_UNBOUND,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    PlanSummary,
-    PreviewPlan,
-)
+from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanSummary, PreviewPlan
 from copyrator.api.plan_words import (
     BOUND,
     ENFORCED,

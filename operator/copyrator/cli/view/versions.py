@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 
 from copyrator.api.age import AgeStatus
+from copyrator.api.approval import PlanDecision, PlanStatus
 from copyrator.api.attest import AttestationsStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
@@ -32,7 +33,6 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec

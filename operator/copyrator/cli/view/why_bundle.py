@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -23,7 +24,7 @@ from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
-from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
