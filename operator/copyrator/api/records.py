@@ -177,11 +177,12 @@ class Composed(Record, frozen=True):
         rest, parts = dict(raw), []
         for kind in kinds:
             if not kind.FIELD:
-                own = {name: rest.pop(name) for name in _readers(kind) if name in rest}
-                parts.append(kind.parse(own, texts))
+                if own := {name: rest.pop(name) for name in _readers(kind) if name in rest}:
+                    parts.append(kind.parse(own, texts))
             elif kind.FIELD in rest:
                 parts.append(kind.parse(rest.pop(kind.FIELD), texts))
-        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
+        found = cls.parse(rest, texts)
+        return structs.replace(found, parts=_ordered(parts)) if parts else found
 
     def to_dict(self) -> dict[str, Any]:
         """The map for the status, with all parts."""
