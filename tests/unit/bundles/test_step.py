@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import BundleTiming

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
@@ -24,7 +24,6 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.login import LoginSpec
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
@@ -665,7 +664,7 @@ class AttemptRunner:
             return await self._await_queue(entry, job)
         told = entry.status.condition(ConditionType.READY)
         now, timing = self.context.clock(), self.context.timing
-        is_resumed = told.get("message") == ready_conditions.queued(entry.status).message
+        is_resumed = told.message == ready_conditions.queued(entry.status).message
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         verdict, step = ready_conditions.running(entry.status), Step(entry, due=(patience,))
         is_due = now >= patience
@@ -673,7 +672,7 @@ class AttemptRunner:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
             verdict = ready_conditions.blocked(entry.status, blocked.reason, blocked.message)
-        is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
+        is_told = told.reason == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
         return replace(step, status=entry.status, ready=verdict, decided=False)

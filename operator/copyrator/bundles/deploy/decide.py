@@ -11,13 +11,13 @@ from datetime import datetime
 
 from copyrator.api import structs
 from copyrator.api.age import AgeStatus, CandidateStatus
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
 from copyrator.api.login import LoginSpec
-from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
+from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from copyrator.api import structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.drift import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.gates.gate import PlanTarget

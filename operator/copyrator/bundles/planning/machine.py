@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec
@@ -23,15 +23,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.login import LoginSpec
-from copyrator.api.plan_status import (
-    ApprovedPlan,
-    Baseline,
-    PlanOutcome,
-    PlanRecord,
-    PlanRequests,
-    PlanStatus,
-    PreviewPlan,
-)
+from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRecord, PlanRequests, PreviewPlan
 from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
