@@ -36,6 +36,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.bundles.gates.evidence import NO_ATTESTERS
 from copyrator.bundles.health.monitor import HealthMonitor
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
@@ -63,8 +64,7 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -343,7 +343,9 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = await self.trust.keys.attesters(entry, spec, asked)
+        attesters = NO_ATTESTERS
+        if spec.uses(PromotionSpec):
+            attesters = await self.trust.keys.attesters(entry, spec, asked)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
