@@ -61,8 +61,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.poll_state import PollStates
-from copyrator.bundles.version.polling import VersionResolver, bring_forward
+from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.oci.statements import StatementPusher

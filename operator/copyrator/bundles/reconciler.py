@@ -37,6 +37,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.gates.evidence import NO_ATTESTERS
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -62,8 +63,7 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -341,7 +341,9 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = await self.trust.keys.attesters(entry, spec, asked)
+        attesters = NO_ATTESTERS
+        if spec.uses(PromotionSpec):
+            attesters = await self.trust.keys.attesters(entry, spec, asked)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,

@@ -24,7 +24,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.poll_state import PollMemory, PollStates
+from copyrator.bundles.version.polling import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

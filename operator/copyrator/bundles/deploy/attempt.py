@@ -40,9 +40,14 @@ from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
-from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.jobs.job import (
+    ApprovedOperations,
+    DeployOrder,
+    build_deploy_job,
+    is_made_of,
+    order_of,
+)
 from copyrator.bundles.jobs.logins import JobLogins
-from copyrator.bundles.jobs.orders import is_made_of, order_of
 from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
@@ -75,7 +80,7 @@ from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
-from copyrator.bundles.version.poll_state import PollStates
+from copyrator.bundles.version.polling import PollStates
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError

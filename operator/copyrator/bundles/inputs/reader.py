@@ -21,6 +21,7 @@ from copyrator.api.bundle_spec import BundleSpec, SecretKey, TargetCluster, Valu
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
+from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
@@ -322,7 +323,9 @@ class ReferenceReader:
         """
         refs = access_refs(spec)
         if not refs:
-            return read_access(spec, {}, identity_of(spec, self._context.settings))
+            settings = self._context.settings
+            identity = identity_of(spec, settings) if spec.uses(LoginSpec) else None
+            return read_access(spec, {}, identity)
         shape = _shape(spec)
         if (known := self.recall(entry.key, "access", refs, shape)) is not None:
             return cast("Access", known.value)
