@@ -122,8 +122,8 @@ class Takes:
     """What is said where it is absent and has no default."""
     noun: str = "items"
     """What a list has too many of."""
-    like: type[Form] | str | None = None
-    """The Form that the schema of what ``read`` takes is made from, or its name in
+    like: type[msgspec.Struct] | str | None = None
+    """The type that the schema of what ``read`` takes is made from, or its name in
     ``hack/generate/pod_fields.py``."""
     repeats: bool = False
     """Whether a list keeps equal texts."""
@@ -262,7 +262,7 @@ def custom(
     read: Read,
     schema: Schema | None = None,
     *,
-    like: type[Form] | str | None = None,
+    like: type[msgspec.Struct] | str | None = None,
     rules: tuple[Rule, ...] = (),
     required: str = "is required",
 ) -> Takes:

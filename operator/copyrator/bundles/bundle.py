@@ -93,7 +93,7 @@ class BundleEntry:
         spec = self.spec
         if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
             return ""
-        found = self.status.condition(ConditionType.HEALTHY).get("status")
+        found = self.status.condition(ConditionType.HEALTHY).status
         return next((one for one in ConditionStatus if found == one), "")
 
     @property

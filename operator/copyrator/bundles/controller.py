@@ -143,7 +143,7 @@ def _reason(
 ) -> str:
     """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
-    return str(found.get("reason")) if found.get("status") == wanted else ""
+    return found.reason or "" if found.status == wanted else ""
 
 
 def publish_freezes(context: Context, freezes: FreezeWatcher) -> None:
@@ -189,8 +189,7 @@ def _publish_waits(context: Context) -> None:
 
 def _waits_since(status: BundleStatus) -> datetime | None:
     found = status.condition(ConditionType.UPDATE_PENDING)
-    is_true = found.get("status") == ConditionStatus.TRUE
-    return parse_time(found.get("lastTransitionTime")) if is_true else None
+    return parse_time(found.last_transition_time) if found.is_true else None
 
 
 log = logging.getLogger(__name__)

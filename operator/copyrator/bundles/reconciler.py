@@ -297,7 +297,7 @@ class BundleReconciler:
                 self.context.record(written, found.reason, found.message)
             return Step(written)
 
-        status = structs.replace(entry.status, conditions=tuple(conditions))
+        status = structs.replace(entry.status, conditions=conditions)
         return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:

@@ -7,7 +7,7 @@ others may be promoted from, and ``status.attest``, are written with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,13 +18,13 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
     build_conditions,
-    conditions_by_type,
     ready_reason,
     suspend,
     suspended_ready,
@@ -200,15 +200,9 @@ def record_drift(context: Context, before: BundleEntry, written: BundleEntry) ->
     was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
     if was_running and status.attempted.outcome != Outcome.RUNNING:
         _record_correction(context, written, status)
-    old, new = _condition(before), _condition(written)
-    is_true = new.get("status") == ConditionStatus.TRUE
-    if is_true and new.get("reason") != old.get("reason"):
-        reason = DriftReason.read(str(new.get("reason")))
-        _emit(context, written, reason, str(new.get("message")), WARNING)
-
-
-def _condition(entry: BundleEntry) -> Mapping[str, Any]:
-    return conditions_by_type(entry.status.conditions).get(ConditionType.DRIFTED, {})
+    old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+    if new.is_true and new.reason != old.reason:
+        _emit(context, written, DriftReason.read(new.reason or ""), new.message or "", WARNING)
 
 
 def _record_correction(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -231,10 +225,10 @@ def record_health(context: Context, before: BundleEntry, written: BundleEntry) -
     """Emit an Event where a release became unhealthy, or became healthy again."""
     if before.health == written.health:
         return
-    found: Any = conditions_by_type(written.status.conditions).get(ConditionType.HEALTHY, {})
+    found = written.status.condition(ConditionType.HEALTHY)
     is_over = (before.health, written.health) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
     if is_over or written.health == ConditionStatus.FALSE:
-        _emit(context, written, HealthReason.read(str(found.get("reason"))), str(found["message"]))
+        _emit(context, written, HealthReason.read(found.reason or ""), found.message or "")
 
 
 def _emit(
@@ -285,12 +279,14 @@ def keep_ready(
         return status, verdict
     kept = status.suspension
     if kept == NOT_SUSPENDED or before.attempted.is_running:
-        conditions: object = before.conditions
+        ready = before.condition(ConditionType.READY)
         if before.attempted.is_running:
-            text = {"reason": verdict.reason, "message": verdict.message}
-            conditions = [{"type": ConditionType.READY, "status": verdict.statuses[0], **text}]
+            status_of_ready = verdict.statuses[0].value
+            ready = Condition(
+                status=status_of_ready, reason=str(verdict.reason), message=verdict.message
+            )
         kept = suspend(
-            conditions,
+            ready,
             observed=before.observed_generation,
             generation=entry.generation,
             edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
@@ -360,9 +356,7 @@ class StatusWriter:
             further=self._further(entry, status, found, gated=gated)
             | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
-        status = structs.replace(
-            status, conditions=tuple(conditions), observed_generation=generation
-        )
+        status = structs.replace(status, conditions=conditions, observed_generation=generation)
         if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
@@ -400,7 +394,7 @@ class StatusWriter:
                 generation=status.observed_generation or 0,
                 now=self._context.clock(),
             )
-            status = structs.replace(status, conditions=tuple(conditions))
+            status = structs.replace(status, conditions=conditions)
         written = await self._replace(entry, status)
         record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)

@@ -96,7 +96,7 @@ class Shop:
         conditions = build_conditions(
             entry.status.conditions, ready, generation=self.generation, now=NOW
         )
-        status = replace(status, conditions=tuple(conditions), observed_generation=self.generation)
+        status = replace(status, conditions=conditions, observed_generation=self.generation)
         self.status = status.to_dict()
         return self.ready
 
@@ -374,7 +374,7 @@ def test_other_conditions_stay_as_they_are() -> None:
     conditions = build_conditions(
         status.conditions, ready, generation=2, now=NOW, further=dict.fromkeys(kinds, found)
     )
-    told = [(one["type"], one["status"], one["message"]) for one in conditions[3:]]
+    told = [(one.type, one.status, one.message) for one in conditions[3:]]
     assert told == [(kind, "True", "plan 7") for kind in kinds]
 
 

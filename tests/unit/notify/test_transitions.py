@@ -29,7 +29,7 @@ def of_bundle(**status):
 
 
 def of_rule(**status):
-    return rule_state(CREDS, read_rule_status(status))
+    return rule_state(CREDS, read_rule_status({"status": status}))
 
 
 def one(state, about):

@@ -652,7 +652,7 @@ class AttemptRunner:
             return await self._await_queue(entry, job)
         told = entry.status.condition(ConditionType.READY)
         now, timing = self.context.clock(), self.context.timing
-        is_resumed = told.get("message") == ready_conditions.queued(entry.status).message
+        is_resumed = told.message == ready_conditions.queued(entry.status).message
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         verdict, step = ready_conditions.running(entry.status), Step(entry, due=(patience,))
         is_due = now >= patience
@@ -660,7 +660,7 @@ class AttemptRunner:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
             verdict = ready_conditions.blocked(entry.status, blocked)
-        is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
+        is_told = told.reason == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
         return replace(step, status=entry.status, ready=verdict, decided=False)

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import (
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
-    conditions_by_type,
     with_further,
 )
 from copyrator.api.consent import ConsentStatus
@@ -358,12 +358,12 @@ class HealthMonitor:
         """The condition in the status, else one with Unknown; None without ``spec.health``."""
         if self._memory(entry.key) is None:
             return None
-        found = _stored(status)
-        if found.get("status") not in tuple(ConditionStatus):
+        found = status.condition(ConditionType.HEALTHY)
+        if found.status not in tuple(ConditionStatus):
             text = "the objects of the release haven't been listed yet"
             return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
-        reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
-        return FurtherCondition(ConditionStatus(found["status"]), reason, message)
+        reason = HealthReason.read(found.reason or "")
+        return FurtherCondition(ConditionStatus(found.status), reason, found.message or "")
 
     def review(self, entry: BundleEntry) -> Step:
         """Record the condition where it has changed and may be written now; else check it later."""
@@ -377,7 +377,7 @@ class HealthMonitor:
         if is_due:
             memory.check_at = None
         found = self.condition(entry, status)
-        pause = _pause(_stored(status), found, self._timing)
+        pause = _pause(status.condition(ConditionType.HEALTHY), found, self._timing)
         if found is not None and pause is not None and status.observed_generation is not None:
             if now >= memory.written_at + pause:
                 status = self.record_condition(entry, status)
@@ -400,7 +400,7 @@ class HealthMonitor:
             generation=status.observed_generation or 0,
             now=self._context.clock(),
         )
-        return replace(status, conditions=tuple(conditions))
+        return replace(status, conditions=conditions)
 
     def record_write(self, key: BundleKey) -> None:
         """Record the time of a write that changed the condition."""
@@ -448,16 +448,10 @@ def _check_at(memory: HealthMemory, moment: float) -> None:
     memory.check_at = moment if memory.check_at is None else min(moment, memory.check_at)
 
 
-def _stored(status: BundleStatus) -> Mapping[str, Any]:
-    return conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {})
-
-
-def _pause(
-    before: Mapping[str, Any], now: FurtherCondition | None, timing: BundleTiming
-) -> float | None:
+def _pause(before: Condition, now: FurtherCondition | None, timing: BundleTiming) -> float | None:
     """Seconds after the last write before this change is written; None where nothing changed."""
     if now is None:
         return None
-    if (before.get("status"), before.get("reason")) != (now.status, now.reason):
+    if (before.status, before.reason) != (now.status, now.reason):
         return timing.health_status
-    return None if before.get("message") == now.message else timing.health_message
+    return None if before.message == now.message else timing.health_message

@@ -15,7 +15,7 @@ from typing import Final
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
+from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.promotion import read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
@@ -104,7 +104,7 @@ def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) 
         generation=updated.observed_generation or 0,
         now=now,
     )
-    updated = replace(updated, conditions=tuple(conditions))
+    updated = replace(updated, conditions=conditions)
     return status if updated == status else updated
 
 
@@ -112,13 +112,12 @@ def record_attested(context: Context, before: BundleEntry, written: BundleEntry)
     """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
     kind = ConditionType.ATTESTED
     was, found = before.status.condition(kind), written.status.condition(kind)
-    status, word, message = (str(found.get(one)) for one in ("status", "reason", "message"))
-    is_true = status == ConditionStatus.TRUE
-    if was.get("status") == status and (is_true or was.get("reason") == word):
+    word, message = found.reason or "", found.message or ""
+    if was.status == found.status and (found.is_true or was.reason == word):
         return
-    if status in (ConditionStatus.TRUE, ConditionStatus.FALSE):
+    if found.is_true or found.is_false:
         context.record(written, BundleReason.read(word), message)
-        level = logging.INFO if is_true else logging.WARNING
+        level = logging.INFO if found.is_true else logging.WARNING
         log.log(level, "%s: %s: %s", written.key, word, message)
 
 

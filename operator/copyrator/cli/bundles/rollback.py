@@ -26,7 +26,6 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.reasons.bundles import BundleReason
@@ -124,8 +123,8 @@ def rollback(options: ObjectOptions, to: str | None) -> None:
     ready = rows.ready(body)
     verb = "waits" if waits_for_gate(body) else "doesn't run it"
     raise Fault(
-        f"{about} is pinned to {text} and {verb}: {said(ready.get('reason'))}: "
-        f"{said(ready.get('message'), MESSAGE).rstrip('.')}. To end that: {unpin_it}"
+        f"{about} is pinned to {text} and {verb}: {said(ready.reason)}: "
+        f"{said(ready.message, MESSAGE).rstrip('.')}. To end that: {unpin_it}"
     )
 
 
@@ -311,10 +310,10 @@ def is_decided(body: Body, chosen: HistoryEntry, waited: float) -> bool:
         waited: seconds since the pin was seen.
     """
     ready, digest = rows.ready(body), chosen.digest or ""
-    message = str(ready.get("message"))
+    message = str(ready.message)
     if parse_status(body).target.digest == digest or digest in message:
         return True
-    is_false = ready.get("status") == ConditionStatus.FALSE
+    is_false = ready.is_false
     is_about_it = message.startswith(f"{chosen.version} ({digest[:19]})")
     return is_about_it or (is_false and waited > _UNDECIDED_SECONDS)
 

@@ -286,7 +286,7 @@ def _state(body: Body) -> dict[str, Any]:
     from copyrator.cli.view.rows import ready
 
     condition = ready(body)
-    return {"ready": condition.get("status"), "reason": condition.get("reason")}
+    return {"ready": condition.status, "reason": condition.reason}
 
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:

@@ -418,7 +418,7 @@ class _PathSearch:
     def _chosen(self, names: Sequence[ObjectName]) -> list[ObjectName]:
         """Those that aren't placed yet, as many as there is room for, the worst first."""
         new = [one for one in names if one in self._bodies and one not in self._placed]
-        new.sort(key=lambda one: (rows.ready(self._bodies[one]).get("status") == "True", one))
+        new.sort(key=lambda one: (rows.ready(self._bodies[one]).is_true, one))
         found = new[: min(BESIDE, max(MOST - len(self._placed), 0))]
         self._path.left_out += len(new) - len(found)
         self._placed.update(found)

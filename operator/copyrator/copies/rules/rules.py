@@ -96,7 +96,7 @@ class Rule:
             spec=parsed,
             kind=kind,
             orphans=map_in(body, "spec").get("deletionPolicy") == "Orphan",
-            status=read_rule_status(body.get("status")),
+            status=read_rule_status(body),
             **{
                 name: text_in(noted, annotation)[:REQUEST_TEXT] or None
                 for name, annotation in _REQUESTS.items()
