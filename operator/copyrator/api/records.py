@@ -318,8 +318,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
     if origin is Packed:
         read_list = _list_reader(_reader(get_args(kind)[0]))
         return lambda value, texts: _packed(read_list(value, texts))
-    if origin is dict:
-        return _read_map
     if issubclass(kind, StatusMap):
         read_map: _Read = kind.read
         return read_map
@@ -337,15 +335,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
 
 def _packed(records: tuple[Record, ...] | None) -> Packed[Record] | None:
     return None if records is None else Packed.pack(records)
-
-
-def _read_map(value: Any, texts: _Texts) -> dict[str, Any] | None:
-    """A map as it is, with shared texts."""
-    if not isinstance(value, dict):
-        return None
-    return {
-        name: texts.setdefault(one, one) if type(one) is str else one for name, one in value.items()
-    }
 
 
 def _strict_reader(read: Callable[[Any], Any]) -> _Read:
