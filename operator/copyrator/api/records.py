@@ -62,7 +62,7 @@ _NOTHING: Final[Mapping[str, Any]] = _Unknown()
 """Shared by all records without unknown fields: a status has dozens, an empty dict takes 64 B."""
 
 
-class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class StatusMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A map of a status, without what this version doesn't know.
 
     A field without a default is required: a map without it, or with a wrong value there, is left
@@ -101,8 +101,13 @@ class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """The map for the status; absent fields are left out."""
-        written: dict[str, Any] = dict(getattr(self, "extra", ()))
-        for name, attribute, default, write, is_shown in _writers(type(self)):
+        writers, is_flat = _writers(type(self))
+        extra = getattr(self, "extra", _NOTHING)
+        if is_flat and extra is _NOTHING:
+            written: dict[str, Any] = msgspec.to_builtins(self)
+            return written
+        written = dict(extra)
+        for name, attribute, default, write, is_shown in writers:
             value = getattr(self, attribute)
             if value is None or value is default:
                 continue
@@ -224,6 +229,7 @@ class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
 
 _ANY: Final = Takes({})
+_SCALARS: Final = (str, int, bool)
 
 
 @cache
@@ -238,7 +244,7 @@ def _readers(record: type[StatusMap]) -> dict[str, tuple[str, Any, _Read | None]
     return {
         # A bool isn't an int here, and JSON has no other subclasses.
         one.name: (one.attribute, one.kind, None)
-        if one.kind in (str, int, bool) and not _is_checked(one.takes)
+        if one.kind in _SCALARS and not _is_checked(one.takes)
         else (one.attribute, None, _reader(one.kind, one.takes))
         for one in found
     }
@@ -251,9 +257,14 @@ def _is_checked(takes: Takes) -> bool:
 @cache
 def _writers(
     record: type[StatusMap],
-) -> tuple[tuple[str, str, Any, Callable[[Any], Any] | None, bool], ...]:
-    """Name in JSON, attribute, default, how it is written, and whether it is written if empty."""
-    return tuple(
+) -> tuple[tuple[tuple[str, str, Any, Callable[[Any], Any] | None, bool], ...], bool]:
+    """How the fields are written, and whether it is as msgspec does: no other maps, no lists.
+
+    Of a field its name in JSON, attribute, default, how it is written (None: as it is), and whether
+    it is written although it is empty.
+    """
+    found = slots(record)
+    fields = tuple(
         (
             one.name,
             one.attribute,
@@ -261,16 +272,21 @@ def _writers(
             _writer(one.kind),
             one.takes.is_shown,
         )
-        for one in slots(record)
+        for one in found
     )
+    is_flat = all(one.kind in _SCALARS and one.default is None for one in found)
+    return fields, is_flat and {*record.__struct_fields__} == {
+        *(one.attribute for one in found),
+        "extra",
+    }
 
 
 def _writer(kind: Any) -> Callable[[Any], Any] | None:
     """How a value of a type is written; None: as it is."""
     origin = get_origin(kind)
     if origin is tuple:
-        write = _writer(split(get_args(kind)[0])[0])
-        return list if write is None else _list_writer(write)
+        item, _ = split(get_args(kind)[0])
+        return list if _writer(item) is None else _list_writer(item)
     if origin is Packed:
         return Packed.to_list
     if kind is datetime:
@@ -279,8 +295,18 @@ def _writer(kind: Any) -> Callable[[Any], Any] | None:
     return kind.to_dict if is_map else None
 
 
-def _list_writer(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda items: [write(one) for one in items]
+def _list_writer(item: Any) -> Callable[[Any], Any]:
+    write = _writer(item)
+    assert write is not None
+    if not (issubclass(item, StatusMap) and _writers(item)[1]):
+        return lambda items: [write(one) for one in items]
+
+    def write_flat(items: Any) -> Any:
+        if any([one.extra for one in items]):  # noqa: C419 - a generator takes twice the time
+            return [write(one) for one in items]
+        return msgspec.to_builtins([*items])
+
+    return write_flat
 
 
 def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for each type
@@ -292,8 +318,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
     if origin is Packed:
         read_list = _list_reader(_reader(get_args(kind)[0]))
         return lambda value, texts: _packed(read_list(value, texts))
-    if origin is dict:
-        return _read_map
     if issubclass(kind, StatusMap):
         read_map: _Read = kind.read
         return read_map
@@ -311,15 +335,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
 
 def _packed(records: tuple[Record, ...] | None) -> Packed[Record] | None:
     return None if records is None else Packed.pack(records)
-
-
-def _read_map(value: Any, texts: _Texts) -> dict[str, Any] | None:
-    """A map as it is, with shared texts."""
-    if not isinstance(value, dict):
-        return None
-    return {
-        name: texts.setdefault(one, one) if type(one) is str else one for name, one in value.items()
-    }
 
 
 def _strict_reader(read: Callable[[Any], Any]) -> _Read:

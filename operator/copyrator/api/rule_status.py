@@ -177,12 +177,15 @@ class PassedOver(StatusMap, frozen=True, order=True):
     """Why, such as a key that it lacks."""
 
 
+_KINDS: Final = tuple(one.value for one in ConditionType)
+
+
 def _read_conditions(raw: Any) -> tuple[Condition, ...]:
     """Ours, in their order."""
     maps = [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
     found = {one["type"]: one for one in maps if isinstance(one.get("type"), str)}
-    ours = (found[kind] for kind in ConditionType if kind in found)
-    return tuple(Condition.parse(one) for one in ours if _is_ours(one))
+    ours = [found[kind] for kind in _KINDS if kind in found]
+    return tuple([Condition.parse(one) for one in ours if _is_ours(one)])
 
 
 _CONDITIONS: Final = items(0, keys=("type",)).schema
@@ -401,8 +404,10 @@ def _is_ours(value: Any) -> bool:
         if kind is str:
             left -= len(one)
         elif kind is dict:
-            left -= len(one)
-            pending += () if left < 0 else (*one, *one.values())
+            left -= 2 * len(one)
+            if left > 0:
+                left -= sum(map(len, one))
+                pending += one.values()
         elif kind is list:
             left -= len(one)
             pending += () if left < 0 else one

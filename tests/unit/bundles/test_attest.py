@@ -567,6 +567,10 @@ def test_a_condition_of_another_kind_is_no_fault_of_a_push() -> None:
         before = {"type": "Attested", "status": status, "reason": reason, "message": "x"}
         source.write(conditions=conditions(before))
         assert source.condition_of()[:2] == ("Unknown", "Attesting")
+    for wrong in (5, [], {}):
+        before = {"type": "Attested", "status": "False", "reason": wrong, "message": wrong}
+        source.write(conditions=conditions(before))
+        assert source.condition_of()[:2] == ("Unknown", "Attesting")
 
 
 def test_before_the_first_deploy_nothing_is_attested() -> None:

@@ -384,3 +384,13 @@ def test_the_record_survives_the_status_of_a_body() -> None:
     bundle.write(IDLE)
     kept = parse_status({"status": bundle.status}).suspension
     assert (kept.ready, kept.reason, kept.generation) == ("True", "Deployed", 2)
+
+
+@pytest.mark.parametrize("wrong", [5, [], {"a": 1}])
+def test_ready_with_fields_of_wrong_types_is_kept_without_them(wrong: Any) -> None:
+    bundle = shop(DEPLOYED)
+    bundle.suspend("Suspended")
+    ready, *others = bundle.status["conditions"]
+    bundle.status["conditions"] = [ready | {"reason": wrong, "message": wrong}, *others]
+    assert bundle.write(IDLE)[0] == "True"
+    assert bundle.entry().status.suspension.reason is None
