@@ -32,8 +32,7 @@ from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.poll_state import PollMemory, PollStates
-from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
+from copyrator.bundles.version.polling import CONFIRMED, PollMemory, PollStates, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {

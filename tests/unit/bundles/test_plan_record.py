@@ -22,28 +22,19 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.approval import ApprovalMode
+from copyrator.api.approval import ApprovalMode, ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.bundle_status import (
     Attempted,
     BundleStatus,
     GateState,
     GateStatus,
     HistoryEntry,
+    MissingPermission,
     Outcome,
 )
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.plan_status import (
-    MAX_RISKY,
-    MAX_UNBOUND,
-    ApprovedPlan,
-    Baseline,
-    MissingPermission,
-    OperationCounts,
-    PlanStatus,
-    PreviewPlan,
-    RejectedPlan,
-)
+from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, Baseline, OperationCounts, PreviewPlan
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.plan_status import OperationCounts, PlanRequests, PlanStatus, PreviewPlan
+from copyrator.api.plan_status import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record

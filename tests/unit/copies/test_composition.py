@@ -236,4 +236,4 @@ def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     ],
 )
 def test_counts_of_a_status_are_read_back(status, counts):
-    assert read_rule_status(status).copies == counts
+    assert read_rule_status({"status": status}).copies == counts

@@ -28,7 +28,8 @@ def watch() -> Any:
 
 def compiled(*, active: bool = True, **status: Any) -> Any:
     """A rule's version, with the status that the rule has when it is served."""
-    return SimpleNamespace(active=active, rule=SimpleNamespace(status=read_rule_status(status)))
+    rule = SimpleNamespace(status=read_rule_status({"status": status}))
+    return SimpleNamespace(active=active, rule=rule)
 
 
 class Watch:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
@@ -24,13 +24,10 @@ from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,
     MAX_UNBOUND,
-    ApprovedPlan,
     Baseline,
-    PlanDecision,
     PlanOutcome,
     PlanRecord,
     PlanRequests,
-    PlanStatus,
     PreviewPlan,
 )
 from copyrator.api.reasons import AnyReason

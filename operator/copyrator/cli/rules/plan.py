@@ -47,6 +47,7 @@ from copyrator.cli.rules.plan_rows import (
     RulePlan,
     action_of,
     diff,
+    document,
     in_steps,
     merge_rows,
     summary,
@@ -233,8 +234,7 @@ async def dry_object(
 def show(results: Sequence[RulePlan], shape: Format) -> None:
     """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
     if shape in (Format.JSON, Format.YAML):
-        items = [result.to_dict() for result in results]
-        dump(typed(Kind.PLAN_LIST, {"items": items}), shape)
+        dump(typed(Kind.PLAN_LIST, {"items": [*map(document, results)]}), shape)
         return
     for result in results:
         if result.fault:
@@ -332,8 +332,8 @@ async def _serve(dry_run: DryRun, body: Body) -> Rule:
     await dry_run.serve_all(rule.spec.kind, but=rule.key)
     state = await dry_run.serve(rule)
     said = dry_run.client.ready_conditions.get(rule.key)
-    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
-        raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
+    if said and said.reason == InvalidSpec.reason and (state is None or not state.compiled):
+        raise Fault(f"rule {rule.owner}: {said.message}")  # its Jinja2 can't be compiled
     return rule
 
 
@@ -390,8 +390,8 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
 
 def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
     said = dry_run.client.ready_conditions.get(rule.key)
-    if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
-        yield f"{said['reason']}: {said['message']}"
+    if said and said.reason == RuleReason.DELETION_UNCONFIRMED:
+        yield f"{said.reason}: {said.message}"
     if (composed := binding_of(dry_run.context, rule.owner)) is not None:
         yield f"From {composed.composition.to_string()}."
         for host, source, by in sorted(composed.composition.overridden):

@@ -8,6 +8,7 @@ from typing import Final
 from copyrator.api import names
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
+    ConditionType,
     Health,
     ReadyCondition,
     Suspension,
@@ -251,7 +252,7 @@ def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None
         return kept, condition
     if kept is None:
         kept = suspend(
-            rule.status.conditions,
+            rule.status.condition(ConditionType.READY),
             observed=rule.status.observed_generation,
             generation=rule.generation,
             edits=1,

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.conditions import (
-    ConditionStatus,
     ConditionType,
     Health,
     ReadyCondition,
@@ -183,10 +182,12 @@ def _record_warning(
     Such as when a certificate enters its warning period, and when it ends.
     """
     before, after = known.condition(kind), rule.status.condition(kind)
-    same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
-    if after.get("status") == ConditionStatus.TRUE and not same:
-        reason = KeptReason(after["reason"])
-        context.recorder.record(_ref(rule), reason, after["message"], type_=WARNING)
+    same = all(
+        getattr(before, part) == getattr(after, part) for part in ("status", "reason", "message")
+    )
+    if after.is_true and not same:
+        reason = KeptReason(after.reason or "")
+        context.recorder.record(_ref(rule), reason, after.message or "", type_=WARNING)
 
 
 def _ref(rule: Rule) -> ObjectRef:
