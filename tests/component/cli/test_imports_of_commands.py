@@ -31,9 +31,9 @@ COMMANDS = {
     "get rules -A": 55,
     "get bundles -A": 85,
     "get copies -A": 56,
-    f"why {HOME}/source": 118,
+    f"why {HOME}/source": 122,
     f"why rule {HOME}/rule": 56,
-    f"why bundle {HOME}/app": 113,
+    f"why bundle {HOME}/app": 122,
     f"describe rule {HOME}/rule": 60,
 }
 """Modules of ours that they import, at most."""
