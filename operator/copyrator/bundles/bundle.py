@@ -28,7 +28,7 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.cluster import ClusterStatus
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
@@ -100,7 +100,7 @@ class BundleEntry:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if not self.spec.uses(ClusterSpec) else self.status.part(ClusterStatus).server
+        server = "" if not self.spec.is_remote else self.status.part(ClusterStatus).server
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)

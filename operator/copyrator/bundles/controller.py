@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
@@ -250,7 +250,8 @@ class BundleController:
         self._features = features = Features(make_features(context), memories)
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context)
+        self._references = references = ReferenceReader(context, features.target)
+        features.connect(Parts(references))
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)

@@ -6,23 +6,18 @@ status, which isn't written again.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     ConditionStatus,
-    ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
 )
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.text import times
-from copyrator.api.times import format_time
 from copyrator.bundles.deciding import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
 
@@ -268,32 +263,3 @@ def _kept(status: BundleStatus) -> str:
                 f"can't be listed in {there.namespace}"
             )
     return f". The last successful deploy is {what}"
-
-
-def credential_ends(
-    ref: ClusterSpec | None, ends: datetime | None, now: datetime, warning: float
-) -> FurtherCondition | None:
-    """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
-
-    Args:
-        ref: the kubeconfig.
-        ends: when its token or certificate ends; None: not known, or it can't be used.
-        now: with a time zone.
-        warning: seconds before the end.
-    """
-    if ref is None or ends is None or (ends - now).total_seconds() > warning:
-        return None
-    text = (
-        f"the token or certificate of spec.kubeConfig ({ref}) expires at {format_time(ends)}; "
-        "write a kubeconfig with a new one into the Secret"
-    )
-    return FurtherCondition(ConditionStatus.TRUE, CertificateReason.EXPIRING, text)
-
-
-def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
-    """That condition as it is in a status."""
-    found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
-    if not found.is_true:
-        return None
-    reason, message = CertificateReason.read(found.reason or ""), found.message or ""
-    return FurtherCondition(ConditionStatus.TRUE, reason, message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from copyrator.api import structs
@@ -18,8 +18,7 @@ from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
-from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
+from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
@@ -236,8 +235,10 @@ class BundleReconciler:
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
-        if spec.uses(ClusterSpec) or entry.status.part(ClusterStatus).server is not None:
-            entry, spec, unusable = await self._read_cluster(steps, entry, spec)
+        try:
+            entry, spec = await self.features.locate(entry, spec, steps.take)
+        except MissingReferenceError as error:
+            unusable = error
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
         if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
@@ -257,46 +258,6 @@ class BundleReconciler:
             await steps.take(self._report_missing(entry, spec, unusable, entry.status))
         else:
             await self._prepare(steps, entry, spec)
-
-    async def _read_cluster(
-        self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec
-    ) -> tuple[BundleEntry, BundleSpec, MissingReferenceError | None]:
-        """Record the API server that ``spec.kubeConfig`` names, or return why it can't be used.
-
-        It is part of the release's identity, so that it is known before anything else is decided.
-        """
-        self.references.watches.follow(entry.key, references_of(spec))
-        try:
-            target = await self.references.with_cluster(entry, spec)
-        except MissingReferenceError as error:
-            return entry, spec, error  # a warning of the credential's end is kept
-        entry = await steps.take(self._warn_of_end(entry, spec, target.ends))
-        status = entry.status.with_part(ClusterStatus(server=target.spec.server or None))
-        return await steps.take(Step(entry, status)), target.spec, None
-
-    def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:
-        """Tell before the credential of ``spec.kubeConfig`` ends."""
-        kind, now = ConditionType.CERTIFICATE_EXPIRING, self.context.clock()
-        cluster = spec.find(ClusterSpec)
-        warning = self.context.settings.certificate_warning
-        found = ready_conditions.credential_ends(cluster, ends, now, warning)
-        moments = () if ends is None else (ends - timedelta(seconds=warning), ends)
-        due = tuple(one for one in moments if one > now)
-        before = ready_conditions.kept_credential_ends(entry.status)
-        if not entry.status.conditions or found == before:  # of a new Bundle Ready comes first
-            return Step(entry, due=due)
-        generation = entry.status.observed_generation or 0
-        conditions = with_further(
-            entry.status.conditions, kind, found, generation=generation, now=now
-        )
-
-        async def tell(written: BundleEntry) -> Step:
-            if found is not None:
-                self.context.record(written, found.reason, found.message)
-            return Step(written)
-
-        status = structs.replace(entry.status, conditions=conditions)
-        return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""

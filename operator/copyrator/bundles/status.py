@@ -15,7 +15,6 @@ from copyrator.api import names, structs
 from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
@@ -388,9 +387,6 @@ class StatusWriter:
                 found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
             withheld = withheld_condition(self._specs.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.uses(ClusterSpec):
-                ends = ready_conditions.kept_credential_ends(status)
-                found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:

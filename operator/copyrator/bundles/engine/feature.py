@@ -7,7 +7,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
@@ -16,12 +16,27 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.gate import Findings, Gates
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
 
 if TYPE_CHECKING:
     from copyrator.bundles.context import Context
+
+
+T = TypeVar("T")
+
+
+class Parts:
+    """The engine's parts that features use."""
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    def of(self, kind: type[T]) -> T:
+        """The part of a type."""
+        return next(one for one in self._parts if isinstance(one, kind))
 
 
 class Feature:
@@ -47,6 +62,9 @@ class Feature:
         self.context = context
 
     # --- the process ------------------------------------------------------------------------------
+
+    def connect(self, parts: Parts) -> None:
+        """Take what it needs of the engine's parts; once, before ``start``."""
 
     def start(self) -> None:
         """Open what all Bundles need; before the first reconcile."""
@@ -89,6 +107,27 @@ class Feature:
     def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
         """Record what a user asks for; first of a valid spec, before anything else refuses it."""
         return Step(entry)
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],  # noqa: ARG002
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """Complete the spec by where the release is; before it is decided who owns the release.
+
+        Raises:
+            MissingReferenceError: that can't be found, so that nothing is deployed.
+        """
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:  # noqa: ARG002
+        """The same with the credential there; before a Job is created, and of deleted Bundles.
+
+        Raises:
+            MissingReferenceError: there is none that may be used.
+        """
+        return TargetAccess(spec)
 
     def review(self, entry: BundleEntry) -> Step:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
@@ -174,6 +213,11 @@ class Features:
         """Whether Bundles that aren't being deleted can be decided on."""
         return all(one.is_ready for one in self)
 
+    def connect(self, parts: Parts) -> None:
+        """Give them the engine's parts."""
+        for one in self:
+            one.connect(parts)
+
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
         used = tuple(self.of(entry, Feature.follow))
@@ -207,6 +251,24 @@ class Features:
         for one in self.of(entry, Feature.begin):
             entry = await take(one.begin(entry, spec))
         return entry
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """The Bundle, and its spec with where the release is."""
+        for one in self.of(entry, Feature.locate):
+            entry, spec = await one.locate(entry, spec, take)
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """Where the release is, and the credential there."""
+        for one in self._offering(Feature.target):
+            if _is_in(one, spec):
+                return await one.target(entry, spec)
+        return TargetAccess(spec)
 
     def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
         """What a version is chosen by."""
