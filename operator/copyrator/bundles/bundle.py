@@ -96,6 +96,19 @@ class BundleEntry:
         return self.status.attempted.namespace or known
 
     @property
+    def namespace_elsewhere(self) -> str | None:
+        """The namespace of its release, where it is deployed, else is to be; None: its own one.
+
+        None too where nothing is deployed and the spec isn't valid, and where the release is in
+        another cluster: who gave the credential for that has consented.
+        """
+        there, spec = self.status.deployed.namespace, self.spec
+        if self.status.deployed.server or (isinstance(spec, BundleSpec) and spec.is_remote):
+            return None
+        found = there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)
+        return None if found == self.key.namespace else found
+
+    @property
     def release(self) -> ReleaseKey | None:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):

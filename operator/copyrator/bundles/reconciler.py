@@ -36,7 +36,6 @@ from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates.evidence import NO_ATTESTERS
 from copyrator.bundles.gates.links import find_cycle_fault
-from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
@@ -124,7 +123,6 @@ class BundleReconciler:
     jobs: JobClient
     trust: TrustStore
     features: Features
-    consents: ConsentReviewer
     references: ReferenceReader
     permissions: PermissionRecorder
     plan_queue: PlanQueue
@@ -217,8 +215,7 @@ class BundleReconciler:
 
     async def _reconcile_live(self, steps: StepTaker, entry: BundleEntry) -> None:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
-        step, not_accepted = await self.consents.review(entry)
-        entry = await steps.take(step)
+        entry, not_admitted = await self.features.admit(entry, steps.take)
         self.features.follow(entry)
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
@@ -241,9 +238,9 @@ class BundleReconciler:
             unusable = error
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
-        if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
+        if not_admitted is not None and not (is_moved or entry.status.attempted.is_running):
             entry = await self.features.review(entry, steps.take)
-            await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
+            await steps.take(self._report_refused(entry, not_admitted, ready=entry.status.ready))
             return
         if problem is not None:
             await self._refuse(steps, entry, *problem)
@@ -406,8 +403,7 @@ class BundleReconciler:
         """
         self.features.follow(entry)
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
-            step, _ = await self.consents.review(entry)
-            entry = await steps.take(step)
+            entry, _ = await self.features.admit(entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
             entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can

@@ -39,7 +39,9 @@ from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
-pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "health", "rollback", "windows")
+pytestmark = pytest.mark.needs(
+    "age", "consent", "dependencies", "freeze", "health", "rollback", "windows"
+)
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
@@ -104,6 +104,14 @@ class Feature:
     def leave(self, key: BundleKey) -> None:
         """End that, as the Bundle is deleted or doesn't use the feature any more."""
 
+    async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
+        """Record whether a release may be in another namespace; returns Ready where it may not.
+
+        First of all, also where the spec is refused, and of a deleted Bundle whose release others
+        name; of Bundles with such a release, or with ``status``.
+        """
+        return Step(entry), None
+
     def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
         """Record what a user asks for; first of a valid spec, before anything else refuses it."""
         return Step(entry)
@@ -173,13 +181,20 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
+def _has_status(feature: Feature, entry: BundleEntry) -> bool:
+    return feature.status is not None and entry.status.find(feature.status) is not None
+
+
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
     spec = entry.spec
     if entry.deleting or not isinstance(spec, BundleSpec):
         return False
-    is_known = feature.status is not None and entry.status.find(feature.status) is not None
-    return is_known or feature.annotation in entry.annotations or _is_in(feature, spec)
+    return (
+        _has_status(feature, entry)
+        or feature.annotation in entry.annotations
+        or _is_in(feature, spec)
+    )
 
 
 class Features:
@@ -240,6 +255,17 @@ class Features:
         """The other Bundles that a change of one in the cache concerns, and why."""
         for one in self._offering(Feature.wakes):
             yield from one.wakes(before, after)
+
+    async def admit(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> tuple[BundleEntry, ReadyCondition | None]:
+        """The Bundle after their steps, and the first objection to where its release is."""
+        objection = None
+        for one in self._offering(Feature.admit):
+            if entry.namespace_elsewhere is not None or _has_status(one, entry):
+                step, found = await one.admit(entry)
+                entry, objection = await take(step), objection or found
+        return entry, objection
 
     async def begin(
         self,

@@ -19,7 +19,7 @@ from copyrator.api.conditions import (
     FurtherCondition,
     with_further,
 )
-from copyrator.api.consent import ConsentStatus
+from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.health import HealthSpec, watched_health
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import HealthReason
@@ -30,7 +30,6 @@ from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.watcher import HealthMemory, HealthTiming, HealthWatcher
 from copyrator.bundles.identity import other_manager
-from copyrator.bundles.inputs import consent
 from copyrator.bundles.step import Change, Step
 
 
@@ -59,8 +58,8 @@ class HealthFeature(Feature):
         """Watch the release; nothing is watched in a namespace that doesn't accept it."""
         memory = self.context.memories.of(entry.key, HealthMemory)
         release = spec.project_namespace, spec.release
-        is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
-        self._watches.follow(entry.key, memory, release if is_accepted else None)
+        may_watch = is_accepted(spec, entry.status.find(ConsentStatus))
+        self._watches.follow(entry.key, memory, release if may_watch else None)
 
     def leave(self, key: BundleKey) -> None:
         """End the watch."""
@@ -139,7 +138,7 @@ class HealthFeature(Feature):
             return None
         if fault := judge.find_deploy_fault(spec, status):
             return fault
-        if not consent.is_accepted(spec, status.find(ConsentStatus)):
+        if not is_accepted(spec, status.find(ConsentStatus)):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
         owner = self.context.bundles.owner(spec.release_key)
