@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
@@ -40,7 +40,6 @@ from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
@@ -251,11 +250,12 @@ class BundleController:
         self._features = features = Features(make_features(context), memories)
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context)
+        self._references = references = ReferenceReader(context, features.target)
+        features.connect(Parts(references))
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
-        patches = BundlePatcher(context)
+        self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
@@ -402,8 +402,7 @@ class BundleController:
             return
         if before is None or before.generation != entry.generation:
             self._poll_states.edited(entry.key)
-        for key, why in changes_of_others(bundles, before, None if deleted else entry):
-            schedule.changed(key, why)
+        self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

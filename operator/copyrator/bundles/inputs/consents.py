@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.globs import Consent, read_consent
@@ -239,6 +238,6 @@ def release_namespace(entry: BundleEntry) -> str | None:
     of ``spec.kubeConfig``: who gave the credential has consented.
     """
     there, spec = entry.status.deployed.namespace, entry.spec
-    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.find(ClusterSpec)):
+    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.is_remote):
         return None
     return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)
