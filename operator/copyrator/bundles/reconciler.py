@@ -228,7 +228,8 @@ class BundleReconciler:
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.specs.effective(spec)
         entry = await self.features.begin(entry, spec, steps.take)
-        if fault := find_cycle_fault(self.context.gates.links, self.context.bundles, entry):
+        links = self.context.gates.links_of(spec)
+        if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None

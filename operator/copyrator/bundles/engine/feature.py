@@ -18,6 +18,7 @@ from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.gate import Findings, Gates
+from copyrator.bundles.gates.links import Named
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
 
@@ -55,6 +56,8 @@ class Feature:
     """The name of an annotation by which Bundles use it, too."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    named: Named | None = None
+    """Which Bundles name one by its field; it keeps that up to date in ``wakes``."""
     gates: Gates = Gates()
     """Its gates, as this process evaluates them; those of ``gates.py`` are what commands know."""
 
@@ -90,9 +93,10 @@ class Feature:
         before: BundleEntry | None,  # noqa: ARG002
         after: BundleEntry | None,  # noqa: ARG002
     ) -> Iterable[tuple[BundleKey, Change]]:
-        """The other Bundles that a change of any Bundle in the cache concerns, and why; each time.
+        """The other Bundles that a change of one in the cache concerns, and why; at each change.
 
-        ``before`` is None for one that is new there, ``after`` for one that was removed.
+        Of a Bundle that uses the feature, or that others name (``named``). ``before`` is None for
+        one that is new there, ``after`` for one that was removed.
         """
         return ()
 
@@ -181,6 +185,11 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
+def _has_in(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether the spec of a Bundle, also of a deleted one, is valid and has something of it."""
+    return isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec)
+
+
 def _has_status(feature: Feature, entry: BundleEntry) -> bool:
     return feature.status is not None and entry.status.find(feature.status) is not None
 
@@ -253,8 +262,11 @@ class Features:
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """The other Bundles that a change of one in the cache concerns, and why."""
+        found = [one for one in (before, after) if one is not None]
         for one in self._offering(Feature.wakes):
-            yield from one.wakes(before, after)
+            is_named = one.named is not None and any(each.key in one.named.keys for each in found)
+            if is_named or any(_has_in(one, each) for each in found):
+                yield from one.wakes(before, after)
 
     async def admit(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]

@@ -308,6 +308,11 @@ class Gates:
         """The fields by which Bundles wait for others."""
         return tuple(gate.link for gate in (*self.moment, *self.version) if gate.link is not None)
 
+    def links_of(self, spec: BundleSpec) -> tuple[Link, ...]:
+        """All of these, where the spec has any of them; else none."""
+        links = self.links
+        return links if any(spec.find(one.part) for one in links) else ()
+
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
         return any(gate.is_permanent and gate.concerns(spec) for gate in self)

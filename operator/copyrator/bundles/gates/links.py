@@ -91,9 +91,10 @@ class Named:
         """The Bundles that name this one; it needn't exist."""
         return self._by.get(key, _NO_KEYS)
 
-    def __len__(self) -> int:
-        """The number of Bundles that are named."""
-        return len(self._by)
+    @property
+    def keys(self) -> Collection[BundleKey]:
+        """All Bundles that are named."""
+        return self._by.keys()
 
 
 class TooManyError(Exception):
