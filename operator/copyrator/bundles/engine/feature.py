@@ -160,7 +160,10 @@ class Feature:
         return None
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
-        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may."""
+        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may.
+
+        Also of a Bundle that is being deleted.
+        """
         return None
 
     # --- a write of the status --------------------------------------------------------------------
