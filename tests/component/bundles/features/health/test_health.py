@@ -142,6 +142,7 @@ async def test_where_nobody_asks_nothing_is_watched(
     assert cluster.reviews == 0
 
 
+@pytest.mark.needs("consent")
 async def test_many_namespaces_have_one_watch_of_each_kind(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ async def test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted(
     assert lists_sent() == lists, "what was granted once is reviewed before it is tried again"
 
 
+@pytest.mark.needs("consent")
 async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_others(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -306,6 +308,7 @@ async def test_dependants_wait_until_it_is_healthy(
     assert len(registry.asked) == asked, "the registry isn't polled for it"
 
 
+@pytest.mark.needs("consent")
 async def test_a_bundle_that_doesnt_own_the_release_sees_nothing_of_it(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -373,6 +376,7 @@ async def test_hundreds_of_releases_have_four_watches_and_a_write_for_each_chang
     assert len(cluster.of("list")) + len(cluster.of("get")) == asked
 
 
+@pytest.mark.needs("consent")
 async def test_where_nothing_is_granted_few_reviews_are_sent(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
