@@ -16,7 +16,7 @@ from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
-from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -162,7 +162,6 @@ def all_gates(
             replace(VENDORED, concerns=gated),
             PLAIN,
             *features.version,
-            promotion.GATE,
         ),
         moment=(*features.moment, approval.GATE),
     )

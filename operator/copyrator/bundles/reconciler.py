@@ -35,6 +35,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -222,7 +223,8 @@ class BundleReconciler:
         step, not_accepted = await self.consents.review(entry)
         entry = await steps.take(step)
         self.features.follow(entry)
-        entry = await self.writer.keep_soak(entry)
+        entry = await self.features.begin(entry, steps.take)
+        entry = await self.writer.keep_statements(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self.specs.refusal(spec) or spec
@@ -338,7 +340,7 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = await self.references.attesters(entry, spec, asked)
+        read, read_key = await self.features.read(entry, spec, Findings((asked,)))
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -347,12 +349,12 @@ class BundleReconciler:
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
-            attesters=attesters.key,
+            read=read_key,
             cluster=spec.cluster,
             skipped=spec.part(RollbackSpec).skip_digests,
             pin=entry.status.part(PinStatus),
         )
-        return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
+        return DeployInputs(entry, spec, access, asked, read, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""

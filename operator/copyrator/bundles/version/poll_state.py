@@ -12,7 +12,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.rhythm import Rhythm
@@ -30,8 +30,8 @@ class DeployInputs:
     access: Access
     asked: Asked
     """The requirements for signatures."""
-    attesters: Attesters
-    """The keys that are trusted for attestations."""
+    read: Findings
+    """What features have read of the objects that the spec names."""
     desired: DesiredVersion
     observed: BundleStatus | None
     """The status with the progress of the plan, where that has changed and isn't written yet."""
