@@ -90,7 +90,7 @@ class PromotionFeature(Feature):
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """Those promoted from the changed one, and those that it is promoted from now."""
-        self._named.changed(before, after)
+        self._named.update(before, after)
         entry = after or before
         if entry is None:
             return
