@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from copyrator.api.approval import AsApprovedStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.plan_status import AsApprovedStatus, as_approved_condition
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
@@ -59,8 +59,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.poll_state import PollStates
-from copyrator.bundles.version.polling import VersionResolver, bring_forward
+from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.oci.statements import StatementPusher
@@ -140,7 +139,7 @@ def _reason(
 ) -> str:
     """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
-    return str(found.get("reason")) if found.get("status") == wanted else ""
+    return found.reason or "" if found.status == wanted else ""
 
 
 def _publish_waits(context: Context) -> None:
@@ -175,8 +174,7 @@ def _publish_waits(context: Context) -> None:
 
 def _waits_since(status: BundleStatus) -> datetime | None:
     found = status.condition(ConditionType.UPDATE_PENDING)
-    is_true = found.get("status") == ConditionStatus.TRUE
-    return parse_time(found.get("lastTransitionTime")) if is_true else None
+    return parse_time(found.last_transition_time) if found.is_true else None
 
 
 log = logging.getLogger(__name__)
@@ -249,9 +247,9 @@ class BundleController:
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context)
-        features.connect(Parts(references))
         self._trust = trust = TrustStore(context, references)
-        self._attester = Attester(context, references, trust, StatementPusher(oci))
+        features.connect(Parts(references, trust.keys))
+        self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)

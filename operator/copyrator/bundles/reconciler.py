@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api import structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
@@ -23,7 +24,6 @@ from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
@@ -61,8 +61,7 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -299,7 +298,7 @@ class BundleReconciler:
                 self.context.record(written, found.reason, found.message)
             return Step(written)
 
-        status = structs.replace(entry.status, conditions=tuple(conditions))
+        status = structs.replace(entry.status, conditions=conditions)
         return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:

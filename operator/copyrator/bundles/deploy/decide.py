@@ -11,13 +11,13 @@ from datetime import datetime
 
 from copyrator.api import structs
 from copyrator.api.age import AgeStatus, CandidateStatus
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
 from copyrator.api.login import LoginSpec
-from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
+from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
@@ -42,8 +42,8 @@ from copyrator.bundles.gates.gate import (
     PlanTarget,
 )
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
+from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.jobs.logins import JobLogins
-from copyrator.bundles.jobs.orders import target_of
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -64,8 +64,7 @@ from copyrator.bundles.version.answer import (
     record_unavailable,
     take_over,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
@@ -401,8 +400,7 @@ class Deployer:
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
         key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
-        is_settled = self.poll_states.is_settled(key, known) or self.accounts.is_settled(key, known)
-        if is_settled and inputs.observed is None:
+        if self.poll_states.is_settled(key, known) and inputs.observed is None:
             next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
@@ -541,7 +539,6 @@ class Deployer:
         entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            self.accounts.forget(key)
             if case.spec.uses(LoginSpec):
                 await self.logins.require(entry, case.spec)
             return None
@@ -549,8 +546,9 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            check_at = self.accounts.settle(key, case.known(written))
-            return Step(written, due=(self.poll_states.next_poll(key), check_at))
+            self.poll_states.settle(key, case.known(written))
+            due = self.poll_states.next_poll(key), self.accounts.check_at(key)
+            return Step(written, due=due)
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 

@@ -30,9 +30,8 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans
-from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
+from copyrator.bundles.jobs.job import DeployOrder, build_plan_job, plan_order
 from copyrator.bundles.jobs.logins import JobLogins
-from copyrator.bundles.jobs.orders import plan_order
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,

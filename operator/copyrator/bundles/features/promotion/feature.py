@@ -29,9 +29,9 @@ from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion
 from copyrator.bundles.gates.links import Link, Named, edges
 from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
-from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.step import Change, Step
+from copyrator.bundles.trust.keys import KeyReader
 from copyrator.signatures.model import DeployedEvidence
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class PromotionFeature(Feature):
 
     def connect(self, parts: Parts) -> None:
         """Keys of attestations are read as all that specs name."""
-        self._references = parts.of(ReferenceReader)
+        self._keys = parts.of(KeyReader)
 
     def concerns(self, entry: BundleEntry) -> bool:
         """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted by it.
@@ -115,7 +115,7 @@ class PromotionFeature(Feature):
         """The keys that are trusted for attestations; not those that are for signatures."""
         if not spec.part(PromotionSpec).attestations:
             return None
-        return await self._references.attesters(entry, spec, found.of(Asked) or NOTHING_ASKED)
+        return await self._keys.attesters(entry, spec, found.of(Asked) or NOTHING_ASKED)
 
     def ask(
         self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
