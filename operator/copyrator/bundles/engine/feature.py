@@ -100,7 +100,7 @@ class Feature:
     def start(self) -> None:
         """Open what all Bundles need; before the first reconcile."""
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End it; no reconcile begins any more."""
 
     @property
@@ -137,6 +137,16 @@ class Feature:
 
     def begin(self, entry: BundleEntry) -> Step:
         """Record what has changed beside the status; first, also where the spec is refused."""
+        return Step(entry)
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Try again what has failed by an object that the spec names: one has changed; before."""
+
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Go on with what isn't awaited; next, where the settings don't refuse the spec.
+
+        Of a Bundle that is being deleted before its release is uninstalled.
+        """
         return Step(entry)
 
     def review(self, entry: BundleEntry) -> Step:
@@ -278,6 +288,22 @@ class Features:
         """Have their first steps taken by ``take``; returns the Bundle as it is then."""
         for one in self.of(entry, Feature.begin):
             entry = await take(one.begin(entry))
+        return entry
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Have them try again what has failed."""
+        for one in self.of(entry, Feature.retry):
+            one.retry(entry)
+
+    async def tend(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what they go on with taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.tend):
+            entry = await take(one.tend(entry, spec))
         return entry
 
     async def review(

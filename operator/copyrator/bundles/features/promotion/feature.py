@@ -65,12 +65,11 @@ class PromotionFeature(Feature):
     def concerns(self, entry: BundleEntry) -> bool:
         """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted by it.
 
-        That is where it has a soak already, attests it, allows the promotion to other namespaces,
-        or is named by a Bundle of its own namespace.
+        That is where it has a soak already, allows the promotion to other namespaces, or is named
+        by a Bundle of its own namespace.
         """
         return (
             bool(entry.status.part(PromotionStatus).soak)
-            or entry.attests
             or ANN_PROMOTE_TO in entry.annotations
             or any(key.namespace == entry.key.namespace for key in self._named.by(entry.key))
         )

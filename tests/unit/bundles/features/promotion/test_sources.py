@@ -122,15 +122,11 @@ def features(bundles: BundleCache) -> tuple[DependenciesFeature, PromotionFeatur
     return made
 
 
-ATTEST = {"attest": {"environment": "staging", "keyFrom": {"operator": True}}}
-
-
 @pytest.mark.parametrize(
     ("entry", "others", "kept"),
     [
         (bundle("x"), [], False),
         (bundle("x", status=DEPLOYED), [], True),
-        (bundle("x", spec=ATTEST), [], True),
         (bundle("x", annotations={f"{OWN}promote-to": "nobody"}), [], True),
         (bundle("x"), [bundle("y", promoted_from=["x"])], True),
         (bundle("x"), [bundle("b/y", promoted_from=["a/x"])], False),
