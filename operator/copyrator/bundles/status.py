@@ -212,10 +212,8 @@ def keep_ready(
     if kept == NOT_SUSPENDED or before.attempted.is_running:
         ready = before.condition(ConditionType.READY)
         if before.attempted.is_running:
-            status_of_ready = verdict.statuses[0].value
-            ready = Condition(
-                status=status_of_ready, reason=str(verdict.reason), message=verdict.message
-            )
+            kind, word = verdict.statuses[0].value, str(verdict.reason)
+            ready = Condition(status=kind, reason=word, message=verdict.message)
         kept = suspend(
             ready,
             observed=before.observed_generation,

@@ -195,7 +195,7 @@ def _obstacle(body: Body, withdrawal: AttestStatus) -> str:
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
     attested = parse_status(body).condition(ConditionType.ATTESTED)
     what = describe_record(withdrawal)
-    message = str(attested.message)
+    message = attested.message or ""
     is_failing = attested.reason in PUSH_FAULTS and message.startswith(what)
     return message.removeprefix(f"{what}: ") if is_failing else ""
 
