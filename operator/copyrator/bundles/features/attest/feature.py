@@ -35,6 +35,7 @@ class AttestFeature(Feature):
     """What is attested of all Bundles."""
 
     spec = AttestSpec
+    outlasts = True  # withdrawals are pushed
 
     def connect(self, parts: Parts) -> None:
         """Make what pushes: it needs the keys that are trusted for signatures."""
@@ -45,10 +46,6 @@ class AttestFeature(Feature):
             parts.of(TrustStore),
             StatementPusher(context.oci),
         )
-
-    def concerns(self, entry: BundleEntry) -> bool:
-        """Also one that is being deleted, as its withdrawals are pushed."""
-        return isinstance(entry.spec, BundleSpec) and entry.spec.uses(AttestSpec)
 
     async def stop(self) -> None:
         """End all pushes."""
