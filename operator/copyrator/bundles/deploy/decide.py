@@ -19,7 +19,6 @@ from copyrator.api.drift import DriftStatus
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles import deciding, ready_conditions
@@ -185,7 +184,7 @@ def decide_deploy(
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
     status = status.with_part(resolution.deployed or Verification())
-    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
+    status = plan_record.withdraw_plan(status, spec.excluded)
     target = None
     if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)

@@ -190,6 +190,8 @@ class Gate:
     """Whether the version of a waiting plan is judged again: the plan goes where it objects."""
     confirms: Callable[[BundleSpec], bool] = lambda _: False
     """Whether what the registry says of a version is read once more before that is deployed."""
+    precedes_charts: bool = False
+    """Whether a version gate is evaluated, and named, before those that judge the chart."""
     link: Link | None = None
     """The field that names the Bundles by which it judges."""
     find: Callable[[BundleCache, BundleSpec, Callable[[], SeenTime]], object] | None = None
@@ -278,6 +280,11 @@ class Gates:
     def links(self) -> tuple[Link, ...]:
         """The fields by which Bundles wait for others."""
         return tuple(gate.link for gate in (*self.moment, *self.version) if gate.link is not None)
+
+    def links_of(self, spec: BundleSpec) -> tuple[Link, ...]:
+        """All of these, where the spec has any of them; else none."""
+        links = self.links
+        return links if any(spec.find(one.part) for one in links) else ()
 
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
