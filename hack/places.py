@@ -32,8 +32,8 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "reconciler", "status", "deploy", "planning", "jobs", "guard"),
-    *("version", "trust", "patches", "inputs", "effective", "engine", "context", "schedule"),
+    *("controller", "features", "reconciler", "status", "deploy", "planning", "engine", "jobs"),
+    *("guard", "version", "trust", "patches", "inputs", "effective", "context", "schedule"),
     *("step", "catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests"),
     *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )
@@ -52,7 +52,6 @@ EVENT_SOURCES = (
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
     "blocked",  # service accounts that exist now
-    "logins",  # of clouds, for Jobs
     "consents",
     "watches",  # objects that Bundles name
     "store",  # the signature policy

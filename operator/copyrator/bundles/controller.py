@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
@@ -44,7 +44,6 @@ from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
@@ -253,7 +252,7 @@ class BundleController:
         self._features = features = Features(make_features(context), memories)
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context)
+        self._references = references = ReferenceReader(context, features.credential)
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, references, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
@@ -266,7 +265,7 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        self._logins = logins = JobLogins(context, jobs, seals)
+        features.connect(Parts(jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
@@ -275,7 +274,7 @@ class BundleController:
             references,
             redaction,
             seals=seals,
-            logins=logins,
+            features=features,
             inputs=inputs,
             charts=charts,
         )
@@ -294,7 +293,6 @@ class BundleController:
             seals=seals,
             lists=lists,
             enforcement=enforcement,
-            logins=logins,
             features=features,
             charts=charts,
             poll_states=poll_states,
@@ -334,7 +332,6 @@ class BundleController:
                 poll_states=poll_states,
                 resolver=resolver,
                 accounts=accounts,
-                logins=logins,
                 attempts=attempts,
                 plans=plans,
                 features=features,
@@ -378,7 +375,7 @@ class BundleController:
         await self._lists.close()
         self._jobs.stop()
         for feature in self._features:
-            feature.stop()
+            await feature.stop()
         self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
@@ -386,7 +383,6 @@ class BundleController:
         await self._attester.close()
         await self._polls.close()
         await self._plan_jobs.close()
-        await self._logins.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:

@@ -36,14 +36,13 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, PendingError
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient, limit_jobs
-from copyrator.bundles.jobs.logins import PendingLoginError
 from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -169,7 +168,7 @@ class BundleReconciler:
             await self._take_steps(steps, entry)
         except StaleError:
             return RequeueAfter(0.0)
-        except PendingLoginError:  # what follows is done when it is there
+        except PendingError:  # what follows is done when it is there
             return Done()
         except Forbidden as error:
             await self._report_forbidden(key, error)

@@ -60,7 +60,7 @@ class Change(Enum):
     PROMOTION = "a Bundle that it is promoted from changed", Priority.NORMAL, Stale.DECISION
     SOURCE = "others are promoted from it now", Priority.NORMAL, Stale.NOTHING
     STATEMENT = "its statement was pushed, or couldn't be", Priority.NORMAL, Stale.NOTHING
-    LOGIN = "a login for its Job is there, or was refused", Priority.NORMAL, Stale.NOTHING
+    PREPARED = "what its Job needs is there, or was refused", Priority.NORMAL, Stale.NOTHING
     STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 
     def __init__(self, _description: str, priority: Priority, stale: Stale) -> None:

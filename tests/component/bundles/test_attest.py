@@ -103,6 +103,7 @@ async def test_what_is_deployed_is_attested_and_promoted_elsewhere(
     assert len(cluster.statuses["staging"]) == writes
 
 
+@pytest.mark.needs("login")
 async def test_with_a_provider_the_same_identity_pushes_by_a_login_of_its_own(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

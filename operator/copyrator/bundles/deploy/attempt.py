@@ -23,7 +23,6 @@ from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
-from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
@@ -42,7 +41,6 @@ from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceRead
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
 from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.orders import is_made_of, order_of
 from copyrator.bundles.jobs.outcome import (
     KILLED,
@@ -53,8 +51,8 @@ from copyrator.bundles.jobs.outcome import (
     add_missing_permissions,
     different_ending,
     ending_of,
-    excuse_expired_login,
     excuse_lost_access,
+    excused,
     exit_code,
     has_begun,
     planned_ending,
@@ -73,7 +71,7 @@ from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.stored import compares_stored
-from copyrator.bundles.pod import JobKind, Login
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.poll_state import PollStates
@@ -205,7 +203,6 @@ class AttemptRunner:
     seals: SealStore
     lists: GuardLists
     enforcement: EnforcementReviewer
-    logins: JobLogins
     features: Features
     charts: ChartFinder
     poll_states: PollStates
@@ -330,7 +327,7 @@ class AttemptRunner:
         if awaits_reset(entry.status):
             entry = await self.patches.reset_force(entry)
         if not job.done:
-            renew_at = await self.logins.keep(entry, spec, job)
+            renew_at = await self.features.attend(entry, spec, job)
             step = await self._check_pods(entry, spec, job)
             return replace(step, due=(*step.due, renew_at))
         pods = await self.jobs.output.pods(job)
@@ -414,12 +411,9 @@ class AttemptRunner:
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
         ending = excuse_lost_access(ending, log, job.server)
-        expires = self.logins.expires(entry.key, job)
-        ending = excuse_expired_login(ending, log, expires, job.finished)
         is_refused = ending.reason is BundleReason.AUTHENTICATION_FAILED
-        if is_refused and (remedy := self.logins.remedy(entry.key, job)):
-            ending = replace(ending, message=f"{ending.message}; {remedy}")
-        return ending, evidence
+        excuse = self.features.excuse(entry.key, job, find_error(log), is_refused=is_refused)
+        return excused(ending, excuse), evidence
 
     async def _find_refused(
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, log: str
@@ -451,7 +445,7 @@ class AttemptRunner:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        secrets, sources, written = secrets_of(pods), {}, self.logins.secrets(entry.key, job)
+        secrets, sources, written = secrets_of(pods), {}, self.features.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
         if (cluster := spec.find(ClusterSpec)) is not None:
@@ -586,7 +580,7 @@ class AttemptRunner:
 
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
-            RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
+            RegistryError, PendingError: a feature lacks what it adds, or still does.
         """
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
@@ -603,8 +597,8 @@ class AttemptRunner:
             order = replace(order, kubeconfig=sealed_kubeconfig)
         access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
-        if access.login is Login.SELECTED:
-            order = await self.logins.provide(entry, spec, order, order.job, access)
+        await self.seals.write_selected(entry, spec, order.job, access)
+        order = await self.features.shape(entry, spec, order, order.job)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -682,7 +676,7 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
     ) -> Blocked | None:
         """Why a Job makes no progress; one that can't go on is ended."""
-        blocked = self.logins.find_fault(entry.key, job)
+        blocked = self.features.hinders(entry.key, job)
         blocked = blocked or await find_blocked(self.context.client, self.jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self.jobs.give_up(job, blocked.reason)
@@ -744,7 +738,7 @@ class AttemptRunner:
         is_sealed = status.attempted.plan_job is not None or spec.uses(DriftSpec)
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
-        has_login = bool(spec.auth or spec.find(LoginSpec))
+        has_login = bool(spec.auth) or self.features.have_secrets(spec)
         may_have_login = login in secrets or (has_login and not secrets)
 
         async def tidy(written: BundleEntry) -> Step:

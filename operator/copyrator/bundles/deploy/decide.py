@@ -16,7 +16,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
-from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
@@ -43,7 +42,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.orders import target_of
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
@@ -388,7 +386,6 @@ class Deployer:
     poll_states: PollStates
     resolver: VersionResolver
     accounts: ServiceAccountChecker
-    logins: JobLogins
     attempts: AttemptRunner
     plans: PlanMachine
     features: Features
@@ -541,14 +538,13 @@ class Deployer:
         """Report a missing service account; the time of the next poll isn't changed.
 
         Raises:
-            RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
+            RegistryError, PendingError: a Job lacks what a feature adds to it, or still does.
         """
         entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
             self.accounts.forget(key)
-            if case.spec.uses(LoginSpec):
-                await self.logins.require(entry, case.spec)
+            await self.features.prepare(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self.context.clock())

@@ -7,6 +7,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -20,7 +21,26 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Step
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from copyrator.bundles.context import Context
+    from copyrator.bundles.jobs.client import JobClient
+    from copyrator.bundles.jobs.job import DeployOrder
+    from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord
+    from copyrator.bundles.jobs.sealed import SealStore
+    from copyrator.oci.auth import Credential
+
+
+class PendingError(Exception):
+    """What a feature adds to a Job isn't there yet; the feature requeues the Bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The engine's parts that features use."""
+
+    jobs: JobClient
+    seals: SealStore
 
 
 class Feature:
@@ -35,6 +55,8 @@ class Feature:
     """Its part of the spec; None: all Bundles use the feature."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    writes_secrets: ClassVar[bool] = False
+    """Whether it writes Secrets of its own for Jobs, which are deleted after them."""
     gates: Gates = Gates()
     """Its gates, as this process evaluates them; those of ``gates.py`` are what commands know."""
 
@@ -43,10 +65,13 @@ class Feature:
 
     # --- the process ------------------------------------------------------------------------------
 
+    def connect(self, parts: Parts) -> None:
+        """Take what it needs of the engine's parts; once, before ``start``."""
+
     def start(self) -> None:
         """Open what all Bundles need; before the first reconcile."""
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End it; no reconcile begins any more."""
 
     @property
@@ -84,6 +109,79 @@ class Feature:
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
         """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may."""
         return None
+
+    # --- a Job of an attempt or a plan ------------------------------------------------------------
+
+    def credential(self, spec: BundleSpec) -> Credential | None:  # noqa: ARG002
+        """The registry's in place of that of a Secret, for polls and Jobs; pure."""
+        return None
+
+    async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Get what it adds to a Job; before its attempt is recorded, or its plan takes a slot.
+
+        Raises:
+            PendingError: it isn't there yet.
+            RegistryError: there is none.
+        """
+
+    async def shape(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        order: DeployOrder,
+        job: str,  # noqa: ARG002
+    ) -> DeployOrder:
+        """The order with what it adds to the Job of this name; before that is created.
+
+        Raises:
+            PendingError: what it adds isn't there yet; the same name is tried again.
+            RegistryError: there is none.
+            ApiError: a Secret can't be written.
+        """
+        return order
+
+    async def attend(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+    ) -> datetime | None:
+        """Keep what it has added to an unfinished Job in force; returns when to do so again.
+
+        Also of a deleted Bundle.
+
+        Raises:
+            ApiError: the API server didn't do what is needed.
+        """
+        return None
+
+    # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
+
+    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:  # noqa: ARG002
+        """Why an unfinished Job doesn't start for want of what it has added; None: it has that."""
+        return None
+
+    def excuse(
+        self,
+        key: BundleKey,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+        error: str,  # noqa: ARG002
+        *,
+        is_refused: bool,  # noqa: ARG002
+    ) -> Excuse | None:
+        """What it knows of a Job's failure by an error of werf; None: nothing.
+
+        ``is_refused``: the registry refused the Job's login.
+        """
+        return None
+
+    def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:  # noqa: ARG002
+        """All that its Secrets for a Job have had, by their names; to redact what the Job printed.
+
+        Raises:
+            WithheldError: it isn't known.
+        """
+        return {}
 
     # --- a write of the status --------------------------------------------------------------------
 
@@ -144,6 +242,14 @@ class Features:
         """Whether Bundles that aren't being deleted can be decided on."""
         return all(one.is_ready for one in self)
 
+    def connect(self, parts: Parts) -> None:
+        """Give them the engine's parts."""
+        for one in self:
+            one.connect(parts)
+
+    def _used_in(self, point: Callable[..., Any], spec: BundleSpec) -> Iterator[Feature]:
+        return (one for one in self._offering(point) if _is_in(one, spec))
+
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
         used = tuple(self.of(entry, Feature.follow))
@@ -170,12 +276,58 @@ class Features:
 
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
-        offering = self._offering(Feature.find)
-        found = (one.find(spec) for one in offering if _is_in(one, spec))
+        found = (one.find(spec) for one in self._used_in(Feature.find, spec))
         return Findings(tuple(one for one in found if one is not None))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
-        offering = self._offering(Feature.stops)
-        found = (one.stops(entry, spec) for one in offering if _is_in(one, spec))
+        found = (one.stops(entry, spec) for one in self._used_in(Feature.stops, spec))
         return next(filter(None, found), None)
+
+    def credential(self, spec: BundleSpec) -> Credential | None:
+        """The registry's by a feature; None: as the spec's Secrets have it."""
+        found = (one.credential(spec) for one in self._used_in(Feature.credential, spec))
+        return next(filter(None, found), None)
+
+    async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Have them get what they add to a Job; raises as they do."""
+        for one in self._used_in(Feature.prepare, spec):
+            await one.prepare(entry, spec)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a Job with what they add; raises as they do."""
+        for one in self._used_in(Feature.shape, spec):
+            order = await one.shape(entry, spec, order, job)
+        return order
+
+    def have_secrets(self, spec: BundleSpec) -> bool:
+        """Whether one writes Secrets of its own for a Bundle's Jobs."""
+        return any(one.writes_secrets and _is_in(one, spec) for one in self)
+
+    async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
+        """Have them keep what they have added to a Job in force; returns when to do so again."""
+        using = self._used_in(Feature.attend, spec)
+        found = [await one.attend(entry, spec, job) for one in using]
+        return min(filter(None, found), default=None)
+
+    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:
+        """Why a Job doesn't start for want of what one has added."""
+        found = (one.hinders(key, job) for one in self._offering(Feature.hinders))
+        return next(filter(None, found), None)
+
+    def excuse(
+        self, key: BundleKey, job: JobRecord, error: str, *, is_refused: bool
+    ) -> Excuse | None:
+        """What the first of them knows of a Job's failure."""
+        offering = self._offering(Feature.excuse)
+        found = (one.excuse(key, job, error, is_refused=is_refused) for one in offering)
+        return next(filter(None, found), None)
+
+    def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
+        """What their Secrets for a Job have had; raises as they do."""
+        found: dict[str, Sequence[bytes]] = {}
+        for one in self._offering(Feature.secrets):
+            found |= one.secrets(key, job)
+        return found

@@ -33,7 +33,6 @@ from copyrator.api.cluster import ClusterSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
-from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
@@ -45,7 +44,6 @@ from copyrator.bundles.context import Context, Hasher
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
-from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
@@ -63,7 +61,6 @@ from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import (
-    CloudIdentity,
     Credential,
     UnusableSecretError,
     decoded_size,
@@ -147,6 +144,7 @@ class Access:
 
     credential: Credential | None = None
     login: Login = Login.NONE
+    """As the spec's Secret has it; for a feature's credential the feature adds one to the Job."""
     ca: bytes | None = None
 
 
@@ -201,12 +199,19 @@ class InputsMemory:
 class ReferenceReader:
     """Reads the objects that Bundles name.
 
+    Args:
+        context: the controller's.
+        find_credential: the registry's by a feature, in place of that of a Secret.
+
     Attributes:
         watches: of all that they name.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, find_credential: Callable[[BundleSpec], Credential | None]
+    ) -> None:
         self._context = context
+        self._find_credential = find_credential
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
         context.memories.on_drop(lambda key: self.watches.follow(key, frozenset()))
@@ -329,7 +334,7 @@ class ReferenceReader:
         """
         refs = access_refs(spec)
         if not refs:
-            return read_access(spec, {}, identity_of(spec, self._context.settings))
+            return read_access(spec, {}, self._find_credential(spec))
         known = self._memory(entry.key).access
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._is_current(known, refs):
@@ -404,9 +409,9 @@ class ReferenceReader:
         attest = spec.find(AttestSpec)
         assert attest is not None
         ref = _attest_ref(self._context, spec)
-        pushing = spec
+        pushing, credential = spec, self._find_credential(spec)
         if attest.auth is not None:
-            pushing = replace(spec.without(LoginSpec), auth=attest.auth)
+            pushing, credential = replace(spec, auth=attest.auth), None
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
         for one in (ref, *access_refs(pushing)):
@@ -426,7 +431,7 @@ class ReferenceReader:
                 _read_attest_key(ref, key.key, data),
                 _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
             ),
-            read_access(pushing, own, identity_of(pushing, self._context.settings)),
+            read_access(pushing, own, credential),
         )
 
     async def _read_keys(
@@ -568,16 +573,16 @@ def _shape(spec: BundleSpec) -> str:
 def read_access(
     spec: BundleSpec,
     bodies: Mapping[str, Mapping[str, Any]],
-    identity: CloudIdentity | None = None,
+    credential: Credential | None = None,
 ) -> Access:
-    """The access by an identity, or by the Secrets of ``spec.auth`` and ``spec.caSecret``.
+    """The access by a feature's credential, or by the spec's Secrets.
 
     Raises:
         MissingReferenceError: a Secret lacks a key, or isn't sent to the Bundle's registry.
     """
-    if identity is not None:
-        return Access(Credential(cloud=identity), Login.SELECTED)
-    credential, login, ca = None, Login.NONE, None
+    if credential is not None:
+        return Access(credential)
+    login, ca = Login.NONE, None
     if spec.auth:
         secret = bodies[spec.auth]
         try:
