@@ -10,18 +10,12 @@ import copyrator
 CODE = Path(copyrator.__file__).parent
 RAW = re.compile(r"""\b(?:body|seen|rule|bundle)(?:\.get\(|\[)"status"[\])]""")
 READERS = {
-    "cli/view/rows.py": 2,  # the conditions of both kinds
-    "cli/view/rule.py": 1,
-    "cli/core/reconcile.py": 2,
-    "cli/rules/dry_run.py": 1,
     "cli/doctor/objects.py": 1,  # of a Deployment
 }
 """Files of commands and notifications, and how often they take a status from an object."""
 WRITERS = {
     "api/records.py": 2,
     "api/bundle_status.py": 1,
-    "cli/bundles/plan.py": 1,
-    "cli/rules/plan_rows.py": 1,
 }
 """How often a type says itself how it is written as a map."""
 

@@ -16,7 +16,7 @@ import msgspec
 
 from copyrator.api import names
 from copyrator.api.age import AgeSpec, AgeStatus
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, AsApprovedStatus, PlanStatus
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState
 from copyrator.api.bundle_spec import (
     DEFAULT_RETRY_BACKOFF,
@@ -41,14 +41,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.health import HealthSpec
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.plan_status import (
-    AsApprovedStatus,
-    Baseline,
-    PlanOutcome,
-    PlanRequests,
-    PlanStatus,
-    PreviewPlan,
-)
+from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PreviewPlan
 from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record

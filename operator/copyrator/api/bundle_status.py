@@ -7,18 +7,16 @@ written by ``to_dict``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
-    ConditionStatus,
     ConditionType,
     Suspension,
+    find_condition,
 )
-from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons import described
 from copyrator.api.reasons.bundles import BundleReason, DriftReason, HealthReason, StoredReason
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
@@ -118,6 +116,17 @@ class DeployRef(VersionRef, frozen=True):
         """With the short digest that belongs to the digest."""
         digest = None if self.digest is None else self.digest.removeprefix("sha256:")[:SHORT_DIGEST]
         return self if digest == self.short_digest else replace(self, short_digest=digest)
+
+
+class MissingPermission(Record, frozen=True):
+    """What a Job's service account may not do with one resource in one namespace."""
+
+    verbs: tuple[str, ...] = ()
+    """Verbs, such as create."""
+    resource: str | None = None
+    """As in RBAC, such as pods/log or deployments.apps."""
+    namespace: str | None = None
+    """Absent for objects in no namespace, or in all namespaces."""
 
 
 class Rejected(Record, frozen=True):
@@ -344,17 +353,17 @@ _REASON: Final = Takes(
 )
 
 
-class BundleCondition(Condition, kw_only=True):
-    """A condition as the CRD describes it; the status has it as a map."""
+class BundleCondition(Condition, frozen=True):
+    """A condition as the CRD describes it."""
 
-    type: str
+    type: Annotated[str, REQUIRED] | None = None
     """Ready (the desired version is deployed), Reconciling (in progress), Stalled (not retried
     until an object changes), UpdatePending (a version waits for a gate), Verified (who is trusted
     signed it), Drifted (objects aren't as they were deployed), Healthy (objects are as their
     controllers want them), Attested (the registry has the statement about what is deployed),
     AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
     settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
-    reason: Annotated[str, _REASON]
+    reason: Annotated[str, REQUIRED, _REASON] | None = None
 
 
 def _keyed(name: str) -> Schema:
@@ -368,7 +377,6 @@ def _keyed(name: str) -> Schema:
 
 _CONDITIONS: Final = Takes(_keyed("type"), like=BundleCondition)
 _GATES: Final = Takes(_keyed("name"))
-_NO_CONDITION: Final[Mapping[str, Any]] = {}
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
 
@@ -386,7 +394,7 @@ class BundleStatus(Composed, frozen=True):
     """What version resolves to."""
     deploy: DeployRef = DeployRef()
     """What is deployed."""
-    conditions: Annotated[tuple[dict[str, Any], ...], _CONDITIONS] = ()
+    conditions: Annotated[tuple[Condition, ...], _CONDITIONS] = ()
     """Ready, Reconciling and Stalled, as defined by kstatus; UpdatePending for Bundles with gates;
     Drifted where spec.drift asks for it; Healthy with spec.health; SettingsWithheld where the Jobs
     of a gated Bundle don't get all of its settings; AsApproved after a deploy that was planned and
@@ -435,24 +443,19 @@ class BundleStatus(Composed, frozen=True):
         """The attempts that have ended, newest first."""
         return self.history.unpack(HistoryEntry)
 
-    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
-        """The condition of a type; empty where there is none."""
-        found: Mapping[str, Any] = _NO_CONDITION
-        for one in self.conditions:
-            if one.get("type") == kind:
-                found = one  # of two of a type the last one counts
-        return found
+    def condition(self, kind: ConditionType) -> Condition:
+        """The condition of a type; an empty one where there is none."""
+        return find_condition(self.conditions, kind)
 
     @property
     def ready_reason(self) -> str:
         """The reason of the Ready condition; empty where there is none."""
-        found = self.condition(ConditionType.READY).get("reason")
-        return found if isinstance(found, str) else ""
+        return self.condition(ConditionType.READY).reason or ""
 
     @property
     def is_unready(self) -> bool:
         """Whether Ready is False."""
-        return self.condition(ConditionType.READY).get("status") == ConditionStatus.FALSE
+        return self.condition(ConditionType.READY).is_false
 
     @property
     def open_gates(self) -> tuple[str, ...]:

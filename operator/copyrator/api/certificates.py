@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.conditions import Condition, ConditionStatus, FurtherCondition
 from copyrator.api.fields import SpecError
 from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.records import StatusMap
@@ -106,11 +106,11 @@ def expiring(
     )
 
 
-def warned(condition: Mapping[str, Any]) -> int:
+def warned(condition: Condition) -> int:
     """How many certificates, from the first of the status on, a stored condition warns of."""
-    if condition.get("status") != ConditionStatus.TRUE:
+    if not condition.is_true:
         return 0
-    more = _MORE.search(str(condition.get("message") or ""))
+    more = _MORE.search(condition.message or "")
     return 1 + int(more[1]) if more else 1
 
 

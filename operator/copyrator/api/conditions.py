@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from copyrator.api.reasons import AnyReason, Reason
-from copyrator.api.records import Record
-from copyrator.api.schema import COUNT, TIME, Form
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import COUNT, REQUIRED, Takes
 from copyrator.api.text import truncate
 from copyrator.api.times import format_time
 
@@ -125,114 +125,137 @@ class FurtherCondition:
     message: str = ""
 
 
-class Condition(Form, kw_only=True):
-    """A condition as the CRD describes it; the operator has it as a map."""
+_STATUS: Final = Takes({"enum": [one.value for one in ConditionStatus]})
 
-    type: str
+
+class Condition(Record, frozen=True):
+    """A condition, of ours or of another controller; those of others are kept as they are."""
+
+    KEEPS_WRONG: ClassVar[bool] = True
+
+    type: Annotated[str, REQUIRED] | None = None
     """Its name."""
-    status: ConditionStatus
+    status: Annotated[str, REQUIRED, _STATUS] | None = None
     """Status of the condition: True, False or Unknown."""
-    reason: str
+    reason: Annotated[str, REQUIRED] | None = None
     """Reason in CamelCase."""
-    message: str
+    message: Annotated[str, REQUIRED] | None = None
     """Human-readable message, what is wrong and how to fix it."""
     observed_generation: Annotated[int, COUNT] | None = None
     """Generation of the object that the condition describes."""
-    last_transition_time: Annotated[str, TIME]
+    last_transition_time: Annotated[Time, REQUIRED] | None = None
     """When the condition's status last changed."""
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return self.type is not None
+
+    @property
+    def is_true(self) -> bool:
+        """Whether its status is True."""
+        return self.status == ConditionStatus.TRUE
+
+    @property
+    def is_false(self) -> bool:
+        """Whether its status is False; one that is absent isn't."""
+        return self.status == ConditionStatus.FALSE
+
+
+NO_CONDITION: Final = Condition()
+"""Shared by all that have none of a type."""
 
 
 def build_conditions(
-    previous: Any,
+    previous: Iterable[Condition],
     ready: ReadyCondition,
     *,
     generation: int,
     now: datetime,
     further: Mapping[ConditionType, FurtherCondition | None] | None = None,
-) -> list[dict[str, Any]]:
+) -> tuple[Condition, ...]:
     """Build the three conditions from a ReadyCondition, and the ``further`` ones that aren't None.
 
     ``previous`` is the status's present list. A condition whose status is unchanged keeps its
-    ``lastTransitionTime``, so building again from unchanged input gives an equal list.
+    ``lastTransitionTime``, so building again from unchanged input gives equal conditions.
     """
     before = conditions_by_type(previous)
-    stamp = format_time(now)
-    states = [
-        (kind, status, str(ready.reason), ready.message)
+    found = {
+        kind: FurtherCondition(status, ready.reason, ready.message)
         for kind, status in zip(_ALWAYS, ready.statuses, strict=True)
-    ]
-    states += (
-        (kind, one.status, str(one.reason), one.message)
-        for kind, one in sorted((further or {}).items(), key=lambda item: _ORDER[item[0]])
-        if one is not None
-    )
-    return [
-        _built(kind, status, reason, message, generation)
-        | {"lastTransitionTime": _since(before.get(kind), status, stamp)}
-        for kind, status, reason, message in states
-    ]
-
-
-def _built(
-    kind: ConditionType, status: ConditionStatus, reason: str, message: str, generation: int
-) -> dict[str, Any]:
-    return {
-        "type": kind.value,
-        "status": status.value,
-        "reason": str(reason),
-        "message": truncate(message, MAX_MESSAGE),
-        "observedGeneration": generation,
     }
+    found |= {kind: one for kind, one in (further or {}).items() if one is not None}
+    return tuple(
+        _build(kind, found[kind], before.get(kind, NO_CONDITION), generation, now)
+        for kind in sorted(found, key=_ORDER.__getitem__)
+    )
+
+
+def _build(
+    kind: ConditionType,
+    found: FurtherCondition,
+    known: Condition,
+    generation: int,
+    now: datetime,
+) -> Condition:
+    same = known.status == found.status
+    return Condition(
+        type=kind.value,
+        status=found.status.value,
+        reason=str(found.reason),
+        message=truncate(found.message, MAX_MESSAGE),
+        observed_generation=generation,
+        last_transition_time=(same and known.last_transition_time) or format_time(now),
+    )
 
 
 def with_further(
-    previous: Any,
+    previous: Iterable[Condition],
     kind: ConditionType,
     condition: FurtherCondition | None,
     *,
     generation: int,
     now: datetime,
-) -> list[dict[str, Any]]:
+) -> tuple[Condition, ...]:
     """Conditions with a further one replaced; None removes it.
 
     Ours are in the order of ``build_conditions``, and others after them.
     """
-    found = {name: dict(one) for name, one in conditions_by_type(previous).items()}
-    before = found.pop(kind, None)
+    found = conditions_by_type(previous)
+    known = found.pop(kind, NO_CONDITION)
     if condition is not None:
-        built = _built(kind, condition.status, condition.reason, condition.message, generation)
-        since = _since(before, condition.status, format_time(now))
-        found[kind] = built | {"lastTransitionTime": since}
-    return sorted(found.values(), key=lambda one: _ORDER.get(one["type"], len(_ORDER)))
+        found[kind] = _build(kind, condition, known, generation, now)
+    return tuple(sorted(found.values(), key=lambda one: _ORDER.get(one.type or "", len(_ORDER))))
 
 
-def _since(before: Mapping[str, Any] | None, status: ConditionStatus, stamp: str) -> str:
-    if before is None or before.get("status") != status:
-        return stamp
-    since = before.get("lastTransitionTime")
-    return since if isinstance(since, str) and since else stamp
+def read_conditions(body: Mapping[str, Any]) -> dict[str, Condition]:
+    """The conditions of an object of any kind, by type."""
+    status = body.get("status")
+    listed = status.get("conditions") if isinstance(status, dict) else None
+    return conditions_by_type(map(Condition.parse, listed if isinstance(listed, list) else ()))
 
 
-def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
-    """The conditions of a status by type; malformed ones are left out."""
-    if not isinstance(conditions, Iterable) or isinstance(conditions, (str, bytes, Mapping)):
-        return {}
-    return {
-        item["type"]: item
-        for item in conditions
-        if isinstance(item, Mapping) and isinstance(item.get("type"), str)
-    }
+def conditions_by_type(conditions: Iterable[Condition]) -> dict[str, Condition]:
+    """The conditions of a status by type; of two of a type the last one counts."""
+    return {one.type: one for one in conditions if one.type is not None}
 
 
-def unmanaged_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def find_condition(conditions: Iterable[Condition], kind: ConditionType) -> Condition:
+    """The condition of a type; an empty one where there is none."""
+    found = NO_CONDITION
+    for one in conditions:
+        if one.type == kind:
+            found = one  # of two of a type the last one counts
+    return found
+
+
+def unmanaged_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """The conditions of others beside ours (a newer version, another tool)."""
-    return [item for item in conditions if item.get("type") not in tuple(ConditionType)]
+    return tuple(one for one in conditions if one.type not in _ORDER)
 
 
-def ready_reason(conditions: Any) -> str | None:
+def ready_reason(conditions: Iterable[Condition]) -> str | None:
     """The reason of the Ready condition, or None."""
-    reason = conditions_by_type(conditions).get(ConditionType.READY, {}).get("reason")
-    return reason if isinstance(reason, str) else None
+    return find_condition(conditions, ConditionType.READY).reason
 
 
 MAX_BEFORE: Final = 1024
@@ -268,25 +291,22 @@ class Suspension(Record, frozen=True):
 NOT_SUSPENDED: Final = Suspension()
 
 
-def suspend(conditions: Any, *, observed: int | None, generation: int, edits: int) -> Suspension:
+def suspend(ready: Condition, *, observed: int | None, generation: int, edits: int) -> Suspension:
     """Ready as it is in the status, when the object is found to be suspended.
 
     Args:
-        conditions: those of the status.
+        ready: its condition.
         observed: the status's observedGeneration.
         generation: the object's.
         edits: 1 where ``spec.suspend`` is part of the generation, 0 where an annotation suspends.
     """
-    found = conditions_by_type(conditions).get(ConditionType.READY, {})
     at = generation if observed is None else min(generation, observed + edits)
-    reason = found.get("reason")
-    if not isinstance(reason, str) or reason in PAUSES:  # then by an operator that kept nothing
-        return Suspension(ready=_text(found.get("status")), generation=at)
-    message = _text(found.get("message")) or ""
+    if ready.reason is None or ready.reason in PAUSES:  # then by an operator that kept nothing
+        return Suspension(ready=ready.status, generation=at)
     return Suspension(
-        ready=_text(found.get("status")),
-        reason=reason[:MAX_REASON],
-        message=message[:MAX_BEFORE],
+        ready=ready.status,
+        reason=ready.reason[:MAX_REASON],
+        message=(ready.message or "")[:MAX_BEFORE],
         generation=at,
     )
 
@@ -302,7 +322,3 @@ def suspended_ready(kept: Suspension, reason: Reason, *, is_edited: bool) -> Rea
     parts += ["edited while suspended"] if is_edited else []
     parts += [kept.pending[:MAX_PENDING]] if kept.pending else []
     return ReadyCondition(Health.PAUSED, reason, "; ".join(parts), kept.status)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

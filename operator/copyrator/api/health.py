@@ -52,5 +52,5 @@ def watched_health(spec: BundleSpec | InvalidSpec, status: BundleStatus) -> str:
     """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
     if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
-    found = status.condition(ConditionType.HEALTHY).get("status")
+    found = status.condition(ConditionType.HEALTHY).status
     return next((one for one in ConditionStatus if one == found), "")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.api.plan_status import PlanStatus, PlanSummary
+from copyrator.api.approval import PlanStatus
+from copyrator.api.plan_status import PlanSummary
 
 UNKNOWN: Final = "it was made before this was judged"
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from copyrator.api.fields import SpecError
-from copyrator.api.schema import TIME, Slot, Takes, slots, split
+from copyrator.api.schema import TIME, Takes, slots, split
 from copyrator.api.times import format_time, parse_time
 
 
@@ -62,7 +62,7 @@ _NOTHING: Final[Mapping[str, Any]] = _Unknown()
 """Shared by all records without unknown fields: a status has dozens, an empty dict takes 64 B."""
 
 
-class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class StatusMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A map of a status, without what this version doesn't know.
 
     A field without a default is required: a map without it, or with a wrong value there, is left
@@ -70,23 +70,28 @@ class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """
 
     KEEPS_UNKNOWN: ClassVar[bool] = False
+    KEEPS_WRONG: ClassVar[bool] = False
 
     @classmethod
     def read(cls: type[M], raw: Any, texts: _Texts) -> M | None:
         """Read a map; None for anything else, and where a required field is absent or wrong."""
         if not isinstance(raw, dict):
             return None
-        known = _plan(cls)
+        known = _readers(cls)
         found: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         for name, value in raw.items():
             if (field := known.get(name)) is None:
                 if cls.KEEPS_UNKNOWN:
                     extra[name] = value
-            elif type(value) is field.scalar:
-                found[field.attribute] = texts.setdefault(value, value) if field.is_text else value
-            elif field.read is not None and (read := field.read(value, texts)) is not None:
-                found[field.attribute] = read
+                continue
+            attribute, scalar, reader = field
+            if type(value) is scalar:
+                found[attribute] = texts.setdefault(value, value) if scalar is str else value
+            elif reader is not None and (read := reader(value, texts)) is not None:
+                found[attribute] = read
+            elif cls.KEEPS_WRONG:
+                extra[name] = value
         if extra:
             found["extra"] = _Unknown(extra)
         try:
@@ -96,18 +101,26 @@ class StatusMap(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """The map for the status; absent fields are left out."""
-        written: dict[str, Any] = dict(getattr(self, "extra", ()))
-        for name, field in _plan(type(self)).items():
-            value = getattr(self, field.attribute)
-            if value is None or value is field.default:
+        writers, is_flat = _writers(type(self))
+        extra = getattr(self, "extra", _NOTHING)
+        if is_flat and extra is _NOTHING:
+            written: dict[str, Any] = msgspec.to_builtins(self)
+            return written
+        written = dict(extra)
+        for name, attribute, default, write, is_shown in writers:
+            value = getattr(self, attribute)
+            if value is None or value is default:
                 continue
-            if field.write is None or (value := field.write(value)) or field.is_shown:
+            if write is None or (value := write(value)) or is_shown:
                 written[name] = value
         return written
 
 
 class Record(StatusMap, frozen=True, kw_only=True, gc=False):
-    """A map of a status with what this version doesn't know; every field has a default."""
+    """A map of a status with what this version doesn't know; every field has a default.
+
+    With ``KEEPS_WRONG`` a value of the wrong type is kept beside it: it isn't read, and stays.
+    """
 
     KEEPS_UNKNOWN: ClassVar[bool] = True
 
@@ -125,7 +138,8 @@ class Record(StatusMap, frozen=True, kw_only=True, gc=False):
             raw: the map, of JSON.
             texts: those that are shared by equal ones in the map; others are added.
         """
-        return cls.read(raw, {} if texts is None else texts) or cls()
+        found = cls.read(raw, {} if texts is None else texts)
+        return cls() if found is None else found
 
 
 @cache
@@ -168,11 +182,12 @@ class Composed(Record, frozen=True):
         rest, parts = dict(raw), []
         for kind in kinds:
             if not kind.FIELD:
-                own = {name: rest.pop(name) for name in _plan(kind) if name in rest}
-                parts.append(kind.parse(own, texts))
+                if own := {name: rest.pop(name) for name in _readers(kind) if name in rest}:
+                    parts.append(kind.parse(own, texts))
             elif kind.FIELD in rest:
                 parts.append(kind.parse(rest.pop(kind.FIELD), texts))
-        return structs.replace(cls.parse(rest, texts), parts=_ordered(parts))
+        found = cls.parse(rest, texts)
+        return structs.replace(found, parts=_ordered(parts)) if parts else found
 
     def to_dict(self) -> dict[str, Any]:
         """The map for the status, with all parts."""
@@ -214,56 +229,84 @@ class Packed(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
 
 _ANY: Final = Takes({})
-
-
-class _Field(msgspec.Struct, frozen=True):
-    attribute: str
-    default: Any
-    scalar: Any = None
-    """Its type; None: it is a map or a list."""
-    is_text: bool = False
-    read: _Read | None = None
-    write: Callable[[Any], Any] | None = None
-    """None: it is written as it is."""
-    is_shown: bool = False
-    """Whether it is written although it is empty."""
+_SCALARS: Final = (str, int, bool)
 
 
 @cache
-def _plan(record: type[StatusMap]) -> dict[str, _Field]:
-    """The fields by their names in JSON; each reconcile of a Bundle reads a status."""
+def _readers(record: type[StatusMap]) -> dict[str, tuple[str, Any, _Read | None]]:
+    """By a field's name in JSON its attribute, and its type or how it is read.
+
+    Each reconcile of a Bundle reads a status.
+    """
     found = slots(record)
     needed = [one.name for one in found if one.is_required]
     assert not (needed and record.KEEPS_UNKNOWN), needed
-    return {one.name: _field(one) for one in found}
-
-
-def _field(slot: Slot) -> _Field:
-    attribute, kind, takes = slot.attribute, slot.kind, slot.takes
-    default = None if takes.is_shown else slot.default
-    origin = get_origin(kind)
-    if takes.read is not None or kind is datetime or "minimum" in takes.schema or takes.kept:
-        write: Callable[[Any], Any] | None = format_time if kind is datetime else None
-        write = list if origin is tuple else write
-        return _Field(attribute, default, read=_reader(kind, takes), write=write)
-    if origin is None and issubclass(kind, StatusMap):
-        write = kind.to_dict
-        return _Field(attribute, default, read=_reader(kind), write=write, is_shown=takes.is_shown)
-    if origin is None:
+    return {
         # A bool isn't an int here, and JSON has no other subclasses.
-        return _Field(attribute, default, scalar=kind, is_text=kind is str)
+        one.name: (one.attribute, one.kind, None)
+        if one.kind in _SCALARS and not _is_checked(one.takes)
+        else (one.attribute, None, _reader(one.kind, one.takes))
+        for one in found
+    }
+
+
+def _is_checked(takes: Takes) -> bool:
+    return takes.read is not None or takes.kept > 0 or "minimum" in takes.schema
+
+
+@cache
+def _writers(
+    record: type[StatusMap],
+) -> tuple[tuple[tuple[str, str, Any, Callable[[Any], Any] | None, bool], ...], bool]:
+    """How the fields are written, and whether it is as msgspec does: no other maps, no lists.
+
+    Of a field its name in JSON, attribute, default, how it is written (None: as it is), and whether
+    it is written although it is empty.
+    """
+    found = slots(record)
+    fields = tuple(
+        (
+            one.name,
+            one.attribute,
+            None if one.takes.is_shown else one.default,
+            _writer(one.kind),
+            one.takes.is_shown,
+        )
+        for one in found
+    )
+    is_flat = all(one.kind in _SCALARS and one.default is None for one in found)
+    return fields, is_flat and {*record.__struct_fields__} == {
+        *(one.attribute for one in found),
+        "extra",
+    }
+
+
+def _writer(kind: Any) -> Callable[[Any], Any] | None:
+    """How a value of a type is written; None: as it is."""
+    origin = get_origin(kind)
+    if origin is tuple:
+        item, _ = split(get_args(kind)[0])
+        return list if _writer(item) is None else _list_writer(item)
     if origin is Packed:
-        return _Field(attribute, default, read=_reader(kind), write=Packed.to_list)
-    assert origin is tuple, attribute
-    item, _ = split(get_args(kind)[0])
-    is_map = isinstance(item, type) and issubclass(item, StatusMap)
-    write = _list_writer(item.to_dict) if is_map else list
-    read = _reader(kind, takes)
-    return _Field(attribute, default, read=read, write=write, is_shown=takes.is_shown)
+        return Packed.to_list
+    if kind is datetime:
+        return format_time
+    is_map = isinstance(kind, type) and issubclass(kind, StatusMap)
+    return kind.to_dict if is_map else None
 
 
-def _list_writer(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda items: [write(one) for one in items]
+def _list_writer(item: Any) -> Callable[[Any], Any]:
+    write = _writer(item)
+    assert write is not None
+    if not (issubclass(item, StatusMap) and _writers(item)[1]):
+        return lambda items: [write(one) for one in items]
+
+    def write_flat(items: Any) -> Any:
+        if any([one.extra for one in items]):  # noqa: C419 - a generator takes twice the time
+            return [write(one) for one in items]
+        return msgspec.to_builtins([*items])
+
+    return write_flat
 
 
 def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for each type
@@ -275,8 +318,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
     if origin is Packed:
         read_list = _list_reader(_reader(get_args(kind)[0]))
         return lambda value, texts: _packed(read_list(value, texts))
-    if origin is dict:
-        return _read_map
     if issubclass(kind, StatusMap):
         read_map: _Read = kind.read
         return read_map
@@ -294,15 +335,6 @@ def _reader(kind: Any, takes: Takes = _ANY) -> _Read:  # noqa: PLR0911 - one for
 
 def _packed(records: tuple[Record, ...] | None) -> Packed[Record] | None:
     return None if records is None else Packed.pack(records)
-
-
-def _read_map(value: Any, texts: _Texts) -> dict[str, Any] | None:
-    """A map as it is, with shared texts."""
-    if not isinstance(value, dict):
-        return None
-    return {
-        name: texts.setdefault(one, one) if type(one) is str else one for name, one in value.items()
-    }
 
 
 def _strict_reader(read: Callable[[Any], Any]) -> _Read:

@@ -19,13 +19,24 @@ from copyrator.api.conditions import (
     ReadyCondition,
     Suspension,
     build_conditions,
-    conditions_by_type,
+    find_condition,
 )
 from copyrator.api.reasons import Reason, described
 from copyrator.api.reasons.rules import FailureReason, FieldsReason, RuleReason
 from copyrator.api.records import StatusMap
 from copyrator.api.rollout import RolloutState
-from copyrator.api.schema import COUNT, DERIVED, SHOWN, TIME, TOTAL, Takes, custom, items, slots
+from copyrator.api.schema import (
+    COUNT,
+    DERIVED,
+    REQUIRED,
+    SHOWN,
+    TIME,
+    TOTAL,
+    Takes,
+    custom,
+    items,
+    slots,
+)
 
 MAX_FAILURE_MESSAGE: Final = 512
 """Characters of a sample's message that are kept."""
@@ -35,13 +46,13 @@ def _named(kind: type[Reason]) -> Takes:
     return Takes({"description": f"Reason in CamelCase: {described(kind)}."})
 
 
-class RuleCondition(Condition, kw_only=True):
-    """A condition of a rule."""
+class RuleCondition(Condition, frozen=True):
+    """A condition as the CRD describes it."""
 
-    type: str
+    type: Annotated[str, REQUIRED] | None = None
     """Ready (every copy is up to date), Reconciling (in progress) or Stalled (not retried until an
     object changes)."""
-    reason: Annotated[str, _named(RuleReason)]
+    reason: Annotated[str, REQUIRED, _named(RuleReason)] | None = None
     observed_generation: Annotated[int, COUNT] | None = None
     """Generation of the rule that the condition describes."""
 
@@ -166,11 +177,15 @@ class PassedOver(StatusMap, frozen=True, order=True):
     """Why, such as a key that it lacks."""
 
 
-def _read_conditions(raw: Any) -> tuple[dict[str, Any], ...]:
+_KINDS: Final = tuple(one.value for one in ConditionType)
+
+
+def _read_conditions(raw: Any) -> tuple[Condition, ...]:
     """Ours, in their order."""
-    found = conditions_by_type(raw)
-    ours = (found[kind] for kind in ConditionType if kind in found)
-    return tuple(dict(one) for one in ours if _is_ours(one))
+    maps = [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
+    found = {one["type"]: one for one in maps if isinstance(one.get("type"), str)}
+    ours = [found[kind] for kind in _KINDS if kind in found]
+    return tuple([Condition.parse(one) for one in ours if _is_ours(one)])
 
 
 _CONDITIONS: Final = items(0, keys=("type",)).schema
@@ -181,7 +196,7 @@ class RuleStatus(StatusMap, frozen=True):
     """What the operator has found of a rule."""
 
     conditions: Annotated[
-        tuple[dict[str, Any], ...], custom(_read_conditions, _CONDITIONS, like=RuleCondition)
+        tuple[Condition, ...], custom(_read_conditions, _CONDITIONS, like=RuleCondition)
     ] = ()
     """Ready, Reconciling and Stalled, as defined by kstatus."""
     observed_generation: Annotated[int, COUNT] | None = None
@@ -232,9 +247,9 @@ class RuleStatus(StatusMap, frozen=True):
             return self.unconfirmed.confirmed_generation
         return self.observed_generation or 0
 
-    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
-        """The condition; empty where there is none."""
-        return next((one for one in self.conditions if one["type"] == kind), {})
+    def condition(self, kind: ConditionType) -> Condition:
+        """The condition; an empty one where there is none."""
+        return find_condition(self.conditions, kind)
 
 
 NO_STATUS: Final = RuleStatus()
@@ -298,17 +313,15 @@ def build_rule_status(
     dropped = before.dropped_fields if facts.dropped is None else sorted(facts.dropped)
     clusters = before.source_clusters if facts.clusters is None else facts.clusters
     status = RuleStatus(
-        conditions=tuple(
-            build_conditions(
-                before.conditions,
-                verdict,
-                generation=generation,
-                now=now,
-                further={
-                    ConditionType.CERTIFICATE_EXPIRING: expiring(certificates, now, facts.warning),
-                    ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
-                },
-            )
+        conditions=build_conditions(
+            before.conditions,
+            verdict,
+            generation=generation,
+            now=now,
+            further={
+                ConditionType.CERTIFICATE_EXPIRING: expiring(certificates, now, facts.warning),
+                ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
+            },
         ),
         observed_generation=generation,
         sources=facts.sources,
@@ -363,11 +376,12 @@ _MAX_PART: Final = 65_536
 """Characters of one part that are kept: twice what 20 samples of failures can have."""
 
 
-def read_rule_status(raw: Any) -> RuleStatus:
-    """A stored status: its parts where we may have written them.
+def read_rule_status(body: Mapping[str, Any]) -> RuleStatus:
+    """The status of a rule's body: its parts where we may have written them.
 
     Anybody who may write a rule's status can make it as large as an object may be.
     """
+    raw = body.get("status")
     if not isinstance(raw, Mapping):
         return NO_STATUS
     ours = {
@@ -390,8 +404,10 @@ def _is_ours(value: Any) -> bool:
         if kind is str:
             left -= len(one)
         elif kind is dict:
-            left -= len(one)
-            pending += () if left < 0 else (*one, *one.values())
+            left -= 2 * len(one)
+            if left > 0:
+                left -= sum(map(len, one))
+                pending += one.values()
         elif kind is list:
             left -= len(one)
             pending += () if left < 0 else one

@@ -125,8 +125,8 @@ class Takes:
     """What a list or map has too many of."""
     remedy: str = ""
     """What to do about too many of them."""
-    like: type[Form] | str | None = None
-    """The Form that the schema of what ``read`` takes is made from, or its name in
+    like: type[msgspec.Struct] | str | None = None
+    """The type that the schema of what ``read`` takes is made from, or its name in
     ``hack/generate/pod_fields.py``."""
     repeats: bool = False
     """Whether a list keeps equal texts."""
@@ -266,7 +266,7 @@ def custom(
     read: Read,
     schema: Schema | None = None,
     *,
-    like: type[Form] | str | None = None,
+    like: type[msgspec.Struct] | str | None = None,
     rules: tuple[Rule, ...] = (),
     required: str = "is required",
 ) -> Takes:

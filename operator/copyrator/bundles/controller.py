@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from copyrator.api.approval import AsApprovedStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.plan_status import AsApprovedStatus, as_approved_condition
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
@@ -60,8 +60,7 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.poll_state import PollStates
-from copyrator.bundles.version.polling import VersionResolver, bring_forward
+from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.oci.statements import StatementPusher
@@ -141,7 +140,7 @@ def _reason(
 ) -> str:
     """The reason of a condition with this status; empty for any other."""
     found = status.condition(kind)
-    return str(found.get("reason")) if found.get("status") == wanted else ""
+    return found.reason or "" if found.status == wanted else ""
 
 
 def _publish_waits(context: Context) -> None:
@@ -179,8 +178,7 @@ def _publish_waits(context: Context) -> None:
 
 def _waits_since(status: BundleStatus) -> datetime | None:
     found = status.condition(ConditionType.UPDATE_PENDING)
-    is_true = found.get("status") == ConditionStatus.TRUE
-    return parse_time(found.get("lastTransitionTime")) if is_true else None
+    return parse_time(found.last_transition_time) if found.is_true else None
 
 
 log = logging.getLogger(__name__)
@@ -254,7 +252,7 @@ class BundleController:
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context, features.credential)
         self._trust = trust = TrustStore(context, references)
-        self._attester = Attester(context, references, trust, StatementPusher(oci))
+        self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
         patches = BundlePatcher(context)
         writer = StatusWriter(context, patches, specs, features)
@@ -265,7 +263,7 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(jobs, seals))
+        features.connect(Parts(references, jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(

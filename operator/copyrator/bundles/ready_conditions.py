@@ -304,7 +304,7 @@ def credential_ends(
 def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
     """That condition as it is in a status."""
     found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
-    if found.get("status") != ConditionStatus.TRUE:
+    if not found.is_true:
         return None
-    reason, message = CertificateReason.read(str(found.get("reason"))), str(found.get("message"))
+    reason, message = CertificateReason.read(found.reason or ""), found.message or ""
     return FurtherCondition(ConditionStatus.TRUE, reason, message)

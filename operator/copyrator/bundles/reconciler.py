@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api import structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
@@ -24,7 +25,6 @@ from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
@@ -36,7 +36,8 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features, PendingError
+from copyrator.bundles.engine.feature import Features, JobPendingError
+from copyrator.bundles.gates.evidence import NO_ATTESTERS
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -61,8 +62,7 @@ from copyrator.bundles.version.answer import (
     kept_ready,
     record_error,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -168,7 +168,7 @@ class BundleReconciler:
             await self._take_steps(steps, entry)
         except StaleError:
             return RequeueAfter(0.0)
-        except PendingError:  # what follows is done when it is there
+        except JobPendingError:  # what follows is done when it is there
             return Done()
         except Forbidden as error:
             await self._report_forbidden(key, error)
@@ -299,7 +299,7 @@ class BundleReconciler:
                 self.context.record(written, found.reason, found.message)
             return Step(written)
 
-        status = structs.replace(entry.status, conditions=tuple(conditions))
+        status = structs.replace(entry.status, conditions=conditions)
         return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -340,7 +340,9 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = await self.references.attesters(entry, spec, asked)
+        attesters = NO_ATTESTERS
+        if spec.uses(PromotionSpec):
+            attesters = await self.trust.keys.attesters(entry, spec, asked)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,

@@ -7,23 +7,24 @@ others may be promoted from, and ``status.attest``, are written with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api import names, structs
+from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
     build_conditions,
-    conditions_by_type,
     ready_reason,
     suspend,
     suspended_ready,
@@ -32,13 +33,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import (
-    AsApprovedStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    as_approved_condition,
-)
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
@@ -203,15 +198,9 @@ def record_drift(context: Context, before: BundleEntry, written: BundleEntry) ->
     was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
     if was_running and status.attempted.outcome != Outcome.RUNNING:
         _record_correction(context, written, status)
-    old, new = _condition(before), _condition(written)
-    is_true = new.get("status") == ConditionStatus.TRUE
-    if is_true and new.get("reason") != old.get("reason"):
-        reason = DriftReason.read(str(new.get("reason")))
-        context.emit(written, reason, str(new.get("message")), WARNING)
-
-
-def _condition(entry: BundleEntry) -> Mapping[str, Any]:
-    return conditions_by_type(entry.status.conditions).get(ConditionType.DRIFTED, {})
+    old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+    if new.is_true and new.reason != old.reason:
+        context.emit(written, DriftReason.read(new.reason or ""), new.message or "", WARNING)
 
 
 def _record_correction(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -264,12 +253,14 @@ def keep_ready(
         return status, verdict
     kept = status.suspension
     if kept == NOT_SUSPENDED or before.attempted.is_running:
-        conditions: object = before.conditions
+        ready = before.condition(ConditionType.READY)
         if before.attempted.is_running:
-            text = {"reason": verdict.reason, "message": verdict.message}
-            conditions = [{"type": ConditionType.READY, "status": verdict.statuses[0], **text}]
+            status_of_ready = verdict.statuses[0].value
+            ready = Condition(
+                status=status_of_ready, reason=str(verdict.reason), message=verdict.message
+            )
         kept = suspend(
-            conditions,
+            ready,
             observed=before.observed_generation,
             generation=entry.generation,
             edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
@@ -351,9 +342,7 @@ class StatusWriter:
             now=now,
             further=further,
         ) + unmanaged_conditions(entry.status.conditions)
-        status = structs.replace(
-            status, conditions=tuple(conditions), observed_generation=generation
-        )
+        status = structs.replace(status, conditions=conditions, observed_generation=generation)
         if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
@@ -393,7 +382,7 @@ class StatusWriter:
                 generation=status.observed_generation or 0,
                 now=self._context.clock(),
             )
-            status = structs.replace(status, conditions=tuple(conditions))
+            status = structs.replace(status, conditions=conditions)
         written = await self._replace(entry, status)
         record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)

@@ -85,7 +85,7 @@ class Step:
     """Is written, if it differs from the Bundle's."""
     ready: ReadyCondition | None = None
     """Becomes the conditions; None: a part of the status that none depends on but Drifted, whose
-    basis is the check, and Healthy, which is part of ``status`` then.
+    basis is the check, and those of features, which are part of ``status`` then.
     """
     decided: bool = True
     """Whether the present spec was evaluated, so that observedGeneration is set."""

@@ -6,7 +6,7 @@ annotations that users write. So listeners only record it: by tenant, and the tr
 
 from __future__ import annotations
 
-import heapq
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
-from copyrator.api.certificates import Certificate
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
@@ -26,7 +25,6 @@ from copyrator.copies.rules.trace import Burst, list_names
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
 from copyrator.copies.sources.named import NamedSources
-from copyrator.copies.sources.remotes import Remotes
 from copyrator.copies.sources.shares import SourceShares
 from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker
 from copyrator.copies.targets.namespaces import Namespaces
@@ -39,10 +37,9 @@ from copyrator.copies.targets.planning import (
 )
 from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordReader
 from copyrator.copies.targets.unmanaged import UnmanagedObjects
-from copyrator.copies.template.composer import Composer
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.events import EventRecorder, ObjectRef
-from copyrator.kube.resources import SECRETS, Discovery, Resource
+from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import FairLimit
@@ -53,9 +50,6 @@ from copyrator.workqueue.queue import WorkQueue
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.metrics import Metrics
-
-CERTIFICATE_RULES: Final = 100
-"""Rules in the metric of certificates: those whose certificates end soonest."""
 
 Tenant = str | None
 """The namespace of rules that aren't trusted; None for those that are."""
@@ -284,49 +278,18 @@ class RuleMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._known: dict[RuleKey, tuple[str, CopyCounts]] = {}
-        self._ends: dict[RuleKey, float] = {}
-        """When each rule's first certificate ends."""
-        self._shown: set[RuleKey] = set()
 
     def note(self, key: RuleKey, reason: str, copies: CopyCounts = NOTHING) -> None:
         """A rule was reconciled: the reason of its Ready condition, and its copies."""
         before = self._known.get(key)
         if before == (reason, copies):
             return
-        self._drop(key)
+        self.forget(key)
         self._known[key] = (reason, copies)
         self._move(reason, copies, 1)
 
-    def note_certificates(self, key: RuleKey, certificates: Sequence[Certificate]) -> None:
-        """The certificates in a rule's copies, the first to end first."""
-        if not certificates:
-            self._forget_certificates(key)
-            return
-        ends = certificates[0].not_after.timestamp()
-        if self._ends.get(key) != ends:
-            self._ends[key] = ends
-            self._show()
-
     def forget(self, key: RuleKey) -> None:
         """A rule was deleted, or is not this operator's any more."""
-        self._drop(key)
-        self._forget_certificates(key)
-
-    def _forget_certificates(self, key: RuleKey) -> None:
-        if self._ends.pop(key, None) is not None and key in self._shown:
-            self._show()
-
-    def _show(self) -> None:
-        """Names of rules are labels, so their number is limited."""
-        gauge = self._metrics.certificate_expiry
-        first = heapq.nsmallest(CERTIFICATE_RULES, self._ends.items(), key=lambda one: one[1])
-        for key in self._shown - {key for key, _ in first}:
-            gauge.remove(_label(key))
-        self._shown = {key for key, _ in first}
-        for key, ends in first:
-            gauge.labels(_label(key)).set(ends)
-
-    def _drop(self, key: RuleKey) -> None:
         known = self._known.pop(key, None)
         if known is not None:
             self._move(*known, -1)
@@ -335,10 +298,6 @@ class RuleMetrics:
         self._metrics.rules.labels(reason).inc(sign)
         for state, count in copies.to_dict().items():
             self._metrics.copies.labels(state).inc(sign * count)
-
-
-def _label(key: RuleKey) -> str:
-    return f"{key.namespace}/{key.name}"
 
 
 Clock = Callable[[], datetime]
@@ -359,7 +318,7 @@ class CopyContext:
     settings: Settings
     metrics: Metrics
     clock: Clock
-    monotonic: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
     timing: CopyTiming = DEFAULT_TIMING
     namespace_watch: Registration | None = None
     sealer: Sealer | None = None
@@ -373,10 +332,6 @@ class CopyContext:
     reports: RuleReports = field(init=False)
     """What the next Events say of rules."""
     named_sources: NamedSources = field(init=False)
-    remotes: Remotes = field(init=False)
-    """Other clusters that rules have sources in."""
-    composer: Composer = field(init=False)
-    """Reads the sources of templates."""
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
     """Changes of namespaces and sources that aren't processed yet."""
@@ -392,8 +347,6 @@ class CopyContext:
     """Objects that aren't ours at the targets of copies."""
     watches_unmanaged: bool = True
     """Whether unmanaged objects are watched; a dry run reads each once."""
-    rollouts: bool = True
-    """Whether rules write changed content in steps; a dry run shows all changes at once."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
@@ -406,13 +359,6 @@ class CopyContext:
             informers, self.queue.add_after, self.monotonic, self.timing
         )
         self.named_sources = NamedSources(self.client, self.informers)
-        self.remotes = Remotes(
-            self.informers,
-            self.requeue_rule,
-            self._withhold,
-            self.settings.max_remotes,
-        )
-        self.composer = Composer(self.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
         self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
 
@@ -429,6 +375,13 @@ class CopyContext:
         """The copy that exists at a key, if its kind is watched."""
         view = self.kinds.get(key.kind)
         return view.copies.get((key.namespace, key.name)) if view else None
+
+    def has_copy(self, owner: str, key: CopyKey) -> bool:
+        """Whether a rule has a copy there that isn't being deleted, alone or with its namespace."""
+        namespace, record = self.namespaces.get(key.namespace), self.record(key)
+        if record is None or record.deleting or record.owner != owner:
+            return False
+        return namespace is not None and not namespace.terminating
 
     # --- planning --------------------------------------------------------------------------------
 
@@ -511,27 +464,21 @@ class CopyContext:
         self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
+    def state_of(self, owner: str) -> RuleState | None:
+        """The state of the rule that a copy's annotation names, if it is served."""
+        rule = self.rules.by_owner(owner)
+        return self.rule_states.get(rule.key) if rule else None
+
     # --- requeueing ------------------------------------------------------------------------------
 
     def touch(self, owner: str, *, failed: bool = False) -> None:
         """A rule's copies changed: its status may have to be written, soon where one failed."""
-        rule = self.rules.by_owner(owner)
-        if rule is not None and (state := self.rule_states.get(rule.key)):
+        if state := self.state_of(owner):
             now, settling = self.monotonic(), self.timing.settling
             state.note_change(now + (settling if failed else self.timing.unreported))
             due = max(state.next_status, state.next_summary, now + settling / 2)
             priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
-            self.queue.add_after(rule.key, due - now, priority)
-
-    def _withhold(self, secret: ObjectName) -> None:
-        """A Secret is a rule's kubeconfig from now on, so it is copied nowhere."""
-        for owner in self.index.readers(SECRETS.key, *secret):
-            self.index.remove(owner, str(secret))
-            for binding in self.index.of_rule(owner).values():
-                for part in binding.composition.parts if binding.composition else ():
-                    part.changed()
-            if rule := self.rules.by_owner(owner):
-                self.requeue_rule(rule.key)
+            self.queue.add_after(state.key, due - now, priority)
 
     def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""
@@ -541,12 +488,6 @@ class CopyContext:
         """Reconcile every rule again now."""
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
-
-    def note_lost(self, owner: str, key: CopyKey) -> None:
-        """Record that a rule's copy was deleted: the cause if it is created again."""
-        rule = self.rules.by_owner(owner)
-        if rule is not None and (state := self.rule_states.get(rule.key)):
-            state.trace.copy_lost(key)
 
     def owned(self, owner: str) -> Iterator[CopyKey]:
         """All copies of a rule, of every kind."""

@@ -14,29 +14,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.keys import CopyKey, ObjectName, RuleKey
 from copyrator.api.reasons.rules import FailureReason
-from copyrator.copies.context import Clock, CopyContext, NamespaceChange, PendingChanges, Tenant
+from copyrator.copies.context import CopyContext, NamespaceChange, PendingChanges, Tenant
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler, watch_health
-from copyrator.copies.rules.rules import Rule, RuleCache
+from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import report_all_writes, report_finished_writes
 from copyrator.copies.rules.summarize import RuleSummary, summarize_target
 from copyrator.copies.seal.hash_key import load_sealer
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace
 from copyrator.copies.targets.reconciler import CopyReconciler
-from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.kube.client.client import KubeClient
-from copyrator.kube.events import EventRecorder
-from copyrator.kube.resources import Discovery
-from copyrator.kube.watch.informers import InformerFactory
-from copyrator.metrics import Metrics
-from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Outcome, Priority
-from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -125,40 +117,12 @@ class DueWork:
 class CopyController:
     """Reconciles the copies of all rules.
 
-    All arguments are keyword-only. ``rules`` and ``namespaces`` are empty stores that the
-    controller fills; they are arguments so that others (status pages, ``why``) can read them.
+    The context's ``rules`` and ``namespaces`` are empty stores that it fills, and others (status
+    pages, ``why``) read.
     """
 
-    def __init__(
-        self,
-        *,
-        client: KubeClient,
-        informers: InformerFactory,
-        discovery: Discovery,
-        rules: RuleCache,
-        namespaces: Namespaces,
-        queue: WorkQueue[Key],
-        recorder: EventRecorder,
-        settings: Settings,
-        metrics: Metrics,
-        clock: Clock,
-        monotonic: Callable[[], float] = time.monotonic,
-        timing: CopyTiming = DEFAULT_TIMING,
-    ) -> None:
-        self._context = CopyContext(
-            client=client,
-            informers=informers,
-            discovery=discovery,
-            namespaces=namespaces,
-            rules=rules,
-            queue=queue,
-            recorder=recorder,
-            settings=settings,
-            metrics=metrics,
-            clock=clock,
-            monotonic=monotonic,
-            timing=timing,
-        )
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
         self._kinds = Kinds(self._context)
         self._rules = RuleReconciler(self._context, self._kinds)
         self._copies = CopyReconciler(self._context)
@@ -230,7 +194,7 @@ class CopyController:
         for state in context.rule_states.values():
             for registration in state.sources:
                 registration.release()
-        await context.remotes.close()
+        await self._rules.remotes.close()
         self._kinds.forget()
         context.unmanaged.close()
         if context.namespace_watch is not None:
@@ -239,7 +203,7 @@ class CopyController:
 
     def publish(self) -> None:
         """Set the gauges that are computed at a scrape."""
-        self._context.remotes.publish(self._context.metrics)
+        self._rules.remotes.publish()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Process a CopyratorRule from its handler; cheap.

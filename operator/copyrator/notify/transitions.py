@@ -9,8 +9,9 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
+from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
@@ -19,10 +20,14 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.conditions import (
+    NO_CONDITION,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    conditions_by_type,
+)
 from copyrator.api.drift import DriftStatus, DriftVerdict
-from copyrator.api.fields import text_in
-from copyrator.api.plan_status import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.reasons import BY_RESOLUTION, Severity
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
@@ -134,11 +139,27 @@ def bundle_state(
     if deleting:
         stuck = status.ready_reason == BundleReason.UNINSTALL_FAILED
         command = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
-        found = [_not_ready(subject, status.condition(ConditionType.READY), command)]
-        return ObjectState(subject, tuple(map(_bounded, found if stuck else ())), FAULTS)
-    holding = (*_deploy(subject, status), *_plan(subject, status), *_further(subject, status))
+        last = [_not_ready(subject, status.condition(ConditionType.READY), command)]
+        return ObjectState(subject, tuple(map(_bounded, last if stuck else ())), FAULTS)
+    found = _BundleParts(
+        conditions_by_type(status.conditions), status.part(DriftStatus), status.part(Verification)
+    )
+    holding = *_deploy(subject, status), *_plan(subject, status), *_further(subject, status, found)
     bounded = tuple(map(_bounded, holding))
-    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status)))
+    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class _BundleParts:
+    """What several read of a status."""
+
+    conditions: Mapping[str, Condition]
+    drift: DriftStatus
+    verified: Verification
+
+    def condition(self, kind: ConditionType) -> Condition:
+        """The condition; an empty one where there is none."""
+        return self.conditions.get(kind, NO_CONDITION)
 
 
 def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
@@ -231,66 +252,65 @@ _PLANNED: Final = re.compile(
 )
 
 
-def _further(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+def _further(
+    subject: ObjectIdentity, status: BundleStatus, found: _BundleParts
+) -> Iterator[Transition]:
     why = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
-    conditions = {str(one.get("type")): one for one in status.conditions}
-    drift, healthy = (conditions.get(kind, {}) for kind in (_DRIFTED, _HEALTHY))
-    if drift.get("status") == ConditionStatus.TRUE:
-        number = status.part(DriftStatus).count or len(status.part(DriftStatus).objects)
+    drifted, healthy = found.condition(ConditionType.DRIFTED), found.condition(_HEALTHY)
+    if drifted.is_true:
+        number = found.drift.count or len(found.drift.objects)
         what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
-        since = status.part(DriftStatus).since or _since(drift)
-        key = f"{since} {drift.get('reason')}"
-        yield Transition(subject, About.DRIFTED, what, since, key, _message(drift), why)
-    if healthy.get("status") == ConditionStatus.FALSE:
+        since = found.drift.since or _since(drifted)
+        key = f"{since} {drifted.reason}"
+        yield Transition(subject, About.DRIFTED, what, since, key, _message(drifted), why)
+    if healthy.is_false:
         since = _since(healthy)
         what = "isn't healthy"
         yield Transition(subject, About.UNHEALTHY, what, since, since, _message(healthy), why)
-    if status.part(AsApprovedStatus).is_different:
-        found = status.part(AsApprovedStatus)
-        what = f"doesn't run what was approved of {found.version}"
-        at, key = found.at or "", f"{found.at} {found.revision}"
-        message = _message(conditions.get(ConditionType.AS_APPROVED, {}))
+    if (stored := status.part(AsApprovedStatus)).is_different:
+        what = f"doesn't run what was approved of {stored.version}"
+        at, key = stored.at or "", f"{stored.at} {stored.revision}"
+        message = _message(found.condition(ConditionType.AS_APPROVED))
         yield Transition(subject, About.DEPLOYED_DIFFERENTLY, what, at, key, message, why)
-    if status.part(Verification).verdict == Trust.NOT_TRUSTED:
-        verified = status.part(Verification)
-        since = _since(conditions.get(ConditionType.VERIFIED, {}))
+    if (verified := found.verified).verdict == Trust.NOT_TRUSTED:
+        since = _since(found.condition(ConditionType.VERIFIED))
         what = f"runs {status.deployed.version or 'a version'}, which isn't trusted"
         key = f"{verified.digest} {verified.reason}"
         yield Transition(subject, About.UNTRUSTED, what, since, key, verified.message or "", why)
     waiting = (one for one in status.gates if one.state != GateState.PASSED)
     if (freeze := next((one for one in waiting if one.reason in _FREEZES), None)) is not None:
-        since = _since(conditions.get(ConditionType.UPDATE_PENDING, {}))
+        since = _since(found.condition(ConditionType.UPDATE_PENDING))
         what = "waits, because deploys are frozen"
         key = f"{since} {freeze.reason}"
         yield Transition(subject, About.FROZEN, what, since, key, freeze.message or "", why)
-    attested = conditions.get(ConditionType.ATTESTED, {})
-    if attested.get("status") in (ConditionStatus.TRUE, ConditionStatus.FALSE):
+    attested = found.condition(ConditionType.ATTESTED)
+    if attested.is_true or attested.is_false:
         yield _attested(subject, attested, why)
-    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
-    if ends.get("status") == ConditionStatus.TRUE:
+    ends = found.condition(ConditionType.CERTIFICATE_EXPIRING)
+    if ends.is_true:
         what, since = "uses a kubeconfig whose credential ends soon", _since(ends)
         yield Transition(
             subject, About.CERTIFICATE_EXPIRING, what, since, since, _message(ends), why
         )
-    ready = conditions.get(ConditionType.READY, {})
+    ready = found.condition(ConditionType.READY)
     if _is_unreachable(status):
         since = status.failed_polls.since or _since(ready)
         what = "can't read its registry"
         message = status.last_error.message or _message(ready)
         yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, message, why)
-    elif status.is_unready and status.ready_reason not in _OF_DEPLOYS | _FREEZES:
+    elif ready.is_false and ready.reason not in _OF_DEPLOYS | _FREEZES:
         yield _not_ready(subject, ready, why)
 
 
-_DRIFTED, _HEALTHY = ConditionType.DRIFTED, ConditionType.HEALTHY
+_HEALTHY: Final = ConditionType.HEALTHY
 
 
-def _attested(subject: ObjectIdentity, attested: Mapping[str, Any], command: str) -> Transition:
+def _attested(subject: ObjectIdentity, attested: Condition, command: str) -> Transition:
     """Whether what is deployed is attested; a statement that is renewed is no news."""
     since, why = _since(attested), _message(attested)
-    if attested.get("status") == ConditionStatus.TRUE:
+    if attested.is_true:
         return Transition(subject, About.ATTESTED, "is attested", since, since, why, command)
-    reason = attested.get("reason")
+    reason = attested.reason
     withdrawn = reason == BundleReason.ATTESTATION_WITHDRAWN
     what = "isn't attested any more" if withdrawn else f"can't be attested: {reason}"
     key = f"{since} {reason}"
@@ -302,27 +322,25 @@ def _is_unreachable(status: BundleStatus) -> bool:
     return often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS)
 
 
-def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
+def _unknown_of_bundle(status: BundleStatus, found: _BundleParts) -> Iterator[About]:
+    unknown, drift = ConditionStatus.UNKNOWN, found.drift
     if status.attempted.outcome != Outcome.SUCCEEDED:
         yield from (About.DEPLOY_FAILED, About.QUARANTINED)
-    if status.condition(_DRIFTED).get("status") == ConditionStatus.UNKNOWN:
-        yield About.DRIFTED
-    if (
-        status.part(DriftStatus).check.is_running
-        and status.part(DriftStatus).verdict != DriftVerdict.NOT_DRIFTED
+    if found.condition(ConditionType.DRIFTED).status == unknown or (
+        drift.check.is_running and drift.verdict != DriftVerdict.NOT_DRIFTED
     ):
         yield About.DRIFTED
-    if status.condition(_HEALTHY).get("status") == ConditionStatus.UNKNOWN:
+    if found.condition(_HEALTHY).status == unknown:
         yield About.UNHEALTHY
-    if status.condition(ConditionType.ATTESTED).get("status") == ConditionStatus.UNKNOWN:
+    if found.condition(ConditionType.ATTESTED).status == unknown:
         yield About.NOT_ATTESTED
     if not status.conditions:  # as after a backup was restored
         yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING, About.DEPLOYED_DIFFERENTLY)
-    if status.part(Verification).verdict == Trust.UNKNOWN:
+    if found.verified.verdict == Trust.UNKNOWN:
         yield About.UNTRUSTED
     if status.failed_polls.count:
         yield About.SOURCE_UNREACHABLE
-    if status.condition(ConditionType.READY).get("status") != ConditionStatus.TRUE:
+    if not found.condition(ConditionType.READY).is_true:
         yield About.NOT_READY
 
 
@@ -334,36 +352,34 @@ _SOURCES: Final = frozenset({RuleReason.SOURCE_NOT_FOUND, RuleReason.SOURCE_UNRE
 def rule_state(subject: ObjectIdentity, status: RuleStatus) -> ObjectState:
     """What holds for a rule."""
     conditions = conditions_by_type(status.conditions)
-    ready = conditions.get(ConditionType.READY, {})
-    holding, unknown = list(_of_rule(subject, status, conditions)), set[About]()
-    if ready.get("status") != ConditionStatus.TRUE:
+    ready = conditions.get(ConditionType.READY, NO_CONDITION)
+    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, NO_CONDITION)
+    holding, unknown = list(_of_rule(subject, status, ready, ends)), set[About]()
+    if not ready.is_true:
         unknown |= {About.SOURCE_UNREACHABLE, About.NOT_READY, About.CONFLICT_PERSISTS}
-    rolling = ready.get("reason") in (RuleReason.ROLLING_OUT, RuleReason.ROLLOUT_STOPPED)
-    if not rolling and ready.get("status") != ConditionStatus.TRUE:
+    rolling = ready.reason in (RuleReason.ROLLING_OUT, RuleReason.ROLLOUT_STOPPED)
+    if not rolling and not ready.is_true:
         unknown.add(About.ROLLOUT_STOPPED)
-    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
-    if not conditions or ends.get("status") == ConditionStatus.UNKNOWN:
+    if not conditions or ends.status == ConditionStatus.UNKNOWN:
         unknown.add(About.CERTIFICATE_EXPIRING)
     return ObjectState(subject, tuple(map(_bounded, holding)), frozenset(unknown))
 
 
 def _of_rule(
-    subject: ObjectIdentity, status: RuleStatus, conditions: Mapping[str, Mapping[str, Any]]
+    subject: ObjectIdentity, status: RuleStatus, ready: Condition, ends: Condition
 ) -> Iterator[Transition]:
     where = f"-n {subject.namespace} {subject.name}"
     shows, why = f"copyrator describe rule {where}", ""
-    ends = conditions.get(ConditionType.CERTIFICATE_EXPIRING, {})
-    if ends.get("status") == ConditionStatus.TRUE:
+    if ends.is_true:
         since = _since(ends)
-        key = f"{since} {ends.get('reason')}"
+        key = f"{since} {ends.reason}"
         what = "copies a certificate that ends soon"
-        if ends.get("reason") == CertificateReason.EXPIRED:
+        if ends.reason == CertificateReason.EXPIRED:
             what = "copies a certificate that has ended"
         message = _message(ends)
         yield Transition(subject, About.CERTIFICATE_EXPIRING, what, since, key, message, shows)
-    ready = conditions.get(ConditionType.READY, {})
-    reason, since, why = ready.get("reason"), _since(ready), _message(ready)
-    if ready.get("status") != ConditionStatus.FALSE:
+    reason, since, why = ready.reason, _since(ready), _message(ready)
+    if not ready.is_false:
         return
     step = status.rollout.step if status.rollout else ""
     if reason == RuleReason.ROLLOUT_STOPPED:
@@ -381,17 +397,17 @@ def _of_rule(
         yield _not_ready(subject, ready, shows)
 
 
-def _not_ready(subject: ObjectIdentity, ready: Mapping[str, Any], command: str) -> Transition:
-    since, reason = _since(ready), str(ready.get("reason") or "")
+def _not_ready(subject: ObjectIdentity, ready: Condition, command: str) -> Transition:
+    since, reason = _since(ready), ready.reason or ""
     what = f"isn't ready: {reason}"
     return Transition(
         subject, About.NOT_READY, what, since, f"{since} {reason}", _message(ready), command
     )
 
 
-def _since(condition: Mapping[str, Any]) -> str:
-    return text_in(condition, "lastTransitionTime")
+def _since(condition: Condition) -> str:
+    return condition.last_transition_time or ""
 
 
-def _message(condition: Mapping[str, Any]) -> str:
-    return text_in(condition, "message")
+def _message(condition: Condition) -> str:
+    return condition.message or ""

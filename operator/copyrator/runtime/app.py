@@ -29,6 +29,7 @@ from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
 from copyrator.bundles.pod import proxies_with_password, variables_for_jobs
 from copyrator.clouds.logins import SharedLogins
+from copyrator.copies.context import CopyContext
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespaces
@@ -131,16 +132,18 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     oci.use_logins(lambda transport: SharedLogins(transport, client, metrics))
     bundles, rules = BundleCache(), RuleCache()
     copying = CopyController(
-        client=client,
-        informers=informers,
-        discovery=Discovery(client),
-        rules=rules,
-        namespaces=Namespaces(),
-        queue=queue,
-        recorder=recorder,
-        settings=settings,
-        metrics=metrics,
-        clock=_now,
+        CopyContext(
+            client=client,
+            informers=informers,
+            discovery=Discovery(client),
+            rules=rules,
+            namespaces=Namespaces(),
+            queue=queue,
+            recorder=recorder,
+            settings=settings,
+            metrics=metrics,
+            clock=_now,
+        )
     )
     tenants.copying = copying
     deploying = BundleController(

@@ -1,1 +1,1 @@
-"""Flags, variables and limits."""
+"""Flags and variables."""

@@ -32,8 +32,7 @@ from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
 from copyrator.bundles.gates.gate import Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.poll_state import PollMemory, PollStates
-from copyrator.bundles.version.polling import CONFIRMED, VersionResolver
+from copyrator.bundles.version.polling import CONFIRMED, PollMemory, PollStates, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
@@ -306,6 +305,30 @@ async def test_a_plan_whose_version_is_withdrawn_is_dropped(
     approve(cluster, found, name="production")
 
     await waits(cluster, "PromotionWithdrawn")
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+async def test_a_plan_that_is_kept_beside_a_newer_version_ends_when_its_own_is_withdrawn(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    assert werf is not None
+    trust(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    registry.attest(digest, age=5)
+    bundle("production", version="1.*", promoteFrom=promoted_by(), approval=ALWAYS)
+    operator = await run(timer_interval=1.0)
+    await waits_for_plan(cluster, name="production")
+    found = plan(cluster, "production")
+    registry.attest(registry.put("app", "1.1.0", "two"), age=5)
+    await eventually(lambda: plan(cluster, "production").get("newer"))
+    assert plan(cluster, "production")["id"] == found["id"]
+
+    registry.attest(digest, withdrawn=True)
+
+    await eventually(lambda: plan(cluster, "production").get("version") == "1.1.0")
+    approve(cluster, found, name="production")
+    await waits_for_plan(cluster, name="production")
     await idle(operator)
     assert cluster.jobs() == []
 

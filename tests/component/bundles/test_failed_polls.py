@@ -25,7 +25,7 @@ from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.step import Change
-from copyrator.bundles.version.poll_state import PollMemory
+from copyrator.bundles.version.polling import PollMemory
 
 SHOP = BundleKey("team", "shop")
 DEPLOYED = ("True", "Deployed")

@@ -21,6 +21,7 @@ from tests.component.module_recorder import ModuleRecorder, module_of
 import places
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import BundleReconciler
 
 FOLLOWED = (BundleKey, BundleEntry)
@@ -34,8 +35,8 @@ class Recorder(ModuleRecorder):
     Attributes:
         calls: the calls below `BundleReconciler.reconcile`, in the same task, that are handed the
             key, its Bundle, or a dataclass with one of them: each call of one function by another
-            once, in the order of the first ones. A call is the way of modules to it, one after
-            the other, from the reconciler's on.
+            once, in the order of the first ones, but lookups of what is remembered. A call is the
+            way of modules to it, one after the other, from the reconciler's on.
     """
 
     def __init__(self) -> None:
@@ -47,6 +48,8 @@ class Recorder(ModuleRecorder):
         codes = [one.f_code for one in stack]
         if ENTRANCE not in codes or frame.f_code.co_name.startswith("<"):
             return
+        if isinstance(frame.f_locals.get("self"), Memories):
+            return  # as a dictionary's lookup: nobody has to read what it does
         way = stack[: codes.index(ENTRANCE) + 1]
         above = next((code for code in codes[1:] if not code.co_name.startswith("<")), ENTRANCE)
         if (above, frame.f_code) not in self._known and _is_handed_bundle(frame):

@@ -24,8 +24,7 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.identity import hash_of
-from copyrator.bundles.jobs.job import build_deploy_job
-from copyrator.bundles.jobs.orders import plan_order
+from copyrator.bundles.jobs.job import build_deploy_job, plan_order
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -15,6 +15,7 @@ from tests.component.kube.fake_api import turns, until
 from tests.targets import EVERYWHERE
 
 from copyrator.api.reasons import AnyReason
+from copyrator.copies.context import CopyContext
 from copyrator.copies.controller import CopyController
 from copyrator.copies.rules.rules import RuleCache
 from copyrator.copies.targets.namespaces import Namespaces
@@ -102,20 +103,24 @@ class Operator:
         self.namespaces = Namespaces()
         self.recorder = Told(self.client)
         self.controller = CopyController(
-            client=self.client,
-            informers=self.pool,
-            discovery=Discovery(self.client),
-            rules=self.rules,
-            namespaces=self.namespaces,
-            queue=self.queue,
-            recorder=self.recorder,
-            settings=Settings(**{"namespace": HOME, "kinds": ("ConfigMap", "Secret"), **settings}),
-            metrics=self.metrics,
-            clock=clock,
-            monotonic=monotonic,
-            timing=timing,
+            CopyContext(
+                client=self.client,
+                informers=self.pool,
+                discovery=Discovery(self.client),
+                rules=self.rules,
+                namespaces=self.namespaces,
+                queue=self.queue,
+                recorder=self.recorder,
+                settings=Settings(
+                    **{"namespace": HOME, "kinds": ("ConfigMap", "Secret"), **settings}
+                ),
+                metrics=self.metrics,
+                clock=clock,
+                monotonic=monotonic,
+                timing=timing,
+            )
         )
-        self.controller._context.remotes.timing = replace(quick, settled=0.5)
+        self.controller._rules.remotes.timing = replace(quick, settled=0.5)
         self.workers = Workers(self.queue, self.controller.reconcile, count=WORKERS)
 
     async def start(self) -> None:

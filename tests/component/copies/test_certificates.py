@@ -10,7 +10,7 @@ from cryptography import x509
 from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
 from tests.component.kube.fake_api import until
 
-from copyrator.api.conditions import conditions_by_type
+from copyrator.api.conditions import read_conditions
 from copyrator.api.times import format_time
 from localcluster.signing import PRIVATE, self_signed
 
@@ -49,8 +49,8 @@ def status(cluster, name: str = "r") -> dict[str, Any]:
 
 
 def condition(cluster, name: str = "r") -> tuple[str, str] | None:
-    found = conditions_by_type(status(cluster, name).get("conditions")).get("CertificateExpiring")
-    return None if found is None else (found["status"], found["reason"])
+    found = read_conditions({"status": status(cluster, name)}).get("CertificateExpiring")
+    return None if found is None else (found.status, found.reason)
 
 
 def shown(cluster, name: str = "r") -> list[str]:

@@ -13,7 +13,7 @@ from tests.component.copies.conftest import HOME, Operator, counts, is_failing, 
 from tests.component.kube.fake_api import until
 from tests.long import LONG
 
-from copyrator.copies.template import composer
+from copyrator.copies.composed import composer
 from localcluster.signing import self_signed
 
 TARGETS = [f"team-{number:02}" for number in range(12)]

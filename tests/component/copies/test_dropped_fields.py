@@ -3,8 +3,6 @@
 from tests.component.copies.conftest import HOME, Operator, make_rule, reason
 from tests.component.kube.fake_api import until
 
-from copyrator.api.conditions import conditions_by_type
-
 MESSAGE = (
     "the API server knows no field ingres and drops it: the copies are written without it. "
     "Correct spec.template, or the source"
@@ -26,7 +24,7 @@ def status(cluster):
 
 
 def condition(cluster):
-    return conditions_by_type(status(cluster).get("conditions")).get("FieldsDropped")
+    return {one["type"]: one for one in status(cluster).get("conditions", ())}.get("FieldsDropped")
 
 
 def stage(cluster, *names):

@@ -18,7 +18,7 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import error, event, hang, line, raw, stream, until
 
 from copyrator.api.keys import RuleKey
-from copyrator.copies.sources.remotes import REMOTE_TIMING
+from copyrator.copies.remotes.clusters import REMOTE_TIMING
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.kube.client import remote
 
@@ -614,7 +614,7 @@ async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub, mon
 
 def as_installed(operator: Operator) -> None:
     """With the durations that no test shortens."""
-    operator.controller._context.remotes.timing = REMOTE_TIMING
+    operator.controller._rules.remotes.timing = REMOTE_TIMING
 
 
 @asynccontextmanager

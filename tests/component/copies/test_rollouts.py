@@ -711,6 +711,22 @@ async def test_without_the_permission_nothing_is_written_and_the_status_names_it
         await stage.at_step(1, "a-new")
 
 
+async def test_a_rule_that_gives_its_rollout_up_is_no_longer_held_by_its_fault(cluster):
+    async with staged(cluster, spec(health=True)) as stage:
+
+        async def listing(request: web.Request) -> web.StreamResponse:
+            if "/apps/" not in request.path:
+                return await cluster.serve(request)
+            return await error(403, "Forbidden", message="cannot list deployments")(request)
+
+        cluster.always("list", listing)
+        stage.change("new")
+        await until(lambda: is_failing(cluster, "r"), "said")
+        stage.edit(rollout=None)
+        await until(lambda: len(stage.holding("new")) == TARGETS, "written at once")
+        await until(lambda: reason(cluster, "r") == "Synced", lambda: stage.message)
+
+
 async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(cluster):
     for number in range(TARGETS):
         cluster.namespace(f"t{number}")

@@ -16,7 +16,7 @@ from tests.e2e.standin.conftest import (
     only_stand_in,
 )
 
-from copyrator.api.plan_status import MissingPermission
+from copyrator.api.bundle_status import MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
 from copyrator.bundles.plan.rights import grants, list_missing, uninstall_permissions

@@ -14,7 +14,7 @@ from copyrator.api.certificates import (
     soonest,
     warned,
 )
-from copyrator.api.conditions import Health, ReadyCondition, conditions_by_type
+from copyrator.api.conditions import NO_CONDITION, Condition, Health, ReadyCondition
 from copyrator.api.rule_status import RuleFacts, build_rule_status, read_rule_status
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ def ends(seconds: float, name: str = "x") -> Certificate:
 
 
 def read_certificates(status: dict[str, Any]) -> tuple[Certificate, ...]:
-    return read_rule_status(status).certificates
+    return read_rule_status({"status": status}).certificates
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_how_many_are_warned_of_is_read_from_the_condition(number):
     found = soonest([*(ends(n, name) for n in range(number)), ends(WARNING + 60)])
     condition = expiring(found, NOW, WARNING)
     assert condition is not None
-    stored = {"status": str(condition.status), "message": condition.message}
+    stored = Condition(status=str(condition.status), message=condition.message)
     assert warned(stored) == min(number, len(found))
-    assert warned({}) == 0
+    assert warned(NO_CONDITION) == 0
 
 
 LEFT = st.integers(-(10**7), 10**7)
@@ -103,7 +103,7 @@ def test_nothing_changes_before_the_announced_moment_and_something_does_then(lef
 
 def status(before: Any, now: datetime = NOW, **facts: Any) -> dict[str, Any]:
     return build_rule_status(
-        read_rule_status(before),
+        read_rule_status({"status": before}),
         ReadyCondition(Health.READY, "Synced"),
         RuleFacts(warning=WARNING, **facts),
         generation=1,
@@ -112,7 +112,7 @@ def status(before: Any, now: datetime = NOW, **facts: Any) -> dict[str, Any]:
 
 
 def condition_of(found: dict[str, Any]) -> Any:
-    return conditions_by_type(found["conditions"]).get("CertificateExpiring")
+    return {one["type"]: one for one in found["conditions"]}.get("CertificateExpiring")
 
 
 @given(st.lists(LEFT, max_size=8))

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conditions import conditions
 
+from copyrator.api import structs
+from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import (
     MAX_MESSAGE,
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
@@ -19,10 +23,13 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
     conditions_by_type,
+    find_condition,
+    read_conditions,
     ready_reason,
     unmanaged_conditions,
     with_further,
 )
+from copyrator.api.rule_status import read_rule_status
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -35,7 +42,9 @@ MEANINGS = [
 ]
 
 
-def build(previous: Any, health: Health, message: str = "", later: float = 0) -> list[Any]:
+def build(
+    previous: tuple[Condition, ...], health: Health, message: str = "", later: float = 0
+) -> tuple[Condition, ...]:
     verdict = ReadyCondition(health, "Because", message)
     now = NOW + timedelta(seconds=later)
     return build_conditions(previous, verdict, generation=4, now=now)
@@ -45,15 +54,15 @@ def build(previous: Any, health: Health, message: str = "", later: float = 0) ->
 def test_each_health_has_its_three_conditions(
     health: Health, ready: str, reconciling: str, stalled: str
 ) -> None:
-    found = build([], health)
-    assert [(item["type"], item["status"]) for item in found] == [
+    found = build((), health)
+    assert [(item.type, item.status) for item in found] == [
         ("Ready", ready),
         ("Reconciling", reconciling),
         ("Stalled", stalled),
     ]
-    assert all(item["reason"] == "Because" for item in found)
-    assert all(item["observedGeneration"] == 4 for item in found)
-    assert all(item["lastTransitionTime"] == "2026-01-02T03:04:05Z" for item in found)
+    assert all(item.reason == "Because" for item in found)
+    assert all(item.observed_generation == 4 for item in found)
+    assert all(item.last_transition_time == "2026-01-02T03:04:05Z" for item in found)
 
 
 @pytest.mark.parametrize("status", ["True", "False"])
@@ -62,10 +71,10 @@ def test_update_pending_is_a_condition_only_where_there_are_gates(status: str) -
     update = FurtherCondition(ConditionStatus(status), "TooYoung", "Gate age: seen a moment ago")
     further = {ConditionType.UPDATE_PENDING: update, ConditionType.VERIFIED: None}
 
-    found = build_conditions([], verdict, generation=4, now=NOW, further=further)
+    found = build_conditions((), verdict, generation=4, now=NOW, further=further)
 
-    assert found[:3] == build_conditions([], verdict, generation=4, now=NOW)
-    assert found[3:] == [
+    assert found[:3] == build_conditions((), verdict, generation=4, now=NOW)
+    assert [one.to_dict() for one in found[3:]] == [
         {
             "type": "UpdatePending",
             "status": status,
@@ -78,71 +87,73 @@ def test_update_pending_is_a_condition_only_where_there_are_gates(status: str) -
 
 
 def test_one_condition_is_replaced_in_its_place() -> None:
-    others = {"type": "Sunny", "status": "True"}
-    before = [others, *build([], Health.READY)]
+    (others,) = conditions({"type": "Sunny", "status": "True", "seen": 1, "message": {}})
+    before = (others, *build((), Health.READY))
     update = FurtherCondition(ConditionStatus.TRUE, "TooYoung", "Gate age")
 
-    def replaced(previous: Any, one: FurtherCondition | None, minutes: int) -> list[Any]:
+    def replaced(
+        previous: tuple[Condition, ...], one: FurtherCondition | None, minutes: int
+    ) -> tuple[Condition, ...]:
         now = NOW + timedelta(minutes=minutes)
         kind = ConditionType.UPDATE_PENDING
         return with_further(previous, kind, one, generation=5, now=now)
 
-    pending = {
-        "type": "UpdatePending",
-        "status": "True",
-        "reason": "TooYoung",
-        "message": "Gate age",
-        "observedGeneration": 5,
-        "lastTransitionTime": "2026-01-02T03:05:05Z",
-    }
+    pending = Condition(
+        type="UpdatePending",
+        status="True",
+        reason="TooYoung",
+        message="Gate age",
+        observed_generation=5,
+        last_transition_time="2026-01-02T03:05:05Z",
+    )
     found = replaced(before, update, 1)
-    assert found == [*before[1:], pending, others]
+    assert found == (*before[1:], pending, others)
     later = replaced(found, replace(update, message="other"), 2)
-    assert later == [*before[1:], pending | {"message": "other"}, others]
+    assert later == (*before[1:], structs.replace(pending, message="other"), others)
     ended = replaced(later, replace(update, status=ConditionStatus.FALSE), 3)
-    assert ended[3]["lastTransitionTime"] == "2026-01-02T03:07:05Z"
-    assert replaced(later, None, 4) == [*before[1:], others]
+    assert ended[3].last_transition_time == "2026-01-02T03:07:05Z"
+    assert replaced(later, None, 4) == (*before[1:], others)
 
 
 def test_the_same_verdict_later_gives_equal_conditions() -> None:
-    first = build(None, Health.RETRYING, "m")
+    first = build((), Health.RETRYING, "m")
     assert build(first, Health.RETRYING, "m", later=60) == first
 
 
 def test_only_the_condition_that_changed_gets_a_new_time() -> None:
-    first = build(None, Health.RETRYING)
+    first = build((), Health.RETRYING)
     after = conditions_by_type(build(first, Health.STALLED, later=60))
-    assert after["Ready"]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
-    assert after["Stalled"]["lastTransitionTime"] == "2026-01-02T03:05:05Z"
+    assert after["Ready"].last_transition_time == "2026-01-02T03:04:05Z"
+    assert after["Stalled"].last_transition_time == "2026-01-02T03:05:05Z"
 
 
 def test_a_new_message_alone_is_no_transition() -> None:
-    after = build(build(None, Health.READY, "a"), Health.READY, "b", later=60)
-    assert after[0]["message"] == "b"
-    assert after[0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    after = build(build((), Health.READY, "a"), Health.READY, "b", later=60)
+    assert after[0].message == "b"
+    assert after[0].last_transition_time == "2026-01-02T03:04:05Z"
 
 
 def test_a_long_message_is_cut() -> None:
-    assert len(build(None, Health.READY, "x" * 99_999)[0]["message"]) == MAX_MESSAGE
+    assert len(build((), Health.READY, "x" * 99_999)[0].message or "") == MAX_MESSAGE
     for length in (MAX_MESSAGE, MAX_MESSAGE + 1):
-        message = build(None, Health.READY, "x" * length)[0]["message"]
+        message = build((), Health.READY, "x" * length)[0].message
         cut = "x" * (MAX_MESSAGE - 1) + "…"
         assert message == ("x" * MAX_MESSAGE if length == MAX_MESSAGE else cut)
 
 
 @pytest.mark.parametrize("since", [None, "", 5, []])
 def test_a_transition_without_a_time_gets_one(since: Any) -> None:
-    before = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
-    assert build(before, Health.READY)[0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    before = conditions({"type": "Ready", "status": "True", "lastTransitionTime": since})
+    assert build(before, Health.READY)[0].last_transition_time == "2026-01-02T03:04:05Z"
 
 
 def test_conditions_are_found_by_type() -> None:
-    found = build(None, Health.READY)
+    found = build((), Health.READY)
     by_type = conditions_by_type(found)
-    assert by_type[ConditionType.READY]["status"] == "True"
-    assert by_type[ConditionType.STALLED]["status"] == "False"
+    assert by_type[ConditionType.READY].status == "True"
+    assert by_type[ConditionType.STALLED].status == "False"
     assert ready_reason(found) == "Because"
-    assert ready_reason([]) is None
+    assert ready_reason(()) is None
 
 
 @given(
@@ -153,14 +164,44 @@ def test_conditions_are_found_by_type() -> None:
     )
 )
 def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
-    assert len(build(previous, Health.READY)) == 3
-    ready_reason(previous)
+    for listed in (previous, [previous]):
+        body = {"status": {"conditions": listed}}
+        found = tuple(read_conditions(body).values())
+        assert len(build(found, Health.READY)) == 3
+        assert len(build(parse_status(body).conditions, Health.READY)) == 3
+        assert len(build(read_rule_status(body).conditions, Health.READY)) == 3
+        ready_reason(found)
 
 
 def test_only_conditions_of_other_types_are_unmanaged() -> None:
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
-    assert unmanaged_conditions([*build(None, Health.READY), *junk]) == junk
+    kept = unmanaged_conditions((*build((), Health.READY), *conditions(*junk)))
+    assert [one.to_dict() for one in kept] == junk
 
 
-def test_a_reason_that_isnt_a_text_is_none() -> None:
-    assert ready_reason([{"type": "Ready", "reason": 5}]) is None
+VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
+FIELDS = st.sampled_from(
+    ["type", "status", "reason", "message", "observedGeneration", "lastTransitionTime", "other"]
+)
+
+
+@given(st.lists(st.dictionaries(FIELDS, VALUES)))
+def test_a_condition_is_written_as_it_was_read_whatever_it_has(listed: list[Any]) -> None:
+    status = parse_status({"status": {"conditions": listed}})
+    assert status.to_dict().get("conditions", []) == listed
+
+
+@pytest.mark.parametrize("wrong", [5, True, None, [], {"a": 1}])
+def test_what_has_a_wrong_type_is_dropped_field_by_field(wrong: Any) -> None:
+    raw = {"type": "Ready", "status": wrong, "reason": wrong, "message": wrong}
+    (found,) = conditions(raw | {"lastTransitionTime": "2026-01-02T03:04:05Z"})
+    assert (found.type, found.status, found.reason, found.message) == ("Ready", None, None, None)
+    assert found.last_transition_time == "2026-01-02T03:04:05Z"
+    assert not found.is_true
+    assert not found.is_false
+    assert ready_reason((found,)) is None
+
+
+def test_of_a_type_that_is_absent_there_is_an_empty_condition() -> None:
+    assert not find_condition(build((), Health.READY), ConditionType.HEALTHY)
+    assert find_condition(build((), Health.READY), ConditionType.READY)

@@ -55,7 +55,8 @@ def judged(
     api_version: str, kind: str, ready: ReadyCondition, further: Any = None, **status: Any
 ) -> dict[str, Any]:
     """An object with the conditions that the operator writes."""
-    conditions = build_conditions([], ready, generation=2, now=NOW, further=further)
+    found = build_conditions((), ready, generation=2, now=NOW, further=further)
+    conditions = [one.to_dict() for one in found]
     return {
         "apiVersion": api_version,
         "kind": kind,

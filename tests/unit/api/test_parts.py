@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, get_args
+
 import msgspec
 import pytest
 
@@ -9,6 +12,31 @@ from copyrator.api.bundle import PARTS, STATUS_PARTS
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.schema import slots
+
+MAY_NAME = {
+    "drift": {"plan_status"},
+    "rollback": {"approval", "plan_status"},
+    "approval": {"plan_status"},  # plans are approval's own
+    "attest": {"promotion", "verify"},
+}
+"""The modules of features' types, and those of other features that they may name."""
+
+
+def structs_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """A type, and those of what its values hold."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield from (one for one in kind.__mro__ if one.__module__.startswith("copyrator.api."))
+        for slot in slots(kind):
+            yield from structs_in(slot.kind)
+    for one in get_args(kind):
+        yield from structs_in(one)
+
+
+def modules_of(kind: type[msgspec.Struct]) -> set[str]:
+    return {one.__module__.rpartition(".")[2] for one in structs_in(kind)}
+
+
+FEATURES = {"plan_status"} | {one.__module__.rpartition(".")[2] for one in (*PARTS, *STATUS_PARTS)}
 
 
 @pytest.mark.parametrize(
@@ -20,3 +48,14 @@ def test_no_two_parts_have_a_field_of_the_same_name(
     of_parts = [[one.FIELD] if one.FIELD else [s.name for s in slots(one)] for one in parts]
     names = [s.name for s in slots(engine)] + [name for part in of_parts for name in part]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("part", [*PARTS, *STATUS_PARTS], ids=lambda one: one.__name__)
+def test_a_features_types_name_no_other_features(part: type[msgspec.Struct]) -> None:
+    own = part.__module__.rpartition(".")[2]
+    assert modules_of(part) & FEATURES <= {own} | MAY_NAME.get(own, set())
+
+
+@pytest.mark.parametrize("engine", [BundleSpec, BundleStatus])
+def test_the_engines_types_name_no_features(engine: type[msgspec.Struct]) -> None:
+    assert not modules_of(engine) & FEATURES

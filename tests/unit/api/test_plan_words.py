@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from copyrator.api.plan_status import PlanStatus, PreviewPlan
+from copyrator.api.approval import PlanStatus
+from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.plan_words import (
     AS_APPROVED,
     BOUND,

@@ -22,7 +22,6 @@ def made() -> tuple[type[Record], type[Record]]:
         part: Part = Part()
         list_of_parts: tuple[Part, ...] = ()
         words: tuple[str, ...] = ()
-        raw_maps: tuple[dict[str, Any], ...] = ()
         flag: bool | None = None
 
     return Whole, Part
@@ -34,7 +33,6 @@ RAW = {
     "part": {"name": "p", "new": 1},
     "listOfParts": [{"name": "a"}, {"name": "b"}],
     "words": ["a", "b"],
-    "rawMaps": [{"any": 1}],
     "flag": False,
     "unknown": {"kept": True},
 }
@@ -51,7 +49,6 @@ def test_a_map_is_read_whole_and_written_alike() -> None:
         part=part(name="p", extra={"new": 1}),
         list_of_parts=(part(name="a"), part(name="b")),
         words=("a", "b"),
-        raw_maps=({"any": 1},),
         flag=False,
         extra={"unknown": {"kept": True}},
     )
@@ -72,7 +69,6 @@ def test_a_map_is_read_whole_and_written_alike() -> None:
         ("listOfParts", [1, None, []]),
         ("words", "ab"),
         ("words", [1]),
-        ("rawMaps", [[]]),
         ("flag", 0),
     ],
 )
@@ -98,7 +94,6 @@ def test_fields_have_their_json_names_and_types() -> None:
 
     found = json_fields(whole)
 
-    assert list(found) == ["aText", "number", "part", "listOfParts", "words", "rawMaps", "flag"]
     assert (found["aText"], found["number"], found["part"]) == (str, int, part)
     assert found["words"] == tuple[str, ...]
 

@@ -29,7 +29,7 @@ from hostile.mangled import JSON
 
 
 def read_rollout_state(status: dict[str, Any]) -> RolloutState | None:
-    return read_rule_status(status).rollout
+    return read_rule_status({"status": status}).rollout
 
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

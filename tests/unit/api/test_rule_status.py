@@ -31,7 +31,7 @@ FACTS = RuleFacts(sources=1, targets=3, copies=CopyCounts(desired=3, ready=3), s
 
 
 def build(previous: Any, facts: RuleFacts = FACTS, now: datetime = NOW) -> dict[str, Any]:
-    before = read_rule_status(previous)
+    before = read_rule_status({"status": previous})
     return build_rule_status(before, READY, facts, generation=2, now=now).to_dict()
 
 
@@ -132,19 +132,18 @@ PART = 65_536
 )
 def test_a_part_that_is_larger_than_ours_is_left_out(value: Any, kept: bool) -> None:
     assert _is_ours(value) is kept
-    assert read_rule_status({"sources": 1, "failures": value}).sources == 1
-    assert read_rule_status({"composedOf": "x" * PART}).composed_of == ""
+    assert read_rule_status({"status": {"sources": 1, "failures": value}}).sources == 1
+    assert read_rule_status({"status": {"composedOf": "x" * PART}}).composed_of == ""
 
 
 def test_of_a_status_our_parts_and_conditions_are_read() -> None:
     status = build(None, RuleFacts(request="now", plan=PlanCounts(1, 2, 3)))
     other = {"type": "Other", "status": "True"}
     large = {"type": "Stalled", "message": "x" * PART}
-    found = read_rule_status(
-        status | {"more": 1, "conditions": [*status["conditions"][:2], large, other]}
-    )
+    more = {"more": 1, "conditions": [*status["conditions"][:2], large, other]}
+    found = read_rule_status({"status": status | more})
     assert found.to_dict() == status | {"conditions": status["conditions"][:2]}
-    assert read_rule_status(None) == NO_STATUS
+    assert read_rule_status({"status": None}) == NO_STATUS
 
 
 def test_junk_in_the_previous_status_does_no_harm() -> None:
@@ -170,15 +169,15 @@ def test_the_crd_names_every_reason() -> None:
 def test_an_unconfirmed_edit_is_shown_and_read_again(edit: Any, shown: Any) -> None:
     status = build(None, RuleFacts(unconfirmed=edit))
     assert status.get("unconfirmed") == shown
-    assert read_rule_status(status).unconfirmed == edit
-    assert read_rule_status(status).confirmed_generation == (2 if edit is None else 1)
+    assert read_rule_status({"status": status}).unconfirmed == edit
+    assert read_rule_status({"status": status}).confirmed_generation == (2 if edit is None else 1)
 
 
 @pytest.mark.parametrize(
     "found", [1, "x", [], {"confirmedGeneration": "1", "copies": -1, "of": None}, {}]
 )
 def test_a_forged_unconfirmed_edit_confirms_nothing(found: Any) -> None:
-    status = read_rule_status({"unconfirmed": found, "observedGeneration": "7"})
+    status = read_rule_status({"status": {"unconfirmed": found, "observedGeneration": "7"}})
     assert status.unconfirmed in (None, UnconfirmedEdit(0, 0, 0))
     assert status.confirmed_generation == 0
 

@@ -50,12 +50,13 @@ def test_clusters_are_told_apart_by_the_uid_else_by_the_ca(
 
 def test_what_the_status_has_is_read_again() -> None:
     one = SourceCluster("hub", "value", "uid", "sha256:1", AT)
-    assert read_rule_status({"sourceClusters": [one.to_dict()]}).source_clusters == (one,)
+    body = {"status": {"sourceClusters": [one.to_dict()]}}
+    assert read_rule_status(body).source_clusters == (one,)
 
 
 @pytest.mark.parametrize("junk", [None, "x", [None], [{"secretName": 5}], {"a": 1}])
 def test_a_forged_status_breaks_nothing(junk: object) -> None:
-    assert read_rule_status({"sourceClusters": junk}).source_clusters == ()
+    assert read_rule_status({"status": {"sourceClusters": junk}}).source_clusters == ()
 
 
 def test_a_credential_is_called_so_in_the_warning() -> None:

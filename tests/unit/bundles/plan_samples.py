@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import OperationCounts, PlanOutcome
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan.operations import Operation, OperationType, Plan

@@ -8,10 +8,10 @@ import pytest
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
-from copyrator.api.plan_status import OperationCounts, PlanStatus
+from copyrator.api.plan_status import OperationCounts
 from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.long import LONG
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PlanStatus
+from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state

@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conditions import conditions
 from tests.replacing import replace
 from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
@@ -479,8 +480,8 @@ def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
         "AuthenticationFailed",
         "the statement that 1.1.0 (sha256:312e312e3000) stands in staging: no",
     )
-    condition = dict(zip(("status", "reason", "message"), told, strict=True))
-    source.write(conditions=({"type": "Attested", **condition},))
+    condition = dict(zip(("status", "reason", "message"), map(str, told), strict=True))
+    source.write(conditions=conditions({"type": "Attested", **condition}))
     assert source.condition_of() == told
     source.push()
     assert source.condition_of() == (
@@ -564,7 +565,12 @@ def test_a_condition_of_another_kind_is_no_fault_of_a_push() -> None:
     source.deploy("1.1.0").later(10).write()
     for status, reason in (("False", "EnvironmentNotAllowed"), ("Unknown", "PushRefused")):
         before = {"type": "Attested", "status": status, "reason": reason, "message": "x"}
-        assert source.write(conditions=(before,)).condition_of()[:2] == ("Unknown", "Attesting")
+        source.write(conditions=conditions(before))
+        assert source.condition_of()[:2] == ("Unknown", "Attesting")
+    for wrong in (5, [], {}):
+        before = {"type": "Attested", "status": "False", "reason": wrong, "message": wrong}
+        source.write(conditions=conditions(before))
+        assert source.condition_of()[:2] == ("Unknown", "Attesting")
 
 
 def test_before_the_first_deploy_nothing_is_attested() -> None:

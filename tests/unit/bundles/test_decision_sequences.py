@@ -17,10 +17,10 @@ from tests.long import LONG
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, TARGET, made, spec
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
-from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import format_time
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import approval as plan_decision

@@ -13,7 +13,7 @@ from tests.status_fields import changed
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.approval import ApprovalMode
+from copyrator.api.approval import ApprovalMode, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus
@@ -27,7 +27,7 @@ from copyrator.api.drift import (
     Ignored,
 )
 from copyrator.api.globs import Globs
-from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles import deciding

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.job_records import JOB
 
-from copyrator.api.bundle_status import Outcome
-from copyrator.api.plan_status import MissingPermission
+from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import (

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
+from copyrator.api.approval import MAX_MISSING, PlanStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.api.bundle_status import MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.plan.rights import (

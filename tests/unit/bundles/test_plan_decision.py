@@ -8,9 +8,14 @@ import pytest
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import (
+    ApprovalMode,
+    ApprovalSpec,
+    ApprovedPlan,
+    PlanStatus,
+    RejectedPlan,
+)
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.plan import approval

@@ -14,9 +14,8 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.approval import ApprovalMode
+from copyrator.api.approval import ApprovalMode, PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate

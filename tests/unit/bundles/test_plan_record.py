@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,24 +22,23 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.approval import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry, Outcome
+from copyrator.api.approval import ApprovalMode, ApprovedPlan, PlanStatus, RejectedPlan
+from copyrator.api.bundle_status import (
+    Attempted,
+    BundleStatus,
+    GateState,
+    GateStatus,
+    HistoryEntry,
+    MissingPermission,
+    Outcome,
+)
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.plan_status import (
-    MAX_RISKY,
-    MAX_UNBOUND,
-    ApprovedPlan,
-    Baseline,
-    MissingPermission,
-    OperationCounts,
-    PlanStatus,
-    PreviewPlan,
-    RejectedPlan,
-)
+from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, Baseline, OperationCounts, PreviewPlan
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
+from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.plan.approval import record_decision
 from copyrator.bundles.plan.operations import Inexact, Operation, OperationType, Plan
@@ -107,6 +106,52 @@ def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
         now = planned.with_part(PinStatus(digest=pinned))
         awaited = plan_record.awaited_plan(now)
         assert awaited == (PlanStatus() if is_outdated else planned.part(PlanStatus))
+
+
+def test_each_plan_of_each_bundle_has_a_job_of_its_own() -> None:
+    names = [
+        purpose.job_of(bundle, uid, number)
+        for purpose in PlanPurpose
+        for bundle in ("shop", "api")
+        for uid in ("1", "2")
+        for number in (1, 2)
+    ]
+    assert len(set(names)) == len(names)
+    assert PlanPurpose.DEPLOY.job_of("shop", "1", 1).startswith("shop-plan-")
+    assert PlanPurpose.PREVIEW.job_of("shop", "1", 1).startswith("shop-plan-")
+    assert PlanPurpose.CHECK.job_of("shop", "1", 1).startswith("shop-drift-")
+
+
+@pytest.mark.parametrize(
+    ("status", "target", "is_free"),
+    [
+        (BundleStatus(), TARGET, True),
+        (with_plan(), TARGET, True),
+        (with_plan(), replace(TARGET, digest="sha256:c"), False),
+        (
+            replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")),
+            replace(TARGET, digest="sha256:c"),
+            True,
+        ),
+    ],
+    ids=["no plan", "its own", "another deploy's", "another deploy's that has begun"],
+)
+def test_a_correction_of_drift_takes_no_other_deploys_plan_away(
+    status: BundleStatus, target: PlanTarget, is_free: bool
+) -> None:
+    assert plan_record.is_free_for(status, target) is is_free
+
+
+def test_a_plan_is_waited_for_since_it_was_made() -> None:
+    def since(*gates: GateStatus) -> datetime | None:
+        status = replace(with_plan(made_at=format_time(NOW)), gates=gates)
+        return plan_record.awaits_approval_since(status)
+
+    frozen = GateStatus(name="freeze", state=GateState.WAITING, reason="Frozen")
+    approval = GateStatus(name="approval", state=GateState.WAITING, reason="AwaitingApproval")
+    assert since(frozen, approval) == NOW
+    assert since(frozen) is None
+    assert since() is None
 
 
 def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
@@ -560,6 +605,7 @@ CHANGED = Attempted(
     interruptions=1,
 )
 FAILED = replace(CHANGED, outcome="Failed", reason="DeployFailed", interruptions=None)
+EARLIER = replace(FAILED, started_at=format_time(NOW - timedelta(minutes=2)))
 
 
 @pytest.mark.parametrize(
@@ -602,6 +648,7 @@ def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
     ("attempted", "approved", "found", "is_approved"),
     [
         (FAILED, DRAWS, replace(DRAWS, exact="2" * 64), True),  # a part of it was done
+        (EARLIER, DRAWS, replace(DRAWS, exact="2" * 64), False),  # that was approved afterwards
         (CHANGED, DRAWS, replace(DRAWS, exact="2" * 64), False),
         (replace(CHANGED, reason="PlanFailed"), DRAWS, replace(DRAWS, exact="2" * 64), False),
         (replace(CHANGED, reason="GuardNotActive"), DRAWS, replace(DRAWS, exact="2" * 64), False),
@@ -641,7 +688,16 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
     result = replace(what, unenforced=unenforced)
     plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
-    assert (plan.decision == "Approved") is not (enforced and bool(unenforced))
+    is_weaker = enforced and bool(unenforced)
+    assert (plan.decision == "Approved") is not is_weaker
+    why = (
+        "the approval of plan id-0 was of a deploy that the API server holds to its plan, which it "
+        "can't now"
+    )
+    assert plan.message == (why if is_weaker else None)
+    further = replace(what, plan=Plan(3, (CREATE, DELETE), "a" * 64), unenforced=unenforced)
+    plan = plan_record.record_result(running, further, spec(), NOW).part(PlanStatus)
+    assert (plan.message == why) is is_weaker
 
 
 @pytest.mark.parametrize(

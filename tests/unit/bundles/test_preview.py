@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.plan_status import OperationCounts, PlanRequests, PlanStatus, PreviewPlan
+from copyrator.api.plan_status import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.plan import record as plan_record
@@ -121,7 +122,9 @@ def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> No
 
 
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
-    asked = plan_record.request_preview(begun(), replace(REQUEST, version="x" * 300))
+    plan = PlanStatus(number=7)  # of a deploy: numbers of previews are their own
+    there = begun().with_part(plan)
+    asked = plan_record.request_preview(there, replace(REQUEST, version="x" * 300))
     status = plan_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
     assert status.part(PreviewPlan) == PreviewPlan(
         number=2,

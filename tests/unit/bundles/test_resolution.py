@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.conditions import conditions
 from tests.replacing import replace
 from tests.status_fields import changed
 
@@ -48,7 +49,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         attempted=attempted,
         available=Available(version="1.0.0", digest="sha256:a"),
         observed_generation=2,
-        conditions=({"type": "Ready", "status": "True", "reason": reason},),
+        conditions=conditions({"type": "Ready", "status": "True", "reason": reason}),
     )
     return changed(found, **changes)
 
@@ -60,7 +61,7 @@ def attempted(**changes: Any) -> BundleStatus:
 def pinned(reason: str) -> BundleStatus:
     found = attempted(digest="sha256:b")
     pending = {"type": "UpdatePending", "status": "True", "reason": reason}
-    return replace(found, conditions=(*found.conditions, pending))
+    return replace(found, conditions=(*found.conditions, *conditions(pending)))
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,8 @@ def test_ready_stays_until_something_is_known(known: int | None, kept: int) -> N
 
 
 def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
-    conditions = ({"type": "Ready", "status": state, "reason": reason},)
-    return status(conditions=conditions, **changes)
+    found = {"type": "Ready", "status": state, "reason": reason}
+    return status(conditions=conditions(found), **changes)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conditions import conditions
 from tests.replacing import replace
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
-from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.plan_status import MissingPermission, PlanStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.rights import (
     PERMISSION_KINDS,
@@ -194,7 +195,7 @@ def test_of_a_release_that_is_uninstalled_only_what_that_lacked_counts(reason: s
     forged = MissingPermission(verbs=("*",), resource="secrets", namespace="app")
     status = BundleStatus(
         attempted=replace(BEFORE, missing=(*BEFORE.missing, forged)),
-        conditions=({"type": "Ready", "status": "False", "reason": reason},),
+        conditions=conditions({"type": "Ready", "status": "False", "reason": reason}),
     ).with_part(PLANNED)
     found = [one.resource for one in missing_of(status)]
     assert found == (["secrets", "pods"] if reason == "DeployFailed" else ["pods"])

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
+from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, Baseline
+from copyrator.api.plan_status import Baseline
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan import seal

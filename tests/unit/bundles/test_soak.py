@@ -9,13 +9,15 @@ from typing import Any, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conditions import conditions
 from tests.replacing import replace
 from tests.status_fields import changed
 
+from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
+from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import AsApprovedStatus
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
 from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.rollback import PinStatus
@@ -99,7 +101,10 @@ class Bundle:
         return self.write(pin=PinStatus(version=version, digest=digest(name or version)))
 
     def condition(self, kind: str, status: str) -> Self:
-        return self.write(conditions=({"type": kind, "status": status},))
+        return self.write(conditions=conditions({"type": kind, "status": status}))
+
+    def ready(self, reason: str) -> Self:
+        return self.write(conditions=conditions({"type": "Ready", "reason": reason}))
 
     @property
     def soak(self) -> list[tuple[str, float | None, bool]]:
@@ -231,10 +236,12 @@ def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) 
         lambda b: b.condition("Drifted", "False"),
         lambda b: b.condition("Healthy", "Unknown"),
         lambda b: b.condition("Healthy", "True"),
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "RegistryUnreachable"},)),
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "ValuesMissing"},)),
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "Suspended"},)),
-        lambda b: b.write(conditions=({"type": "Ready", "reason": "InvalidSpec"},)),
+        lambda b: b.write(
+            conditions=conditions({"type": "Ready", "reason": "RegistryUnreachable"})
+        ),
+        lambda b: b.ready("ValuesMissing"),
+        lambda b: b.ready("Suspended"),
+        lambda b: b.ready("InvalidSpec"),
         lambda b: b.write(as_approved=AsApprovedStatus(reason=StoredReason.UNREADABLE)),
         lambda b: b.pin("1.1.0"),
         lambda b: b.pin("1.2.0"),
@@ -249,7 +256,9 @@ def test_what_does_not_end_a_stretch(happens) -> None:
     ("happens", "by"),
     [
         (
-            lambda b: b.write(conditions=({"type": "Ready", "reason": "ReleaseConflict"},)),
+            lambda b: b.write(
+                conditions=conditions({"type": "Ready", "reason": "ReleaseConflict"})
+            ),
             "the release is another Bundle's",
         ),
         (
@@ -458,7 +467,7 @@ class Observer:
     def happens(self, before: Bundle, now: Bundle) -> None:
         was, there = before.status.deployed.version or "", now.status.deployed.version or ""
         outcome, before_now = now.status.attempted.outcome, now.now
-        drifted = {"type": "Drifted", "status": "True"} in now.status.conditions
+        drifted = now.status.condition(ConditionType.DRIFTED).is_true
         bad = drifted or now.around.hold is not None or outcome == Outcome.FAILED
         if self.start is not None and (bad or outcome != Outcome.SUCCEEDED):
             soaked = max(before_now - self.start, timedelta())

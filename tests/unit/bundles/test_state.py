@@ -13,10 +13,10 @@ from copyrator.api.bundle_status import (
     Deployed,
     HistoryEntry,
     LastError,
+    MissingPermission,
     Outcome,
     Rollback,
 )
-from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.times import format_time

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import BundleTiming
@@ -24,7 +24,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.poll_state import PollMemory, PollStates
+from copyrator.bundles.version.polling import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -96,7 +96,7 @@ class Shop:
         conditions = build_conditions(
             entry.status.conditions, ready, generation=self.generation, now=NOW
         )
-        status = replace(status, conditions=tuple(conditions), observed_generation=self.generation)
+        status = replace(status, conditions=conditions, observed_generation=self.generation)
         self.status = status.to_dict()
         return self.ready
 
@@ -374,7 +374,7 @@ def test_other_conditions_stay_as_they_are() -> None:
     conditions = build_conditions(
         status.conditions, ready, generation=2, now=NOW, further=dict.fromkeys(kinds, found)
     )
-    told = [(one["type"], one["status"], one["message"]) for one in conditions[3:]]
+    told = [(one.type, one.status, one.message) for one in conditions[3:]]
     assert told == [(kind, "True", "plan 7") for kind in kinds]
 
 
@@ -384,3 +384,13 @@ def test_the_record_survives_the_status_of_a_body() -> None:
     bundle.write(IDLE)
     kept = parse_status({"status": bundle.status}).suspension
     assert (kept.ready, kept.reason, kept.generation) == ("True", "Deployed", 2)
+
+
+@pytest.mark.parametrize("wrong", [5, [], {"a": 1}])
+def test_ready_with_fields_of_wrong_types_is_kept_without_them(wrong: Any) -> None:
+    bundle = shop(DEPLOYED)
+    bundle.suspend("Suspended")
+    ready, *others = bundle.status["conditions"]
+    bundle.status["conditions"] = [ready | {"reason": wrong, "message": wrong}, *others]
+    assert bundle.write(IDLE)[0] == "True"
+    assert bundle.entry().status.suspension.reason is None

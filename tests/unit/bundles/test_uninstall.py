@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.job_records import JOB
 
-from copyrator.api.plan_status import MissingPermission
+from copyrator.api.bundle_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.deploy.uninstall import ending_of_uninstall

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.copies.template.certificates import (
+from copyrator.copies.certificates.reading import (
     CERTIFICATE_BYTES,
     CERTIFICATE_KEYS,
     CERTIFICATES_READ,

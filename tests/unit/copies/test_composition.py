@@ -8,11 +8,11 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
 from copyrator.api.rule_status import CopyCounts, read_rule_status
 from copyrator.api.selectors import LabelSelector
+from copyrator.copies.composed.composer import ComposeError, check
+from copyrator.copies.composed.composition import Composition, Part
 from copyrator.copies.sources.bindings import BindingIndex
 from copyrator.copies.sources.records import HeaderReader, is_newer
 from copyrator.copies.targets.content import Content
-from copyrator.copies.template.composer import ComposeError, check
-from copyrator.copies.template.composition import Composition, Part
 from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 
@@ -189,10 +189,10 @@ def test_the_number_of_objects_is_bounded(many):
 
 def test_the_index_knows_the_sources_of_each_rule_until_it_has_others():
     index = BindingIndex()
-    index.set_composed("a/r", frozenset({("secrets", "infra/x"), ("secrets", "infra/y")}))
-    index.set_composed("a/s", frozenset({("secrets", "infra/y")}))
+    index.set_read("a/r", frozenset({("secrets", "infra/x"), ("secrets", "infra/y")}))
+    index.set_read("a/s", frozenset({("secrets", "infra/y")}))
     assert index.is_source("secrets", "infra", "x")
-    index.set_composed("a/r", frozenset({("configmaps", "infra/z")}))
+    index.set_read("a/r", frozenset({("configmaps", "infra/z")}))
     assert not index.is_source("secrets", "infra", "x")
     assert index.is_source("secrets", "infra", "y")
     assert index.is_source(CONFIGMAPS.key, "infra", "z")
@@ -236,4 +236,4 @@ def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     ],
 )
 def test_counts_of_a_status_are_read_back(status, counts):
-    assert read_rule_status(status).copies == counts
+    assert read_rule_status({"status": status}).copies == counts

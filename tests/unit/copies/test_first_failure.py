@@ -22,7 +22,7 @@ SPEC = parse_rule(
 
 
 def ready(summary):
-    return summarized(SimpleNamespace(spec=SPEC), summary, 1, "")  # type: ignore[arg-type]
+    return summarized(SimpleNamespace(spec=SPEC, barrier=None), summary, 1, "")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

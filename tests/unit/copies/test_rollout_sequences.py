@@ -20,7 +20,7 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import NO_STATUS, RuleStatus
 from copyrator.api.times import format_time
-from copyrator.copies.rollout.progress import RolloutActions, advance
+from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule, RuleState
 from copyrator.copies.seal.sealing import Sealer
@@ -42,9 +42,7 @@ OTHER = Shapes().read([{"manager": "kubectl", "operation": "Update", "fieldsV1":
 
 
 class Context:
-    """What `advance` needs of a CopyContext."""
-
-    rollouts = True
+    """What rollouts need of a CopyContext."""
 
     def __init__(self, world: World) -> None:
         self.index = BindingIndex()
@@ -132,6 +130,9 @@ class Operator:
         )
         self.compiled.active = True
         self.state.compiled = self.compiled
+        self.rollouts = Rollouts(self.context)  # type: ignore[arg-type]
+        self.rollout = self.rollouts.begin(self.compiled, None)
+        self.compiled.barrier = self.rollout
         self.source_changed()
 
     def source_changed(self) -> None:
@@ -144,27 +145,25 @@ class Operator:
         source = SourceReader("v1", "ConfigMap")(body)
         self.context.index.add(SourceBinding(self.compiled, source))
 
-    async def persist(self) -> bool:
-        assert self.state.rollout is not None
+    async def write(self) -> None:
+        assert self.rollout.state is not None
         self.rule.status = self.world.status = RuleStatus(
-            rollout=replace(self.state.rollout, steps=9)
+            rollout=replace(self.rollout.state, steps=9)
         )
-        return self.rule.status.rollout is not None
 
     def turn(self) -> bool:
         """One reconcile of the rule, and of each copy; whether anything was done."""
-        before = (self.state.rollout, self.world.versions)
+        before = (self.rollout.state, self.world.versions)
         asyncio.run(self._advance())
         for namespace in list(self.world.namespaces):
             self.copy(namespace)
-        if self.state.rollout is not None:
-            self.world.status = RuleStatus(rollout=replace(self.state.rollout, steps=9))
-        return (self.state.rollout, self.world.versions) != before
+        if self.rollout.state is not None:
+            self.world.status = RuleStatus(rollout=replace(self.rollout.state, steps=9))
+        return (self.rollout.state, self.world.versions) != before
 
     async def _advance(self) -> None:
         await self.compiled.targets.settle(TimeSlice())
-        actions = RolloutActions(None, self.persist)  # type: ignore[arg-type]
-        await advance(self.context, self.state, actions)  # type: ignore[arg-type]
+        await self.rollouts.advance(self.state, self.write)
 
     def copy(self, namespace: Namespace) -> None:
         """What copies/targets/reconciler.py does about one copy."""
@@ -185,12 +184,12 @@ class Operator:
         if plan.why is Cause.CHANGED:
             rolled = {one for one, held in world.holds.items() if held == world.source}
             rolled -= world.beyond
-            assert len(rolled) < allowed, (name, sorted(rolled), self.state.rollout)
+            assert len(rolled) < allowed, (name, sorted(rolled), self.rollout.state)
         world.write(name, request, new=plan.act is Action.CREATE)
 
     def allowed(self) -> int:
         """How many copies may have the new content by the recorded step."""
-        known, state = self.world.status.rollout, self.state.rollout
+        known, state = self.world.status.rollout, self.rollout.state
         assert self.compiled.spec.rollout is not None
         assert state is not None
         targets = len(self.compiled.targets)

@@ -1,4 +1,5 @@
 import pytest
+from tests.conditions import conditions
 from tests.targets import EVERYWHERE
 
 from copyrator.api.fields import InvalidSpec
@@ -132,4 +133,4 @@ def test_of_a_status_only_what_we_may_have_written_is_kept():
             "other": "x",
         }
     )
-    assert found.status == RuleStatus(conditions=(ready,), copies=CopyCounts(ready=1))
+    assert found.status == RuleStatus(conditions=conditions(ready), copies=CopyCounts(ready=1))

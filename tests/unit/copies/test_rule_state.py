@@ -28,13 +28,18 @@ def watch() -> Any:
 
 def compiled(*, active: bool = True, **status: Any) -> Any:
     """A rule's version, with the status that the rule has when it is served."""
-    return SimpleNamespace(active=active, rule=SimpleNamespace(status=read_rule_status(status)))
+    rule = SimpleNamespace(status=read_rule_status({"status": status}))
+    return SimpleNamespace(active=active, rule=rule)
 
 
 class Watch:
     def __init__(self, reflector: Any) -> None:
         self.reflector = reflector
         self.synced = True
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
 
 
 def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: RuleState) -> None:
@@ -54,9 +59,11 @@ def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
     state.begin(compiled(), 2)
     state.sources = [one]
     state.deletions.condemned = {A}
-    assert state.end() == [one]
+    state.end()
+    assert one.released == 1
     assert (state.compiled, state.generation, state.deletions.condemned) == (None, 0, set())
-    assert state.end() == []
+    state.end()
+    assert one.released == 1
 
 
 def test_a_second_list_confirms_only_when_every_watch_has_made_it(state: RuleState) -> None:

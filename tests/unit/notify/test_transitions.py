@@ -3,6 +3,7 @@
 import pytest
 
 from copyrator.api.bundle import parse_status
+from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
@@ -29,7 +30,7 @@ def of_bundle(**status):
 
 
 def of_rule(**status):
-    return rule_state(CREDS, read_rule_status(status))
+    return rule_state(CREDS, read_rule_status({"status": status}))
 
 
 def one(state, about):
@@ -289,3 +290,14 @@ def test_what_waits_and_what_is_stored_of_a_forged_status_is_short():
         assert len(each.at) <= 40
         assert len(f"{each.what}{each.why}{each.key}{each.command}") <= 3_000
     assert of_rule(conditions=[{**ready, "reason": f"{long}y"}]).holding[0].id != found[-1].id
+
+
+@pytest.mark.parametrize("wrong", [5, [], {"a": 1}, None])
+@pytest.mark.parametrize("status", ["True", "False", "Unknown", []])
+def test_a_condition_with_fields_of_wrong_types_is_told_without_them(status, wrong):
+    odd = {"reason": wrong, "message": wrong, "lastTransitionTime": wrong, "other": wrong}
+    odd_ones = [{"type": kind.value, "status": status} | odd for kind in ConditionType]
+    for state in (of_bundle(conditions=odd_ones), of_rule(conditions=odd_ones)):
+        is_told = {one.about for one in state.holding}
+        assert (About.NOT_READY in is_told) == (status == "False")
+        assert all(one.why == "" and one.at == "" for one in state.holding)

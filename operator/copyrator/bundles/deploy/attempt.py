@@ -16,14 +16,13 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
-from copyrator.api.plan_status import ApprovedPlan, PlanStatus
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
@@ -40,8 +39,13 @@ from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
-from copyrator.bundles.jobs.job import ApprovedOperations, DeployOrder, build_deploy_job
-from copyrator.bundles.jobs.orders import is_made_of, order_of
+from copyrator.bundles.jobs.job import (
+    ApprovedOperations,
+    DeployOrder,
+    build_deploy_job,
+    is_made_of,
+    order_of,
+)
 from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
@@ -74,7 +78,7 @@ from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
-from copyrator.bundles.version.poll_state import PollStates
+from copyrator.bundles.version.polling import PollStates
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
@@ -580,7 +584,7 @@ class AttemptRunner:
 
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
-            RegistryError, PendingError: a feature lacks what it adds, or still does.
+            RegistryError, JobPendingError: a feature lacks what it adds, or still does.
         """
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
@@ -659,7 +663,7 @@ class AttemptRunner:
             return await self._await_queue(entry, job)
         told = entry.status.condition(ConditionType.READY)
         now, timing = self.context.clock(), self.context.timing
-        is_resumed = told.get("message") == ready_conditions.queued(entry.status).message
+        is_resumed = told.message == ready_conditions.queued(entry.status).message
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         verdict, step = ready_conditions.running(entry.status), Step(entry, due=(patience,))
         is_due = now >= patience
@@ -667,7 +671,7 @@ class AttemptRunner:
             step = Step(entry, due=(now + timedelta(seconds=timing.job_recheck),))
         if is_due and (blocked := await self._find_blocked(entry, spec, job)):
             verdict = ready_conditions.blocked(entry.status, blocked.reason, blocked.message)
-        is_told = told.get("reason") == verdict.reason == BundleReason.DEPLOYING or not is_due
+        is_told = told.reason == verdict.reason == BundleReason.DEPLOYING or not is_due
         if entry.deleting or (is_told and not is_resumed):
             return step
         return replace(step, status=entry.status, ready=verdict, decided=False)

@@ -11,12 +11,12 @@ from datetime import datetime
 
 from copyrator.api import structs
 from copyrator.api.age import AgeStatus, CandidateStatus
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
-from copyrator.api.plan_status import Baseline, PlanRequests, PlanStatus
+from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
@@ -42,7 +42,7 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
-from copyrator.bundles.jobs.orders import target_of
+from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -63,8 +63,7 @@ from copyrator.bundles.version.answer import (
     record_unavailable,
     take_over,
 )
-from copyrator.bundles.version.poll_state import DeployInputs, PollStates
-from copyrator.bundles.version.polling import VersionResolver
+from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
@@ -402,8 +401,7 @@ class Deployer:
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
         key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
-        is_settled = self.poll_states.is_settled(key, known) or self.accounts.is_settled(key, known)
-        if is_settled and inputs.observed is None:
+        if self.poll_states.is_settled(key, known) and inputs.observed is None:
             next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
@@ -538,20 +536,20 @@ class Deployer:
         """Report a missing service account; the time of the next poll isn't changed.
 
         Raises:
-            RegistryError, PendingError: a Job lacks what a feature adds to it, or still does.
+            RegistryError, JobPendingError: a Job lacks what a feature adds to it, or still does.
         """
         entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            self.accounts.forget(key)
             await self.features.prepare(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            check_at = self.accounts.settle(key, case.known(written))
-            return Step(written, due=(self.poll_states.next_poll(key), check_at))
+            self.poll_states.settle(key, case.known(written))
+            due = self.poll_states.next_poll(key), self.accounts.check_at(key)
+            return Step(written, due=due)
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 

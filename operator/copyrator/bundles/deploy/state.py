@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.approval import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
@@ -18,7 +19,6 @@ from copyrator.api.bundle_status import (
     Outcome,
     PassedOver,
 )
-from copyrator.api.plan_status import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason, StoredReason
 from copyrator.api.records import Packed
 from copyrator.api.structs import replace

@@ -7,8 +7,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
@@ -24,23 +23,27 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from copyrator.bundles.context import Context
-    from copyrator.bundles.jobs.client import JobClient
     from copyrator.bundles.jobs.job import DeployOrder
     from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord
-    from copyrator.bundles.jobs.sealed import SealStore
     from copyrator.oci.auth import Credential
 
 
-class PendingError(Exception):
+class JobPendingError(Exception):
     """What a feature adds to a Job isn't there yet; the feature requeues the Bundle."""
 
 
-@dataclass(frozen=True, slots=True)
+T = TypeVar("T")
+
+
 class Parts:
     """The engine's parts that features use."""
 
-    jobs: JobClient
-    seals: SealStore
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    def of(self, kind: type[T]) -> T:
+        """The part of a type."""
+        return next(one for one in self._parts if isinstance(one, kind))
 
 
 class Feature:
@@ -120,7 +123,7 @@ class Feature:
         """Get what it adds to a Job; before its attempt is recorded, or its plan takes a slot.
 
         Raises:
-            PendingError: it isn't there yet.
+            JobPendingError: it isn't there yet.
             RegistryError: there is none.
         """
 
@@ -134,7 +137,7 @@ class Feature:
         """The order with what it adds to the Job of this name; before that is created.
 
         Raises:
-            PendingError: what it adds isn't there yet; the same name is tried again.
+            JobPendingError: what it adds isn't there yet; the same name is tried again.
             RegistryError: there is none.
             ApiError: a Secret can't be written.
         """

@@ -423,12 +423,10 @@ def attested_condition(
         )
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
     before = status.condition(ConditionType.ATTESTED)
-    is_told = before.get("status") == no and before.get("reason") in PUSH_FAULTS
+    is_told = before.status == no and before.reason in PUSH_FAULTS
     if is_told and not all(one.is_quiet for one in pending):
         # Of a former process: the push is tried again at once.
-        return FurtherCondition(
-            no, BundleReason.read(str(before["reason"])), str(before.get("message"))
-        )
+        return FurtherCondition(no, BundleReason.read(before.reason or ""), before.message or "")
     return _judge_statement(status, around)
 
 
@@ -520,7 +518,7 @@ def _stands_at(
         return None
     if around.is_deleted or not around.is_allowed:
         return None
-    healthy = status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.TRUE
+    healthy = status.condition(ConditionType.HEALTHY).is_true
     if around.spec.part(HealthSpec).health is HealthMode.WATCH and not healthy:
         return None
     wanted, longest = timedelta(seconds=attest.after), _longest_of(soak, record)

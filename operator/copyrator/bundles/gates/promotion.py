@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import (
-    ConditionStatus,
     ConditionType,
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.plan_status import AsApprovedStatus
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus
@@ -147,9 +146,9 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
         yield _Break(
             f"{status.part(AsApprovedStatus).version} wasn't deployed as approved", withdraws=True
         )
-    if status.condition(ConditionType.DRIFTED).get("status") == ConditionStatus.TRUE:
+    if status.condition(ConditionType.DRIFTED).is_true:
         yield _Break("objects of the release drifted", withdraws=True)
-    if status.condition(ConditionType.HEALTHY).get("status") == ConditionStatus.FALSE:
+    if status.condition(ConditionType.HEALTHY).is_false:
         yield _Break("the release wasn't healthy", withdraws=True)
     if status.attempted.outcome == Outcome.FAILED:
         yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)

@@ -7,18 +7,16 @@ source at a time, within limits of memory and time.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from copyrator.api import names
 from copyrator.api.approval import ApprovalSpec
-from copyrator.api.attest import AttestKey, AttestSpec
 from copyrator.api.bundle_spec import (
     BUNDLE_SECRET_KEY,
     BUNDLE_VALUES_BYTES,
@@ -30,36 +28,26 @@ from copyrator.api.bundle_spec import (
     ValuesSource,
 )
 from copyrator.api.cluster import ClusterSpec
-from copyrator.api.fields import SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
-from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import PromotionSpec
+from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
-from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
     access_refs,
-    attester_refs,
-    key_refs,
     kubeconfig_refs,
     secret_key_ref,
     values_ref,
     values_refs,
-    verify_ref,
 )
 from copyrator.bundles.pod import CA_KEY, Login
-from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.kube.errors import NotFound
-from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import (
     Credential,
     UnusableSecretError,
@@ -67,8 +55,6 @@ from copyrator.oci.auth import (
     find_credential,
 )
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
-from copyrator.oci.statements import PrivateKeyFile
-from copyrator.signatures.model import SIGNATURE_KEY_BYTES, SignatureRequirement
 from copyrator.workqueue.fairness import TimeSlice
 
 
@@ -149,17 +135,6 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class AttestAccess:
-    """What signs attestations, and the access to the registry that they are pushed with."""
-
-    key: PrivateKeyFile
-    access: Access
-
-
-OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
-
-
-@dataclass(frozen=True, slots=True)
 class TargetAccess:
     """A spec with the cluster that its release is in, and the access to that."""
 
@@ -180,30 +155,24 @@ class Known:
 
     refs: tuple[Ref, ...]
     versions: tuple[str, ...]
-    value: Any
+    shape: object = None
+    """What else it was computed from."""
+    value: Any = None
 
 
 @dataclass(slots=True)
 class InputsMemory:
     """What was read of the objects that a Bundle's spec names."""
 
-    values: Known | None = None
-    access: Known | None = None
-    signers: Known | None = None
-    attesters: Known | None = None
-    attest_key: Known | None = None
-    """Of ``spec.attest``: only which versions of the Secrets were read."""
-    cluster: Known | None = None
+    known: dict[str, Known] = field(default_factory=dict)
+    """By what it is used for."""
 
 
 class ReferenceReader:
     """Reads the objects that Bundles name.
 
-    Args:
-        context: the controller's.
-        find_credential: the registry's by a feature, in place of that of a Secret.
-
     Attributes:
+        find_credential: the registry's by a feature, in place of that of a Secret.
         watches: of all that they name.
     """
 
@@ -211,7 +180,7 @@ class ReferenceReader:
         self, context: Context, find_credential: Callable[[BundleSpec], Credential | None]
     ) -> None:
         self._context = context
-        self._find_credential = find_credential
+        self.find_credential = find_credential
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
         context.memories.on_drop(lambda key: self.watches.follow(key, frozenset()))
@@ -228,8 +197,37 @@ class ReferenceReader:
         host = self._context.client.connection.host
         return host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
 
-    def _memory(self, key: BundleKey) -> InputsMemory:
-        return self._memories.of(key, InputsMemory)
+    def recall(
+        self, key: BundleKey, use: str, refs: tuple[Ref, ...], shape: object
+    ) -> Known | None:
+        """The result that was kept for a use, if its input is the same at present."""
+        known = self._memories.of(key, InputsMemory).known.get(use)
+        is_same = known is not None and (known.refs, known.shape) == (refs, shape)
+        if known is None or not is_same:
+            return None
+        return known if all(map(self.watches.is_current, refs, known.versions)) else None
+
+    def keep(self, key: BundleKey, use: str, known: Known) -> None:
+        """Keep a result until an object has another version."""
+        self._memories.of(key, InputsMemory).known[use] = known
+
+    def forget(self, key: BundleKey, use: str) -> None:
+        """Keep it no longer."""
+        self._memories.of(key, InputsMemory).known.pop(use, None)
+
+    async def read(self, ref: Ref) -> dict[str, Any] | None:
+        """An object; None where it doesn't exist.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        begun = self.watches.begin_read(ref)
+        try:
+            body = await self._context.client.get(ref.resource, ref.namespace, ref.name)
+        except NotFound:
+            body = None
+        self.watches.was_read(ref, version_of(body), begun)
+        return body
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
         """The hash of the Bundle's values, None without values; reads them only if one changed.
@@ -241,11 +239,9 @@ class ReferenceReader:
         refs = values_refs(spec)
         if not refs:
             return None
-        known = self._memory(entry.key).values
-        if known is not None and self._is_current(known, refs):
-            shape, found = known.value
-            if shape == spec.secret_key:
-                return cast("str | None", found)
+        known = self.recall(entry.key, "values", refs, spec.secret_key)
+        if known is not None:
+            return cast("str | None", known.value)
         return (await self.values(entry, spec))[0]
 
     async def values(
@@ -262,8 +258,8 @@ class ReferenceReader:
         for source in spec.values_sources:
             # Nothing of one source is kept for the next one.
             async with self._context.readers.slot(entry.key.namespace):
-                body = await self._read_optional(values_ref(spec, source))
-                versions.append(_version(body))
+                body = await self.read(values_ref(spec, source))
+                versions.append(version_of(body))
                 if body is not None:
                     try:
                         content = await reader.add(source, body)
@@ -282,17 +278,16 @@ class ReferenceReader:
         if spec.secret_key is not None:
             ref = secret_key_ref(spec, spec.secret_key)
             async with self._context.readers.slot(entry.key.namespace):
-                body = await self._read_optional(ref)
-                versions.append(_version(body))
+                body = await self.read(ref)
+                versions.append(version_of(body))
                 content = {spec.secret_key.key: _read_secret_key(ref, spec.secret_key, body)}
                 del body
             await reader.add_secret_key(spec.secret_key, content)
             if take is not None:
                 await take(ValuesSource(ValuesKind.SECRET, spec.secret_key.secret), content)
         found = reader.hash.result()
-        value = spec.secret_key, found
-        known = Known(values_refs(spec), tuple(versions), value)
-        self._memory(entry.key).values = known
+        known = Known(values_refs(spec), tuple(versions), spec.secret_key, found)
+        self.keep(entry.key, "values", known)
         return found, tuple(reader.files)
 
     async def with_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
@@ -303,10 +298,11 @@ class ReferenceReader:
         """
         if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
-        refs, known = kubeconfig_refs(spec), self._memory(entry.key).cluster
-        if known is None or known.value[0] != wanted or not self._is_current(known, refs):
+        refs = kubeconfig_refs(spec)
+        known = self.recall(entry.key, "cluster", refs, wanted)
+        if known is None:
             return await self.in_cluster(entry, spec)
-        _, cluster, ends = known.value
+        cluster, ends = known.value
         _check_end(refs[0], ends, self._context.clock())
         return TargetAccess(replace(spec, cluster=cluster), ends=ends)
 
@@ -315,14 +311,14 @@ class ReferenceReader:
         if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
         (ref,) = refs = kubeconfig_refs(spec)
-        self._memory(entry.key).cluster = None
-        body = await self._read_optional(ref)
+        self.forget(entry.key, "cluster")
+        body = await self.read(ref)
         found = _read_kubeconfig(ref, wanted.key, body, self._home)
         place, ends = found.place, found.ends
         parts = place.server, place.ca.decode(), place.tls_server_name
         cluster = TargetCluster(place.server, hash_of(*parts))
-        known = Known(refs, (_version(body),), (wanted, cluster, ends))
-        self._memory(entry.key).cluster = known
+        known = Known(refs, (version_of(body),), wanted, (cluster, ends))
+        self.keep(entry.key, "cluster", known)
         _check_end(ref, ends, self._context.clock())
         return TargetAccess(replace(spec, cluster=cluster), found, ends)
 
@@ -334,159 +330,35 @@ class ReferenceReader:
         """
         refs = access_refs(spec)
         if not refs:
-            return read_access(spec, {}, self._find_credential(spec))
-        known = self._memory(entry.key).access
+            return read_access(spec, {}, self.find_credential(spec))
         shape = _shape(spec)
-        if known is not None and known.value[0] == shape and self._is_current(known, refs):
-            cached: Access = known.value[1]
-            return cached
+        if (known := self.recall(entry.key, "access", refs, shape)) is not None:
+            return cast("Access", known.value)
         versions: list[str] = []
         bodies: dict[str, dict[str, Any]] = {}
         for ref in refs:
-            if (body := await self._read_optional(ref)) is None:
+            if (body := await self.read(ref)) is None:
                 field = "spec.auth" if ref.name == spec.auth else "spec.caSecret"
                 raise MissingReferenceError(
                     f"{ref} of {field} doesn't exist; create it, or remove it from the spec"
                 )
             bodies[ref.name] = body
-            versions.append(_version(body))
+            versions.append(version_of(body))
         found = read_access(spec, bodies)
-        known = Known(refs, tuple(versions), (shape, found))
-        self._memory(entry.key).access = known
+        self.keep(entry.key, "access", Known(refs, tuple(versions), shape, found))
         return found
-
-    async def requirement(
-        self, entry: BundleEntry, spec: BundleSpec
-    ) -> tuple[SignatureRequirement, tuple[str, ...]]:
-        """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
-        wanted = spec.find(SignaturesSpec)
-        assert wanted is not None
-        refs = key_refs(spec, refs_of(wanted.any_of))
-        known = self._memory(entry.key).signers
-        if known is not None and known.value[0] == wanted and self._is_current(known, refs):
-            cached: tuple[SignatureRequirement, tuple[str, ...]] = known.value[1]
-            return cached
-        contents, versions = await self._read_keys(spec, refs_of(wanted.any_of))
-        found = await asyncio.to_thread(
-            read_requirement, SPEC, spec.namespace, wanted.any_of, contents
-        )
-        known = Known(refs, versions, (wanted, found))
-        self._memory(entry.key).signers = known
-        return found
-
-    async def attesters(self, entry: BundleEntry, spec: BundleSpec, asked: Asked) -> Attesters:
-        """The keys of ``spec.promoteFrom.attestations``; reads them only if they changed.
-
-        Raises:
-            MissingReferenceError: two environments have the same key.
-            ApiError: they can't be read.
-        """
-        named = spec.part(PromotionSpec).attestations
-        if not named:
-            return NO_ATTESTERS
-        refs, shape = key_refs(spec, attester_refs(spec)), (named, asked)
-        known = self._memory(entry.key).attesters
-        if known is not None and known.value[0] == shape and self._is_current(known, refs):
-            cached: Attesters = known.value[1]
-            return cached
-        contents, versions = await self._read_keys(spec, attester_refs(spec))
-        try:
-            found = await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
-        except SpecError as error:
-            raise MissingReferenceError(str(error), BundleReason.INVALID_SPEC) from None
-        self._memory(entry.key).attesters = Known(refs, versions, (shape, found))
-        return found
-
-    async def attest_access(self, entry: BundleEntry, spec: BundleSpec) -> AttestAccess:
-        """Read the private key of ``spec.attest``, and the credential that may push.
-
-        Nothing of the key is kept.
-
-        Raises:
-            MissingReferenceError: a Secret doesn't exist, or lacks a required key.
-            ApiError: one can't be read.
-        """
-        attest = spec.find(AttestSpec)
-        assert attest is not None
-        ref = _attest_ref(self._context, spec)
-        pushing, credential = spec, self._find_credential(spec)
-        if attest.auth is not None:
-            pushing, credential = replace(spec, auth=attest.auth), None
-        bodies: dict[Ref, Mapping[str, Any]] = {}
-        versions: dict[Ref, str] = {}
-        for one in (ref, *access_refs(pushing)):
-            body = await self._read_optional(one)
-            versions[one], bodies[one] = _version(body), body or {}
-        known = Known(tuple(versions), tuple(versions.values()), None)
-        self._memory(entry.key).attest_key = known
-        if missing := [one for one, body in bodies.items() if not body]:
-            text = f"{missing[0]} of spec.attest doesn't exist; create it"
-            raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
-        own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
-        key, data = attest.own_key or OPERATORS_KEY, bodies[ref].get("data") or {}
-        needs_password = key.password_key and (attest.own_key or key.password_key in data)
-        return AttestAccess(
-            PrivateKeyFile(
-                f"the key {key.key} of {ref}",
-                _read_attest_key(ref, key.key, data),
-                _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
-            ),
-            read_access(pushing, own, credential),
-        )
-
-    async def _read_keys(
-        self, spec: BundleSpec, wanted: Sequence[LocalObjectRef]
-    ) -> tuple[Contents, tuple[str, ...]]:
-        """The files of objects with keys or certificates, and the objects' versions."""
-        contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}
-        versions: list[str] = []
-        for one in wanted:
-            body = await self._read_optional(verify_ref(spec.namespace, one))
-            contents[one] = files_of(one, body) if body else None
-            versions.append(_version(body))
-        return contents, tuple(versions)
-
-    def _is_current(self, known: Known, refs: tuple[Ref, ...]) -> bool:
-        """Whether a cached result is of the same objects at their current versions."""
-        return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
         """Whether all results cached for a Bundle were read from that version of an object."""
         if (inputs := self._memories.find(key, InputsMemory)) is None:
             return False
-        known = (
-            inputs.values,
-            inputs.access,
-            inputs.signers,
-            inputs.attesters,
-            inputs.attest_key,
-            inputs.cluster,
-        )
         versions = [
             read
-            for part in known
-            if part is not None
+            for part in inputs.known.values()
             for each, read in zip(part.refs, part.versions, strict=True)
             if each == ref
         ]
         return bool(versions) and all(read == version for read in versions)
-
-    async def _read_optional(self, ref: Ref) -> dict[str, Any] | None:
-        begun = self.watches.begin_read(ref)
-        try:
-            body = await self._context.client.get(ref.resource, ref.namespace, ref.name)
-        except NotFound:
-            body = None
-        self.watches.was_read(ref, _version(body), begun)
-        return body
-
-
-def files_of(ref: LocalObjectRef, body: Mapping[str, Any]) -> Mapping[str, bytes]:
-    """The files of a ConfigMap or Secret."""
-    data: Mapping[str, str] = body.get("data") or {}
-    if ref.kind is ValuesKind.CONFIG_MAP:
-        return {name: text.encode() for name, text in data.items()}
-    return {name: base64.b64decode(text) for name, text in data.items()}
 
 
 def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None) -> bytes:
@@ -495,25 +367,10 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
     if body is None:
         text = f"{where} doesn't exist; create it, or remove it from the spec"
         raise MissingReferenceError(text, reason)
-    return _read_key(where, wanted.key, body.get("data") or {}, BUNDLE_SECRET_KEY, reason)
+    return read_key(where, wanted.key, body.get("data") or {}, BUNDLE_SECRET_KEY, reason)
 
 
-def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
-    """The Secret with the private key: the Bundle's, or the operator's own."""
-    attest = spec.find(AttestSpec)
-    assert attest is not None
-    if attest.own_key is None:
-        return Ref(SECRETS, context.settings.namespace, names.ATTEST_SECRET)
-    return Ref(SECRETS, spec.namespace, attest.own_key.secret)
-
-
-def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
-    """One file of the Secret with the private key."""
-    most = SIGNATURE_KEY_BYTES
-    return _read_key(f"{ref} of spec.attest", name, data, most, BundleReason.ATTEST_KEY_INVALID)
-
-
-def _read_key(
+def read_key(
     where: str, key: str, data: Mapping[str, str], most: int, reason: BundleReason
 ) -> bytes:
     """The content of one key of a Secret, of at most so many bytes."""
@@ -560,7 +417,8 @@ def _check_end(ref: Ref, ends: datetime | None, now: datetime) -> None:
     )
 
 
-def _version(body: Mapping[str, Any] | None) -> str:
+def version_of(body: Mapping[str, Any] | None) -> str:
+    """The version of an object; empty where it doesn't exist."""
     return str(body["metadata"].get("resourceVersion", "")) if body else ""
 
 

@@ -7,10 +7,10 @@ of Bundles that name it, and the search for cycles doesn't continue at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
@@ -114,10 +114,10 @@ def _find_fault(entry: BundleEntry | None) -> str:
     if reason in PAUSES:
         fault = _find_suspended_fault(entry)
     elif reason != BundleReason.DEPLOYED:
-        fault = f"isn't Ready: {_cut(reason, status.condition(ConditionType.READY))}"
+        fault = f"isn't Ready: {_cut(reason, status.condition(ConditionType.READY).message)}"
     elif status.failed_polls.count:
-        error = {"message": status.last_error.message}
-        fault = f"is Ready, but its last poll failed: {_cut(status.last_error.reason, error)}"
+        error = status.last_error
+        fault = f"is Ready, but its last poll failed: {_cut(error.reason, error.message)}"
     return fault or _find_health_fault(entry)
 
 
@@ -131,15 +131,15 @@ def _find_suspended_fault(entry: BundleEntry) -> str:
         return "was resumed, and isn't reconciled since"
     if kept.status != ConditionStatus.TRUE:
         ready = status.condition(ConditionType.READY)
-        return f"isn't Ready: {_cut(status.ready_reason, ready)}"
+        return f"isn't Ready: {_cut(status.ready_reason, ready.message)}"
     is_edited = status.deployed.spec_hash != entry.spec_hash
     if entry.is_paused and (is_edited or entry.generation > (kept.generation or 0)):
         return f"was edited while the annotation {ANN_DISABLE_AUTOUPDATE} disables its updates"
     if is_edited or kept.pending:
         return f"is suspended, and doesn't run what it asks for: {kept.pending or 'it was edited'}"
     if status.last_error.reason and not entry.is_paused:
-        error = {"message": status.last_error.message}
-        return f"is suspended, and has an error: {_cut(status.last_error.reason, error)}"
+        error = status.last_error
+        return f"is suspended, and has an error: {_cut(error.reason, error.message)}"
     return ""
 
 
@@ -150,13 +150,12 @@ def _find_health_fault(entry: BundleEntry) -> str:
     if watched_health(entry.spec, entry.status) == ConditionStatus.TRUE:
         return ""
     found = entry.status.condition(ConditionType.HEALTHY)
-    return f"is Ready, but isn't Healthy{': ' * bool(found)}{_cut(found.get('reason'), found)}"
+    return f"is Ready, but isn't Healthy{': ' * bool(found)}{_cut(found.reason, found.message)}"
 
 
-def _cut(reason: object, said: Mapping[str, Any]) -> str:
+def _cut(reason: str | None, message: str | None) -> str:
     """A reason and its message, shortened; empty without either."""
-    parts = (one for one in (reason, said.get("message")) if one and isinstance(one, str))
-    text = ": ".join(parts).rstrip(". ")
+    text = ": ".join(filter(None, (reason, message))).rstrip(". ")
     return text if len(text) <= MAX_CAUSE else f"{text[:MAX_CAUSE].rsplit(' ', 1)[0]} …"
 
 

@@ -30,7 +30,7 @@ from copyrator.bundles.jobs.outcome import (
 from copyrator.bundles.plan import seal
 from copyrator.bundles.pod import VALUES_VOLUME
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.poll_state import PollStates
+from copyrator.bundles.version.polling import PollStates
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
@@ -113,8 +113,6 @@ class _MissingAccount:
 class AccountMemory:
     """The missing service account of a Bundle's Jobs."""
 
-    settled: tuple[object, ...] | None = None
-    """The input of the last decision, where only the service account is missing."""
     check_at: datetime | None = None
     """When it is requested again; None where another Bundle does so, or it isn't missing."""
 
@@ -128,35 +126,24 @@ class ServiceAccountChecker:
         self._missing: dict[tuple[str, str], _MissingAccount] = {}
         context.memories.on_drop(self._leave)
 
-    def settle(self, key: BundleKey, known: tuple[object, ...]) -> datetime | None:
-        """Record that only the account is missing for this input; returns when it is requested."""
-        memory = self._context.memories.of(key, AccountMemory)
-        memory.settled = known
-        return memory.check_at
-
-    def is_settled(self, key: BundleKey, known: tuple[object, ...]) -> bool:
-        """Whether only the account was missing for this input of a decision."""
-        memory = self._context.memories.find(key, AccountMemory)
-        return memory is not None and memory.settled == known
-
     def is_awaited(self, key: BundleKey) -> bool:
-        """Whether a Bundle waits for its account alone."""
-        memory = self._context.memories.find(key, AccountMemory)
-        return memory is not None and memory.settled is not None
+        """Whether a Bundle's account was missing when it was looked for last."""
+        return self._context.memories.find(key, AccountMemory) is not None
 
-    def forget(self, key: BundleKey) -> None:
-        """Record that the account isn't missing."""
-        self._context.memories.forget(key, AccountMemory)
+    def check_at(self, key: BundleKey) -> datetime | None:
+        """When a missing account is requested again; None where another Bundle does so."""
+        memory = self._context.memories.find(key, AccountMemory)
+        return memory.check_at if memory is not None else None
 
     async def check(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Check whether a missing account (AccountMemory.settled) exists now: then decide again.
+        """Check whether an account that was missing exists now: then decide again.
 
         An account that isn't recorded as missing any more was found, or its request was forbidden.
         """
         is_recorded = (spec.namespace, spec.service_account) in self._missing
         if is_recorded and await self.missing(entry, spec):
-            return Step(entry, due=(self._memory(entry.key).check_at,))
-        self.forget(entry.key)
+            return Step(entry, due=(self.check_at(entry.key),))
+        self._context.memories.forget(entry.key, AccountMemory)
         self._poll_states.decide_again(entry.key, spec.interval)
         return Step(entry)
 
@@ -173,16 +160,16 @@ class ServiceAccountChecker:
         """
         account = spec.namespace, spec.service_account
         now, timing = self._context.monotonic(), self._context.timing
-        memory = self._memory(entry.key)
-        if recheck:
-            memory.settled = None
-        if memory.check_at is not None and memory.check_at <= self._context.clock():
+        memories = self._context.memories
+        memory = memories.find(entry.key, AccountMemory)
+        if memory and memory.check_at is not None and memory.check_at <= self._context.clock():
             memory.check_at = None  # unless it sends this request, another Bundle has
         found = self._missing.get(account)
         if found and now < (
             found.checked_at + timing.account_sharing if recheck else found.next_check
         ):
             found.waiting.add(entry.key)
+            memories.of(entry.key, AccountMemory)
             return found.text
         is_due = found is None or now >= found.next_check
         if found and is_due:
@@ -195,7 +182,9 @@ class ServiceAccountChecker:
         found = self._missing.get(account)
         if text is None:
             self._requeue_waiting(entry.key, account)
+            memories.forget(entry.key, AccountMemory)
             return None
+        memory = memories.of(entry.key, AccountMemory)
         if found is None:
             wait = timing.account_recheck / 2
             found = self._missing[account] = _MissingAccount(text, now, now, wait)
@@ -213,9 +202,6 @@ class ServiceAccountChecker:
         if found is not None:
             for key in found.waiting - {finder}:
                 self._context.schedule.changed(key, Change.ACCOUNT)
-
-    def _memory(self, key: BundleKey) -> AccountMemory:
-        return self._context.memories.of(key, AccountMemory)
 
     def _leave(self, key: BundleKey) -> None:
         """Remove a Bundle that was deleted."""

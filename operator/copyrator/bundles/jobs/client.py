@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanOutcome, PlanStatus, PreviewPlan
+from copyrator.api.plan_status import PlanOutcome, PreviewPlan
 from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry

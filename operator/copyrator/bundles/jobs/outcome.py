@@ -18,9 +18,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import Outcome
+from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.fields import read_json
-from copyrator.api.plan_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time

@@ -19,13 +19,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.approval import ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.api.object_refs import ValuesKind
-from copyrator.api.plan_status import ApprovedPlan, Baseline, PlanStatus
+from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import (
+    MAX_REJECTED_CONTENTS,
+    ApprovalMode,
+    ApprovalSpec,
+    ApprovedPlan,
+    PlanDecision,
+    PlanStatus,
+    RejectedPlan,
+)
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.names import (
@@ -21,14 +29,7 @@ from copyrator.api.names import (
     ANN_DISABLE_AUTOUPDATE,
     ANN_REJECTED_PLAN,
 )
-from copyrator.api.plan_status import (
-    MAX_REJECTED_CONTENTS,
-    ApprovedPlan,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    RejectedPlan,
-)
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace

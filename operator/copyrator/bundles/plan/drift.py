@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
@@ -29,7 +29,7 @@ from copyrator.api.drift import (
     DriftStatus,
     DriftVerdict,
 )
-from copyrator.api.plan_status import Baseline, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import Baseline, PlanOutcome
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.times import format_time, parse_time

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
 from copyrator.api.drift import DriftCheck, DriftStatus
@@ -24,13 +24,10 @@ from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,
     MAX_UNBOUND,
-    ApprovedPlan,
     Baseline,
-    PlanDecision,
     PlanOutcome,
     PlanRecord,
     PlanRequests,
-    PlanStatus,
     PreviewPlan,
 )
 from copyrator.api.reasons import AnyReason
@@ -540,7 +537,7 @@ def _why_uncovered(status: BundleStatus, made: PlanResult) -> str | None:
             what = "another image of werf"
         elif before.approved.enforced and made.unenforced:
             what = "a deploy that the API server holds to its plan, which it can't now"
-        elif _is_other_file(status, made):
+        elif _is_other_file(status, approved, made.plan):
             what = "objects of the release that have changed since, or the chart draws"
         return f"the approval of plan {before.approved.id} was of {what}"
     return (
@@ -559,7 +556,9 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     weaker = (given.bound and unbound) or (given.exact and unbound and not is_exact(made.plan))
     if given.image != made.plan.image or weaker or (given.enforced and made.unenforced):
         return False  # another werf would deploy, or more than was approved
-    if has_further_objects(approved, made.plan) or (unbound and _is_other_file(status, made)):
+    if has_further_objects(approved, made.plan) or (
+        unbound and _is_other_file(status, approved, made.plan)
+    ):
         return False
     operations = approved.operations
     if made.missing_namespace is not None:
@@ -580,13 +579,12 @@ _NOTHING_WRITTEN: Final = (
 """Reasons of attempts that ended before werf's apply; one before them may have failed in it."""
 
 
-def _is_other_file(status: BundleStatus, made: PlanResult) -> bool:
+def _is_other_file(status: BundleStatus, approved: Plan, plan: Plan) -> bool:
     """Whether werf saved another plan than the approved one, and no attempt explains that.
 
     An attempt that did a part of it, or may have, left another state: then the file can't be equal.
     """
-    approved = made.approved
-    if approved is None or approved.exact is None or approved.exact == made.plan.exact:
+    if approved.exact is None or approved.exact == plan.exact:
         return False
     is_tried = _is_tried(status) and _is_approved_before(status)
     attempted = status.attempted

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.approval import MAX_MISSING, PlanStatus
+from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
 from copyrator.api.conditions import ready_reason
-from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import Operation

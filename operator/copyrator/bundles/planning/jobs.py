@@ -31,8 +31,7 @@ from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans
-from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
-from copyrator.bundles.jobs.orders import plan_order
+from copyrator.bundles.jobs.job import DeployOrder, build_plan_job, plan_order
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,
@@ -304,7 +303,7 @@ class PlanJobClient:
             renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
-            PendingError: a feature waits for what it adds; then the next reconcile creates it.
+            JobPendingError: a feature waits for what it adds; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
@@ -350,7 +349,7 @@ class PlanJobClient:
         """Have features get what they add to its Job before a plan takes a slot.
 
         Raises:
-            PendingError: that isn't there yet.
+            JobPendingError: that isn't there yet.
         """
         with suppress(RegistryError):  # the plan reports it
             await self.features.prepare(entry, spec)
@@ -362,7 +361,7 @@ class PlanJobClient:
 
         Raises:
             MissingReferenceError: there are none, or the kubeconfig is of another cluster by now.
-            RegistryError, PendingError: a feature lacks what it adds, or still does.
+            RegistryError, JobPendingError: a feature lacks what it adds, or still does.
             ApiError: a Secret can't be written.
         """
         target = await self.references.in_cluster(entry, spec)

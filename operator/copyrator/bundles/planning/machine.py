@@ -15,22 +15,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import (
-    ApprovedPlan,
-    Baseline,
-    PlanOutcome,
-    PlanRecord,
-    PlanRequests,
-    PlanStatus,
-    PreviewPlan,
-)
+from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRecord, PlanRequests, PreviewPlan
 from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
@@ -39,7 +31,7 @@ from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.jobs.orders import is_made_of, target_of
+from copyrator.bundles.jobs.job import is_made_of, target_of
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan.approval import has_new_decision, record_decision
@@ -88,7 +80,7 @@ from copyrator.bundles.planning.previews import PreviewResolver
 from copyrator.bundles.planning.queue import PlanQueue, Ticket
 from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step, record_part
-from copyrator.bundles.version.poll_state import PollStates
+from copyrator.bundles.version.polling import PollStates
 from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
 
@@ -259,7 +251,9 @@ class PlanMachine:
         since = AT_ONCE if has_secrets else now - LEFT_WITHIN
         is_planned = task.spec.uses(ApprovalSpec) or status.part(PreviewPlan).outcome is not None
         may_be = is_planned or bool(task.spec.auth or has_secrets or task.spec.find(ClusterSpec))
-        if not self.seals.is_tidied(entry.key) and may_be and has_ended_since(status, since):
+        if not may_be:
+            return None
+        if not self.seals.is_tidied(entry.key) and has_ended_since(status, since):
             try:
                 await self.seals.remove_others(entry, needed_jobs(status))
             except ApiError as error:

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from copyrator.api.approval import ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import ApprovedPlan, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all

@@ -16,7 +16,7 @@ from typing import Final
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition, with_further
+from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import read_withdrawal
@@ -38,7 +38,7 @@ from copyrator.bundles.gates.evidence import (
     update_statements,
 )
 from copyrator.bundles.gates.restrictions import may_attest
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.policy import find_signer
@@ -138,7 +138,7 @@ def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) 
         generation=updated.observed_generation or 0,
         now=now,
     )
-    updated = replace(updated, conditions=tuple(conditions))
+    updated = replace(updated, conditions=conditions)
     return status if updated == status else updated
 
 
@@ -146,13 +146,12 @@ def record_attested(context: Context, before: BundleEntry, written: BundleEntry)
     """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
     kind = ConditionType.ATTESTED
     was, found = before.status.condition(kind), written.status.condition(kind)
-    status, word, message = (str(found.get(one)) for one in ("status", "reason", "message"))
-    is_true = status == ConditionStatus.TRUE
-    if was.get("status") == status and (is_true or was.get("reason") == word):
+    word, message = found.reason or "", found.message or ""
+    if was.status == found.status and (found.is_true or was.reason == word):
         return
-    if status in (ConditionStatus.TRUE, ConditionStatus.FALSE):
+    if found.is_true or found.is_false:
         context.record(written, BundleReason.read(word), message)
-        level = logging.INFO if is_true else logging.WARNING
+        level = logging.INFO if found.is_true else logging.WARNING
         log.log(level, "%s: %s: %s", written.key, word, message)
 
 
@@ -162,12 +161,10 @@ class Attester:
     def __init__(
         self,
         context: Context,
-        references: ReferenceReader,
         trust: TrustStore,
         pusher: StatementPusher,
     ) -> None:
         self._context = context
-        self._references = references
         self._trust = trust
         self._pusher = pusher
         self._cluster = ""
@@ -247,7 +244,7 @@ class Attester:
         if statement is None:
             raise _PushError(BundleReason.PUSH_REFUSED, "its record in status.attest isn't whole")
         try:
-            found = await self._references.attest_access(entry, spec)
+            found = await self._trust.keys.attest_access(entry, spec)
             bundle = await self._pusher.sign(found.key, statement, namespace)
             signers = await self._trust.signers(entry, spec)
         except MissingReferenceError as error:

@@ -27,11 +27,12 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.inputs.reader import ReferenceReader, files_of
+from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.schedule import Clock
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust import policy as trust
+from copyrator.bundles.trust.keys import KeyReader, files_of
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
     NO_POLICY,
@@ -227,11 +228,15 @@ _Required = dict[str, tuple[SignatureRequirement, tuple[str, ...]]]
 
 
 class TrustStore:
-    """The signature policy, and what each Bundle has to satisfy."""
+    """The signature policy, and what each Bundle has to satisfy.
+
+    Attributes:
+        keys: those that specs name.
+    """
 
     def __init__(self, context: Context, references: ReferenceReader) -> None:
         self._context = context
-        self._references = references
+        self.keys = KeyReader(context, references)
         self._policy = NO_POLICY
         self.ready = False
         """Whether the policy was read; until then nothing may be decided."""
@@ -271,7 +276,7 @@ class TrustStore:
             return Asked()
         found = [self._required[one.name] for one in policy.matching(spec)]
         if spec.uses(SignaturesSpec):
-            found.append(await self._references.requirement(entry, spec))
+            found.append(await self.keys.requirement(entry, spec))
         faults = [fault for _, some in found for fault in some]
         return trust.combine_requirements((one for one, _ in found), faults, policy.blocked(spec))
 
@@ -283,7 +288,7 @@ class TrustStore:
         """
         found = [one for one, _ in self._required.values()]
         if spec.uses(SignaturesSpec):
-            found.append((await self._references.requirement(entry, spec))[0])
+            found.append((await self.keys.requirement(entry, spec))[0])
         return found
 
     # --- the policy -------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
     last = status.attempted if status.attempted.attempt else status.deployed
     pin, pending = desired.pin, status.condition(ConditionType.UPDATE_PENDING)
     if pin.digest is None:
-        is_pin_handled = pending.get("reason") != BundleReason.PINNED
+        is_pin_handled = pending.reason != BundleReason.PINNED
     else:
         is_pin_handled = last.digest == pin.digest
     return (

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
 from copyrator.api.drift import DriftMode, DriftSpec
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
+from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanDecision, PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.bundles.plan.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show

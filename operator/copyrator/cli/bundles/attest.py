@@ -189,8 +189,8 @@ def _obstacle(body: Body, withdrawal: AttestStatus) -> str:
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
     attested = parse_status(body).condition(ConditionType.ATTESTED)
     what = describe_record(withdrawal)
-    message = str(attested.get("message"))
-    is_failing = attested.get("reason") in PUSH_FAULTS and message.startswith(what)
+    message = str(attested.message)
+    is_failing = attested.reason in PUSH_FAULTS and message.startswith(what)
     return message.removeprefix(f"{what}: ") if is_failing else ""
 
 
@@ -207,7 +207,7 @@ def is_due(body: Body, version: str | None) -> bool:
         and parse_duration(str(attest.get("after") or "0s")) == 0
         and version in (None, status.deployed.version)
         and ANN_HOLD not in annotations_of(body)
-        and attested.get("status") != ConditionStatus.FALSE
+        and attested.status != ConditionStatus.FALSE
         and all(record.digest != digest for record in status.part(AttestationsStatus).attest)
     )
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import yaml
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.cluster import ClusterSpec
-from copyrator.api.plan_status import MissingPermission, PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.rights import (

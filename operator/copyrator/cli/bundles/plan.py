@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names, structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import JobSpec
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import (
     OperationCounts,
     PlanOutcome,
     PlanRequests,
-    PlanStatus,
     PlanSummary,
     PreviewPlan,
 )
@@ -184,20 +184,6 @@ class PlannedOperation:
         is_secret = self.operation.kind == "Secret" and not self.operation.group
         return is_secret or (self.diff is not None and self.diff.is_hidden)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As in ``-o json``."""
-        one = self.operation
-        return {
-            "type": str(one.type),
-            "when": _OCCASIONS[self.staged.when],
-            "group": one.group,
-            "kind": one.kind,
-            "namespace": one.namespace,
-            "name": one.name,
-            "asDeployingAccount": self.staged.as_account,
-            "risky": self.is_risky,
-        }
-
 
 _COLUMNS: Final = (
     Column("RISK", lambda row: "risky" if row.is_risky else ""),
@@ -355,9 +341,9 @@ async def _request_plan(
 def _obstacle(body: Body) -> str:
     """The end of a sentence: what the version to deploy waits for, or why there is none."""
     pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
-    if pending.get("status") != ConditionStatus.TRUE:
+    if not pending.is_true:
         return result(body)
-    return f"; {said(pending.get('reason'))}: {said(pending.get('message'), 2000)}"
+    return f"; {said(pending.reason)}: {said(pending.message, 2000)}"
 
 
 def plan_fault(view: BundleView) -> str:
@@ -559,9 +545,23 @@ def document(found: PlanView) -> dict[str, Any]:
         "bundle": str(found.view.name),
         "plan": found.plan.to_dict(),
         **({"preview": True} if found.is_preview else {}),
-        "operations": None if log.operations is None else [row.to_dict() for row in rows_of(found)],
+        "operations": None if log.operations is None else [*map(_row, rows_of(found))],
         **hidden,
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),
     }
     return typed(Kind.BUNDLE_PLAN, fields)
+
+
+def _row(row: PlannedOperation) -> dict[str, Any]:
+    one = row.operation
+    return {
+        "type": str(one.type),
+        "when": _OCCASIONS[row.staged.when],
+        "group": one.group,
+        "kind": one.kind,
+        "namespace": one.namespace,
+        "name": one.name,
+        "asDeployingAccount": row.staged.as_account,
+        "risky": row.is_risky,
+    }

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names, structs
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
-from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.werf_error import NO_ERROR

@@ -239,8 +239,8 @@ async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
-    from copyrator.bundles.inputs.reader import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.trust.keys import files_of  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

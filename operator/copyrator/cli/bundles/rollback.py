@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.age import AgeStatus
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -25,10 +26,8 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.conditions import ConditionStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
 from copyrator.bundles.requests import describe_ignored, rollback_targets
@@ -123,8 +122,8 @@ def rollback(options: ObjectOptions, to: str | None) -> None:
     ready = rows.ready(body)
     verb = "waits" if waits_for_gate(body) else "doesn't run it"
     raise Fault(
-        f"{about} is pinned to {text} and {verb}: {said(ready.get('reason'))}: "
-        f"{said(ready.get('message'), MESSAGE).rstrip('.')}. To end that: {unpin_it}"
+        f"{about} is pinned to {text} and {verb}: {said(ready.reason)}: "
+        f"{said(ready.message, MESSAGE).rstrip('.')}. To end that: {unpin_it}"
     )
 
 
@@ -310,10 +309,10 @@ def is_decided(body: Body, chosen: HistoryEntry, waited: float) -> bool:
         waited: seconds since the pin was seen.
     """
     ready, digest = rows.ready(body), chosen.digest or ""
-    message = str(ready.get("message"))
+    message = str(ready.message)
     if parse_status(body).target.digest == digest or digest in message:
         return True
-    is_false = ready.get("status") == ConditionStatus.FALSE
+    is_false = ready.is_false
     is_about_it = message.startswith(f"{chosen.version} ({digest[:19]})")
     return is_about_it or (is_false and waited > _UNDECIDED_SECONDS)
 

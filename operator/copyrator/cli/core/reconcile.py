@@ -17,7 +17,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_status
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import RolloutState
@@ -111,12 +111,12 @@ def _is_kept(body: Body) -> bool:
 
 def _waits(body: Body) -> str:
     """What keeps a request waiting and doesn't go on by itself soon; empty where nothing does."""
-    pending = rows.conditions_of(body).get(ConditionType.UPDATE_PENDING, {})
-    if not _is_kept(body) or pending.get("status") != ConditionStatus.TRUE:
+    pending = read_conditions(body).get(ConditionType.UPDATE_PENDING, NO_CONDITION)
+    if not (_is_kept(body) and pending.is_true):
         return ""
-    if pending.get("reason") == BundleReason.AWAITING_APPROVAL:
+    if pending.reason == BundleReason.AWAITING_APPROVAL:
         return f"waits for approval: {hint_about('approve', 'bundle', body)}"
-    return f"waits: {pending.get('reason')}: {str(pending.get('message')).rstrip('.')}"
+    return f"waits: {pending.reason}: {str(pending.message).rstrip('.')}"
 
 
 def _is_ready(body: Body) -> bool:
@@ -124,8 +124,7 @@ def _is_ready(body: Body) -> bool:
 
     Not where the poll failed, although Ready is kept for some time then.
     """
-    is_false = rows.ready(body).get("status") == ConditionStatus.FALSE
-    return not (is_false or rows.failed_poll(body))
+    return not (rows.ready(body).is_false or rows.failed_poll(body))
 
 
 @click.command()
@@ -374,7 +373,7 @@ async def _confirm(options: ObjectOptions) -> Result:
 
 def _is_taken(body: Body) -> bool:
     """Whether the operator has taken the confirmation."""
-    return rows.ready(body).get("reason") != RuleReason.DELETION_UNCONFIRMED
+    return rows.ready(body).reason != RuleReason.DELETION_UNCONFIRMED
 
 
 def _waiting(body: Body) -> str:
@@ -384,7 +383,7 @@ def _waiting(body: Body) -> str:
             f"{shown('rules', body)}: the operator hasn't reconciled its current generation yet; "
             "try again"
         )
-    edit = read_rule_status(body.get("status")).unconfirmed
+    edit = read_rule_status(body).unconfirmed
     if edit is None or not edit.copies:
         raise Fault(f"{shown('rules', body)}: no deletion is waiting for confirmation")
     return count(edit.copies, "copy", "copies")
@@ -437,7 +436,7 @@ async def _act(options: ObjectOptions, action: str) -> Result:
 
 
 def _running(body: Body) -> RolloutState | None:
-    state = read_rule_status(body.get("status")).rollout
+    state = read_rule_status(body).rollout
     return state if state is not None and state.running else None
 
 

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api.bundle import parse_status
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import (
+    NO_CONDITION,
+    ConditionStatus,
+    ConditionType,
+    read_conditions,
+)
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import format_duration, parse_duration
@@ -69,8 +74,8 @@ def result(body: Body, *, waited: bool = True) -> str:
     condition = rows.ready(body)
     if not waited or not condition:
         return "."
-    message = f": {condition['message']}" if condition.get("message") else "."
-    return f"; status {condition.get('reason')}{message}"
+    message = f": {condition.message}" if condition.message else "."
+    return f"; status {condition.reason}{message}"
 
 
 def observed(body: Body) -> int:
@@ -80,22 +85,20 @@ def observed(body: Body) -> int:
 
 def in_progress(body: Body) -> bool:
     """Whether work whose outcome isn't known is in progress, as kstatus' InProgress; no rollout."""
-    conditions = rows.conditions_of(body)
-    if conditions.get(ConditionType.READY, {}).get("reason") == RuleReason.ROLLING_OUT:
+    conditions = read_conditions(body)
+    ready = conditions.get(ConditionType.READY, NO_CONDITION)
+    if ready.reason == RuleReason.ROLLING_OUT:
         return False  # a rollout takes hours, and the request is being handled
-    ready = conditions.get(ConditionType.READY, {}).get("status")
-    reconciling = conditions.get(ConditionType.RECONCILING, {}).get("status")
-    return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE
+    reconciling = conditions.get(ConditionType.RECONCILING, NO_CONDITION)
+    return ready.status == ConditionStatus.UNKNOWN and reconciling.is_true
 
 
 def waits_for_gate(body: Body) -> bool:
     """Whether a gate delays what is asked for, such as a request: a Bundle that isn't Ready."""
-    conditions = rows.conditions_of(body)
-    ready, pending = (
-        conditions.get(one, {}) for one in (ConditionType.READY, ConditionType.UPDATE_PENDING)
-    )
-    waits = pending.get("status") == ConditionStatus.TRUE
-    return waits and ready.get("reason") == pending.get("reason")
+    conditions = read_conditions(body)
+    pending = conditions.get(ConditionType.UPDATE_PENDING, NO_CONDITION)
+    ready = conditions.get(ConditionType.READY, NO_CONDITION)
+    return pending.is_true and ready.reason == pending.reason
 
 
 async def wait(
@@ -127,10 +130,10 @@ async def wait(
 def _tell(body: Body, told: str) -> str:
     """On a terminal: the progress, once for each message; that somebody has to approve is none."""
     condition = rows.ready(body)
-    if condition.get("reason") == BundleReason.AWAITING_APPROVAL:
+    if condition.reason == BundleReason.AWAITING_APPROVAL:
         return told
-    text = str(condition.get("message"))
-    if not text.startswith(reason := str(condition.get("reason"))):
+    text = str(condition.message)
+    if not text.startswith(reason := str(condition.reason)):
         text = f"{reason}: {text}"
     if text != told and sys.stderr.isatty():
         prose([text], err=True)
@@ -139,7 +142,7 @@ def _tell(body: Body, told: str) -> str:
 
 def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
     condition = rows.ready(body)
-    said = f"{condition['reason']}: {condition.get('message')}" if condition else "empty"
+    said = f"{condition.reason}: {condition.message}" if condition else "empty"
     if handled:
         return (
             f"{shown(what, body)} didn't finish within {timeout:g} s; its status is {said}. "

@@ -15,7 +15,7 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
+from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef
@@ -80,8 +80,8 @@ async def signatures(
 
 def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    verified = ((body, rows.conditions_of(body).get(ConditionType.VERIFIED)) for body in bundles)
-    false = (body for body, one in verified if one and one.get("status") == ConditionStatus.FALSE)
+    kind = ConditionType.VERIFIED
+    false = (body for body in bundles if read_conditions(body).get(kind, NO_CONDITION).is_false)
     untrusted = sorted(str(name_of(body)) for body in false)
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
@@ -276,13 +276,13 @@ def object_faults(
     for body in bodies:
         shown = f"{kind} {name_of(body)}"
         condition = rows.ready(body)
-        said = f"{condition.get('reason')}: {rows.trouble(body)}"
-        is_failing = condition.get("status") == "False"
-        if is_failing and condition.get("reason") not in PAUSES:
+        said = f"{condition.reason}: {rows.trouble(body)}"
+        is_failing = condition.is_false
+        if is_failing and condition.reason not in PAUSES:
             yield Check(shown, False, said)
         elif failed := rows.failed_poll(body):
             yield Check(shown, None, failed)
-        elif is_failing or condition.get("reason") == RuleReason.NO_TARGETS:
+        elif is_failing or condition.reason == RuleReason.NO_TARGETS:
             yield Check(shown, None, said)
         elif not condition and is_overlooked(body, kind, installation, now):
             said = "not reconciled yet: the operator isn't running, or can't list this kind"

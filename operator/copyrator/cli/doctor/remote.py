@@ -14,7 +14,7 @@ import click
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
@@ -369,7 +369,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
     An encrypted one isn't decrypted: that may take as long as its file says.
     """
-    from copyrator.bundles.inputs.reader import OPERATORS_KEY, files_of  # noqa: PLC0415
+    from copyrator.bundles.trust.keys import OPERATORS_KEY, files_of  # noqa: PLC0415
     from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
     from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
 
@@ -401,8 +401,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
 def _push_fault(body: Body) -> str:
     """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
-    found = rows.conditions_of(body).get(ConditionType.ATTESTED, {})
-    reason = found.get("reason")
-    if found.get("status") != ConditionStatus.FALSE or reason == BundleReason.ATTESTATION_WITHDRAWN:
+    found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
+    if not found.is_false or found.reason == BundleReason.ATTESTATION_WITHDRAWN:
         return ""
-    return f"{said(reason)}: {said(found.get('message'), 512)}"
+    return f"{said(found.reason)}: {said(found.message, 512)}"

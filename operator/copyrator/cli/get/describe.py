@@ -75,7 +75,7 @@ async def _described(
             with suppress(errors.Forbidden):
                 events = (await events_of(client, RESOURCES[what].kind, body))[-EVENTS_SHOWN:]
             parts = await described
-    later = [*rows.describe_conditions(body, now), _describe_events(events, now)]
+    later = [*rows.describe_conditions(what, body, now), _describe_events(events, now)]
     if what == "bundles":
         later = list(refer_to_error(body, later))
     return body, events, [*parts, *later]

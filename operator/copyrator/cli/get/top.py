@@ -173,9 +173,9 @@ def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
     found = {
         "object": identity(body),
         "state": str(row.state),
-        "ready": rows.ready(body).get("status"),
-        "reason": rows.ready(body).get("reason"),
-        "since": rows.ready(body).get("lastTransitionTime"),
+        "ready": rows.ready(body).status,
+        "reason": rows.ready(body).reason,
+        "since": rows.ready(body).last_transition_time,
         "message": row.message,
     }
     if row.what == "rules":

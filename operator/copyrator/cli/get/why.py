@@ -18,7 +18,6 @@ import click
 
 from copyrator.api import names
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanStatus
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -124,6 +123,8 @@ async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, A
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
+    from copyrator.api.approval import PlanStatus
+
     if view.status.part(PlanStatus).missing_permissions is not None:
         return f"the service account {account} lacks nothing that the plan was reviewed for"
     anew = view.hint("plan", "--refresh")
@@ -285,7 +286,7 @@ def _state(body: Body) -> dict[str, Any]:
     from copyrator.cli.view.rows import ready
 
     condition = ready(body)
-    return {"ready": condition.get("status"), "reason": condition.get("reason")}
+    return {"ready": condition.status, "reason": condition.reason}
 
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:

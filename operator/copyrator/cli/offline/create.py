@@ -209,8 +209,8 @@ async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -
         # What the operator serves is only known from its response.
         made = await wait(client, "rules", made, RESPONSE, lambda now: bool(rows.ready(now)))
         condition = rows.ready(made)
-        if condition.get("reason") == RuleReason.NOT_TRUSTED:
-            raise Fault(f"rule {name_of(made)} was created, but {condition.get('message')}")
+        if condition.reason == RuleReason.NOT_TRUSTED:
+            raise Fault(f"rule {name_of(made)} was created, but {condition.message}")
         return made
 
 

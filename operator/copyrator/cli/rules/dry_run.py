@@ -18,7 +18,14 @@ from secrets import token_bytes
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.conditions import (
+    NO_CONDITION,
+    Condition,
+    ConditionType,
+    Health,
+    ReadyCondition,
+    read_conditions,
+)
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.reasons.rules import RuleReason
@@ -129,7 +136,7 @@ class DryRunClient(KubeClient):
         super().__init__(*args, on_dry_run=self._answered, **kwargs)
         self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
         """Method and body by path, in order, of those that succeeded."""
-        self.ready_conditions: dict[RuleKey, Mapping[str, Any]] = {}
+        self.ready_conditions: dict[RuleKey, Condition] = {}
         """The Ready conditions that would have been written."""
         self.assumed: set[str] = set()
         """Namespaces that don't exist: nothing is sent for a creation in them."""
@@ -141,8 +148,7 @@ class DryRunClient(KubeClient):
         if res is not RULES:
             return await super().patch(res, namespace, name, body, **options)
         if "status" in body:
-            conditions = body["status"]["conditions"]
-            ready = next(one for one in conditions if one["type"] == "Ready")
+            ready = read_conditions(body).get(ConditionType.READY, NO_CONDITION)
             self.ready_conditions[RuleKey(str(namespace), name)] = ready
         return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
 
@@ -248,13 +254,12 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
-            rollouts=False,
             knows_rules=self.knows_rules,
         )
         self.kinds = (Kinds if installation.is_read else _AnyKinds)(self.context)
         self.key_known = True
         """Whether the operator's hash key could be read: with it, right copies are known unread."""
-        self._rules = RuleReconciler(self.context, self.kinds)
+        self._rules = RuleReconciler(self.context, self.kinds, in_steps=False)
         self._copies = CopyReconciler(self.context)
 
     async def begin(self) -> None:
@@ -337,13 +342,13 @@ class DryRun:
         settings = self.installation.settings
         if settings.rule_name is not None and rule.key.name != settings.rule_name:
             return None
-        verdict, condition = refusal(rule, settings, self.kinds), self.views[rule.key].condition()
-        reason = condition.get("reason")
+        verdict, condition = refusal(rule, settings, self.kinds), self.views[rule.key].ready
+        reason = condition.reason
         unread = not self.installation.is_read and reason in _REFUSED
         same = verdict and verdict.reason == reason == RuleReason.KIND_UNAVAILABLE
         if unread or same:  # of the kind's group the operator has asked discovery
             return ReadyCondition(
-                Health.STALLED, RuleReason.read(str(reason)), str(condition.get("message"))
+                Health.STALLED, RuleReason.read(reason or ""), condition.message or ""
             )
         return verdict
 
@@ -377,12 +382,12 @@ class DryRun:
         if isinstance(rule.spec, InvalidSpec) or not rule.spec.kubeconfigs:
             return ""
         places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
-        said = self.views[rule.key].condition()
+        said = self.views[rule.key].ready
         text = f"its sources are {places}, which this command doesn't read"
         return (
-            f"{text}; the operator reported {said['reason']}"
-            + (f": {said['message']}" if said.get("message") else "")
-            if said.get("reason")
+            f"{text}; the operator reported {said.reason}"
+            + (f": {said.message}" if said.message else "")
+            if said.reason
             else text
         )
 

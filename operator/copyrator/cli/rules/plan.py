@@ -47,11 +47,13 @@ from copyrator.cli.rules.plan_rows import (
     RulePlan,
     action_of,
     diff,
+    document,
     in_steps,
     merge_rows,
     summary,
 )
 from copyrator.cli.rules.why import composition_fault
+from copyrator.copies.composed.rules import binding_of
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import Rule
@@ -61,7 +63,6 @@ from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.records import SourceReader
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action
-from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watch.store import name_of
@@ -233,8 +234,7 @@ async def dry_object(
 def show(results: Sequence[RulePlan], shape: Format) -> None:
     """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
     if shape in (Format.JSON, Format.YAML):
-        items = [result.to_dict() for result in results]
-        dump(typed(Kind.PLAN_LIST, {"items": items}), shape)
+        dump(typed(Kind.PLAN_LIST, {"items": [*map(document, results)]}), shape)
         return
     for result in results:
         if result.fault:
@@ -332,8 +332,8 @@ async def _serve(dry_run: DryRun, body: Body) -> Rule:
     await dry_run.serve_all(rule.spec.kind, but=rule.key)
     state = await dry_run.serve(rule)
     said = dry_run.client.ready_conditions.get(rule.key)
-    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
-        raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
+    if said and said.reason == InvalidSpec.reason and (state is None or not state.compiled):
+        raise Fault(f"rule {rule.owner}: {said.message}")  # its Jinja2 can't be compiled
     return rule
 
 
@@ -390,15 +390,14 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
 
 def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
     said = dry_run.client.ready_conditions.get(rule.key)
-    if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
-        yield f"{said['reason']}: {said['message']}"
-    for binding in dry_run.context.index.of_rule(rule.owner).values():
-        if binding.composition is not None:
-            yield f"From {binding.composition.to_string()}."
-            for host, source, by in sorted(binding.composition.overridden):
-                yield f"{host}: the credentials of {by} are used, not those of {source}."
-            for source, why in sorted(binding.composition.passed_over):
-                yield f"{source} is passed over: {why}."
+    if said and said.reason == RuleReason.DELETION_UNCONFIRMED:
+        yield f"{said.reason}: {said.message}"
+    if (composed := binding_of(dry_run.context, rule.owner)) is not None:
+        yield f"From {composed.composition.to_string()}."
+        for host, source, by in sorted(composed.composition.overridden):
+            yield f"{host}: the credentials of {by} are used, not those of {source}."
+        for source, why in sorted(composed.composition.passed_over):
+            yield f"{source} is passed over: {why}."
     for field in dropped_fields(dry_run.context.rule_states[rule.key], rule, spec):
         yield f"Warning: the API server knows no field {field} and drops it."
     if not spec.legacy and (reached := warn_of_system_namespaces(spec.targets)):

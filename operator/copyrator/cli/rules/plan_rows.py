@@ -102,14 +102,15 @@ class RulePlan:
     notes: Sequence[str] = ()
     """What else to know before it is applied."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As in -o json."""
-        found = typed(Kind.PLAN, {"rule": self.rule})
-        if self.fault:
-            return {**found, "error": self.fault}
-        changes = msgspec.to_builtins(self.rows)
-        notes = {"notes": list(self.notes)} if self.notes else {}
-        return {**found, "upToDate": self.right, "changes": changes, **notes}
+
+def document(plan: RulePlan) -> dict[str, Any]:
+    """As in -o json."""
+    found = typed(Kind.PLAN, {"rule": plan.rule})
+    if plan.fault:
+        return {**found, "error": plan.fault}
+    changes = msgspec.to_builtins(plan.rows)
+    notes = {"notes": list(plan.notes)} if plan.notes else {}
+    return {**found, "upToDate": plan.right, "changes": changes, **notes}
 
 
 def merge_rows(rows: Sequence[PlanRow]) -> list[PlanRow]:

@@ -19,12 +19,12 @@ from copyrator.cli.core.faults import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import CopyGroup
 from copyrator.cli.view.why_copy import CopyVerdict, RuleAnswer
+from copyrator.copies.composed.composer import ComposedBinding, ComposeError, check
+from copyrator.copies.composed.rules import binding_of
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
-from copyrator.copies.template.composer import ComposeError, check
-from copyrator.copies.template.rules import binding_of
 from copyrator.kube.resources import Resource
 
 
@@ -34,9 +34,8 @@ def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
     for rule in dry_run.context.rules:
         for binding in dry_run.context.index.of_rule(rule.owner).values():
             same = binding.compiled.resource == key.kind
-            composition = binding.composition
-            if composition is not None:
-                is_source = composition.is_source(key.kind, key.namespace, key.name)
+            if isinstance(binding, ComposedBinding):
+                is_source = binding.composition.is_source(key.kind, key.namespace, key.name)
             else:
                 is_source = same and binding.origin == f"{key.namespace}/{key.name}"
             if is_source:
@@ -53,7 +52,7 @@ def composition_fault(dry_run: DryRun, rule: Rule) -> str | None:
 
 def origin_of(binding: SourceBinding) -> str:
     """What a copy is made of: ``infra/creds``, ``its template``, ``hub, private (3)``."""
-    if binding.composition is not None:
+    if isinstance(binding, ComposedBinding):
         return binding.composition.to_string()
     return binding.origin or "its template"
 
@@ -178,11 +177,11 @@ def _missing(plan: CopyDecision[CopyRequest]) -> str | None:
     """That its template can't be rendered, or None: a source is missing, or there are too many."""
     if plan.why is not Cause.PENDING or plan.winner is None:
         return None
-    composition = plan.winner.binding.composition
-    if composition is None:
+    binding = plan.winner.binding
+    if not isinstance(binding, ComposedBinding):
         return None
     try:
-        check(composition)
+        check(binding.composition)
     except ComposeError:
         return f"The rule {plan.winner.owner} requires it, but can't render it; see below."
     return None
@@ -196,7 +195,7 @@ def composed_of(asked: ExplainedObject) -> str:
 
 
 def _composed_of(plan: CopyDecision[CopyRequest]) -> str:
-    if plan.winner is None or plan.winner.binding.composition is None:
+    if plan.winner is None or not isinstance(plan.winner.binding, ComposedBinding):
         return ""
     return origin_of(plan.winner.binding)
 
@@ -375,8 +374,8 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
 
 def _uncovered(binding: SourceBinding, place: Namespace) -> str:
     source = binding.source
-    if (composition := binding.composition) is not None:
-        if (origin := composition.forbidding(place.name)) is None:
+    if isinstance(binding, ComposedBinding):
+        if (origin := binding.forbidding(place.name)) is None:
             return "this is one of its sources"
         return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name {place.name}"
     if source and source.namespace == place.name:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
-from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.plan.record import is_spent

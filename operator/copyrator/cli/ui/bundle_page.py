@@ -19,16 +19,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.cluster import ClusterSpec
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
-from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -393,8 +393,8 @@ def _details(view: BundleView) -> Iterator[Detail]:
     if error.message and error.message not in view.trouble:
         yield Detail("Last error", f"{said(error.reason)}: {said(error.message, TEXT)}")
     withheld = view.status.condition(ConditionType.SETTINGS_WITHHELD)
-    if withheld.get("status") == ConditionStatus.TRUE:
-        yield Detail("Settings withheld", said(withheld.get("message"), TEXT))
+    if withheld.is_true:
+        yield Detail("Settings withheld", said(withheld.message, TEXT))
     yield Detail("Age", rows.age(rows.created(view.body), view.now))
 
 
@@ -428,9 +428,9 @@ def _health(view: BundleView) -> str:
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
         return "Whether they are healthy isn't known yet."
-    since = rows.age(found.get("lastTransitionTime"), view.now)
-    text = f"{said(found.get('reason'))} for {since}"
-    message = found.get("message")
+    since = rows.age(found.last_transition_time, view.now)
+    text = f"{said(found.reason)} for {since}"
+    message = found.message
     return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"
 
 
@@ -443,11 +443,11 @@ def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
     is_drifted = drift.verdict == DriftVerdict.DRIFTED
     at = drift.since if is_drifted else drift.checked_at
     return {
-        "state": said(condition.get("reason")) if condition else "not checked yet",
+        "state": said(condition.reason) if condition else "not checked yet",
         "tone": "fault" if is_drifted else "good" if drift.verdict else "",
         "at": moment(at, view.now),
         "is_drifted": is_drifted,
-        "message": said(condition.get("message"), TEXT) if condition else "",
+        "message": said(condition.message, TEXT) if condition else "",
         "objects": [(said(one), diffs.get(said(one))) for one in drift.objects],
         "fault": found.fault,
         "more": max((drift.count or 0) - len(drift.objects), 0),

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from copyrator.api.conditions import ConditionType
+from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import last_seen, times
@@ -81,19 +81,15 @@ class ConditionRow:
 
 def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
     """The conditions of a rule or Bundle, at most CONDITIONS."""
-    found = rows.conditions_of(body)
-    told = found.get(ConditionType.READY, {}).get("message")
-
-    def text(one: Mapping[str, Any], part: str) -> str:
-        return printable(str(one.get(part) or ""))
-
+    found = read_conditions(body)
+    told = found.get(ConditionType.READY, NO_CONDITION).message
     return [
         ConditionRow(
-            text(one, "type"),
-            text(one, "status"),
-            text(one, "reason"),
-            rows.age(one.get("lastTransitionTime"), now),
-            text(one, "message") if one.get("message") != told else "",
+            printable(one.type or ""),
+            printable(one.status or ""),
+            printable(one.reason or ""),
+            rows.age(one.last_transition_time, now),
+            printable(one.message or "") if one.message != told else "",
         )
         for one in islice(found.values(), CONDITIONS)
     ]

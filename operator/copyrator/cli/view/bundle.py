@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Final
 
 from copyrator.api.age import AgeSpec
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api.approval import ApprovalSpec, PlanDecision, PlanStatus
 from copyrator.api.attest import AttestationsStatus, AttestStatus
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import ABSENT, BundleStatus, GateState, PassedOver
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import Condition, ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
@@ -29,14 +29,7 @@ from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.login import LoginSpec
 from copyrator.api.names import ANN_ACCEPT_FROM, ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_PROMOTE_TO
-from copyrator.api.plan_status import (
-    MAX_UNBOUND,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    PlanSummary,
-    PreviewPlan,
-)
+from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanSummary, PreviewPlan
 from copyrator.api.plan_words import (
     BOUND,
     ENFORCED,
@@ -161,36 +154,39 @@ class BundleView:
     def awaited(self) -> str:
         """The reason why a version waits for a person, or its plan failed; else empty."""
         pending = self.summary.condition(ConditionType.UPDATE_PENDING)
-        waits = pending.get("status") == _TRUE and pending.get("reason") in _FOR_PEOPLE
-        is_refused = pending.get("reason") == BundleReason.PIN_REFUSED
-        return str(pending["reason"]) if waits or is_refused else ""
+        waits = pending.is_true and pending.reason in _FOR_PEOPLE
+        is_refused = pending.reason == BundleReason.PIN_REFUSED
+        return pending.reason or "" if waits or is_refused else ""
+
+    @property
+    def ready(self) -> Condition:
+        """The Ready condition; empty before the operator's first status."""
+        return self.summary.condition(ConditionType.READY)
 
     @cached_property
     def trouble(self) -> str:
         """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
         found, waits = self.summary.condition, self.awaited
-        pending = str(found(ConditionType.UPDATE_PENDING).get("message") or "") if waits else ""
-        ready, healthy = found(ConditionType.READY), found(ConditionType.HEALTHY)
-        fault = rows.fault_of(ready)
-        if waits and fault and waits != ready.get("reason"):
+        pending = found(ConditionType.UPDATE_PENDING).message or "" if waits else ""
+        healthy, fault = found(ConditionType.HEALTHY), rows.fault_of(self.ready)
+        if waits and fault and waits != self.ready.reason:
             return f"{fault}. {pending}"
-        unseen = healthy.get("reason") in _UNSEEN
+        unseen = healthy.reason in _UNSEEN
         verified, drifted = found(ConditionType.VERIFIED), found(ConditionType.DRIFTED)
-        doubted = verified.get("status") in (_FALSE, ConditionStatus.UNKNOWN)
+        doubted = verified.status in (_FALSE, ConditionStatus.UNKNOWN)
         return (
             fault
             or rows.poll_fault(self.summary)
-            or (str(verified.get("message") or "") if doubted else "")
-            or (str(healthy.get("message")) if unseen or healthy.get("status") == _FALSE else "")
-            or (str(drifted.get("message")) if drifted.get("status") == _TRUE else "")
+            or (verified.message or "" if doubted else "")
+            or (healthy.message or "" if unseen or healthy.is_false else "")
+            or (drifted.message or "" if drifted.is_true else "")
             or pending
         )
 
     @property
     def state(self) -> rows.State:
         """By its Ready condition, its trouble and its flaws."""
-        ready = self.summary.condition(ConditionType.READY)
-        return rows.State.FAILING if self.flaws else rows.state_of(ready, self.trouble)
+        return rows.State.FAILING if self.flaws else rows.state_of(self.ready, self.trouble)
 
     @cached_property
     def flaws(self) -> tuple[str, ...]:
@@ -201,12 +197,12 @@ class BundleView:
             (ConditionType.DRIFTED, _TRUE, "Drifted"),
         )
         found = self.summary.condition
-        return tuple(word for kind, status, word in bad if found(kind).get("status") == status)
+        return tuple(word for kind, status, word in bad if found(kind).status == status)
 
     @property
     def reason(self) -> str:
         """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
-        reason = rows.reason_of(self.summary.condition(ConditionType.READY))
+        reason = rows.reason_of(self.ready)
         frozen = (self.freezes or FREEZE in self.summary.open_gates) and reason not in (
             BundleReason.FROZEN,
             BundleReason.FREEZE_UNREADABLE,
@@ -219,7 +215,7 @@ class BundleView:
     def is_decision_due(self) -> bool:
         """Whether the operator waits for a decision about a plan, by its conditions and gates."""
         due = BundleReason.AWAITING_APPROVAL
-        return any(one.get("reason") == due for one in self.status.conditions) or any(
+        return any(one.reason == due for one in self.status.conditions) or any(
             gate.name == APPROVAL and gate.state == GateState.WAITING and gate.reason == due
             for gate in self.status.gates
         )
@@ -610,8 +606,8 @@ def describe_drift(view: BundleView) -> Iterator[Detail]:
     if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
         return
     condition = view.status.condition(ConditionType.DRIFTED)
-    message = condition.get("message")
-    text = said(condition.get("reason")) if condition else "not checked yet"
+    message = condition.message
+    text = said(condition.reason) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:
         text += f", since {rows.age(drift.since, view.now)}"
     elif drift.checked_at:
@@ -651,8 +647,8 @@ def describe_health(view: BundleView) -> Iterator[Detail]:
     if not found:
         yield Detail("Health", "not known yet")
         return
-    text = f"{said(found.get('reason'))}, for {rows.age(found.get('lastTransitionTime'), view.now)}"
-    yield Detail("Health", text, [said(found.get("message"), MESSAGE)])
+    text = f"{said(found.reason)}, for {rows.age(found.last_transition_time, view.now)}"
+    yield Detail("Health", text, [said(found.message, MESSAGE)])
 
 
 def describe_soak(view: BundleView) -> Iterator[Detail]:

@@ -222,7 +222,7 @@ class RuleCopies:
     @cached_property
     def _others(self) -> CopyGroup:
         """The state of copies of which only their existence is known."""
-        counts, condition = self.view.counts, self.view.condition()
+        counts, condition = self.view.counts, self.view.ready
         due = self.numbers[CopyGroup.PENDING] - len(self.missing) * self._each
         named = len(self.view.failures)
         is_known = counts.failed + counts.conflicts <= named and due <= 0 and bool(condition)

@@ -318,7 +318,7 @@ def rule_row(view: RuleView) -> OverviewRow:
         desired=counts.desired,
         in_sync=counts.ready,
         done=_done(view),
-        certificate_only=not rows.trouble(view.body),
+        certificate_only=not rows.fault_of(view.ready),
     )
 
 
@@ -343,15 +343,15 @@ def _done(view: RuleView) -> float | None:
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:
-    ready, (namespace, name) = rows.ready(view.body), view.name
+    ready, (namespace, name) = view.ready, view.name
     return OverviewRow(
         what=what,
         namespace=namespace,
         name=name,
         state=view.state,
         reason=rows.reason_of(ready),
-        since=rows.age(ready.get("lastTransitionTime"), view.now),
-        changed=parse_time(ready.get("lastTransitionTime")),
+        since=rows.age(ready.last_transition_time, view.now),
+        changed=parse_time(ready.last_transition_time),
         message=view.trouble,
         numbers=numbers,
     )

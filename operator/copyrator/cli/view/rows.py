@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from copyrator.api import names
-from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType, conditions_by_type
+from copyrator.api.conditions import NO_CONDITION, PAUSES, Condition, ConditionType, read_conditions
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.core.faults import hint
@@ -29,25 +29,18 @@ class State(StrEnum):
     READY = "Ready"
 
 
-def state_of(condition: Mapping[str, Any], message: str) -> State:
+def state_of(condition: Condition, message: str) -> State:
     """The state by the Ready condition, and by what is to be said of the object."""
-    if condition.get("reason") in PAUSES:
+    if condition.reason in PAUSES:
         return State.SUSPENDED
-    if condition.get("status") == ConditionStatus.FALSE:
+    if condition.is_false:
         return State.FAILING
-    is_ready = condition.get("status") == ConditionStatus.TRUE
-    return State.READY if is_ready and not message else State.WAITING
+    return State.READY if condition.is_true and not message else State.WAITING
 
 
-def ready(body: Body) -> Mapping[str, Any]:
+def ready(body: Body) -> Condition:
     """The Ready condition; empty before the operator's first status."""
-    return conditions_of(body).get(ConditionType.READY, {})
-
-
-def conditions_of(body: Body) -> Mapping[str, Mapping[str, Any]]:
-    """The conditions of an object by type."""
-    status = body.get("status")
-    return conditions_by_type(status.get("conditions") if isinstance(status, Mapping) else None)
+    return read_conditions(body).get(ConditionType.READY, NO_CONDITION)
 
 
 def age(stamp: object, now: datetime) -> str:
@@ -91,12 +84,12 @@ def trouble(body: Body) -> str:
     return fault_of(ready(body))
 
 
-def fault_of(condition: Mapping[str, Any]) -> str:
+def fault_of(condition: Condition) -> str:
     """The fault by the Ready condition; empty where there is none."""
     if not condition:
         return f"not reconciled yet; see: {hint('doctor')}"
-    fine = condition.get("status") == "True" and condition.get("reason") not in _TOLD
-    return "" if fine else str(condition.get("message") or "")
+    fine = condition.is_true and condition.reason not in _TOLD
+    return "" if fine else condition.message or ""
 
 
 _TOLD = (RuleReason.NO_TARGETS, *PAUSES)
@@ -118,9 +111,9 @@ def poll_fault(status: BundleStatus) -> str:
     return f"The last poll failed ({error.reason}): {error.message}"
 
 
-def reason_of(condition: Mapping[str, Any]) -> str:
+def reason_of(condition: Condition) -> str:
     """The reason of a condition, or a dash."""
-    return str(condition.get("reason") or "-")
+    return condition.reason or "-"
 
 
 COMMON = (
@@ -128,10 +121,8 @@ COMMON = (
     Column("NAME", lambda view: view.name.name),
     Column("STATUS", lambda view: view.state),
     Column("REASON", lambda view: view.reason),
-    Column(
-        "SINCE", lambda view: age(ready(view.body).get("lastTransitionTime"), view.now), spare=2
-    ),
-    Column("READY", lambda view: str(ready(view.body).get("status") or "-"), wide=True),
+    Column("SINCE", lambda view: age(view.ready.last_transition_time, view.now), spare=2),
+    Column("READY", lambda view: str(view.ready.status or "-"), wide=True),
 )
 """The first columns of rules and Bundles; that of namespaces only where several are listed."""
 AGE = Column("AGE", lambda view: age(created(view.body), view.now), wide=True)
@@ -153,27 +144,27 @@ def describe_head(body: Body, now: datetime, state: State) -> Iterator[Detail]:
     metadata, condition = body["metadata"], ready(body)
     yield Detail("Name", name_of(body))
     yield Detail("Age", age(metadata.get("creationTimestamp"), now))
-    reason = condition.get("reason", "-") if condition else "not reconciled yet"
+    reason = reason_of(condition) if condition else "not reconciled yet"
     yield Detail("Status", f"{state} ({reason})")
     if "deletionTimestamp" in metadata:
         yield Detail("Deleted", f"{age(metadata['deletionTimestamp'], now)} ago, not removed yet")
 
 
-def describe_conditions(body: Body, now: datetime) -> Iterator[Detail]:
+def describe_conditions(what: str, body: Body, now: datetime) -> Iterator[Detail]:
     """The conditions, each with its message where that is in no other part."""
-    found = conditions_of(body).values()
-    width = max((len(one["type"]) for one in found), default=0)
+    alone = {ConditionType.READY, ConditionType.SETTINGS_WITHHELD}
+    if what == "bundles":  # of a rule another part has the certificates
+        alone.add(ConditionType.CERTIFICATE_EXPIRING)
+    found = read_conditions(body)
+    width = max(map(len, found), default=0)
     lines: list[str] = []
-    for one in found:
-        since = age(one.get("lastTransitionTime"), now)
-        status = str(one.get("status"))
-        lines.append(f"{one['type']:<{width}}  {status:<7}  {one.get('reason')} (for {since})")
-        waits = one["type"] == ConditionType.UPDATE_PENDING and status == ConditionStatus.TRUE
-        alone = one["type"] in (ConditionType.READY, ConditionType.SETTINGS_WITHHELD)
-        if one["type"] == ConditionType.CERTIFICATE_EXPIRING:
-            alone = "certificates" not in body["status"]  # of a Bundle
-        if one.get("message") and (alone or waits):
-            lines.append(f"  {one['message']}")
+    for kind, one in found.items():
+        since = age(one.last_transition_time, now)
+        status = str(one.status)
+        lines.append(f"{kind:<{width}}  {status:<7}  {one.reason} (for {since})")
+        waits = kind == ConditionType.UPDATE_PENDING and one.is_true
+        if one.message and (kind in alone or waits):
+            lines.append(f"  {one.message}")
     if lines:
         yield Detail("Conditions", below=lines)
 

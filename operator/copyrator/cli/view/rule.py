@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, warned
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import CertificateReason, FailureReason
@@ -151,7 +151,7 @@ class RuleView:
     @cached_property
     def status(self) -> RuleStatus:
         """Its status, of which the operator may have written it."""
-        return read_rule_status(self.body.get("status"))
+        return read_rule_status(self.body)
 
     @cached_property
     def spec(self) -> RuleSpec | InvalidSpec:
@@ -165,9 +165,10 @@ class RuleView:
         """Namespace and name."""
         return name_of(self.body)
 
-    def condition(self, kind: ConditionType = ConditionType.READY) -> Mapping[str, Any]:
-        """The condition; empty where there is none."""
-        return self.status.condition(kind)
+    @cached_property
+    def ready(self) -> Condition:
+        """The Ready condition; empty before the operator's first status."""
+        return rows.ready(self.body)
 
     @property
     def counts(self) -> CopyCounts:
@@ -198,21 +199,20 @@ class RuleView:
     @property
     def state(self) -> rows.State:
         """By its Ready condition, its trouble and its certificates."""
-        expiry = self.condition(ConditionType.CERTIFICATE_EXPIRING)
-        is_expired = expiry.get("reason") == CertificateReason.EXPIRED
-        return rows.State.FAILING if is_expired else rows.state_of(self.condition(), self.trouble)
+        expiry = self.status.condition(ConditionType.CERTIFICATE_EXPIRING)
+        is_expired = expiry.reason == CertificateReason.EXPIRED
+        return rows.State.FAILING if is_expired else rows.state_of(self.ready, self.trouble)
 
     @property
     def reason(self) -> str:
         """The reason of Ready."""
-        return rows.reason_of(self.condition())
+        return rows.reason_of(self.ready)
 
     @property
     def trouble(self) -> str:
         """The fault, or the certificate that expires soon; empty where there is none."""
-        warning = self.condition(ConditionType.CERTIFICATE_EXPIRING)
-        is_warned = warning.get("status") == ConditionStatus.TRUE
-        return rows.trouble(self.body) or (str(warning.get("message") or "") if is_warned else "")
+        warning = self.status.condition(ConditionType.CERTIFICATE_EXPIRING)
+        return rows.fault_of(self.ready) or (warning.message or "" if warning.is_true else "")
 
 
 def rule_kind(body: Body) -> str:
@@ -243,13 +243,13 @@ RULE_COLUMNS: Final = (
 
 def explain_rule(view: RuleView) -> Iterator[str]:
     """Its state, its failures, and the certificates in its copies."""
-    condition, shown = view.condition(), f"The rule {view.name}"
+    condition, shown = view.ready, f"The rule {view.name}"
     if not condition:
-        yield f"{shown} is {rows.trouble(view.body)}"
+        yield f"{shown} is {rows.fault_of(condition)}"
         return
-    since = rows.age(condition.get("lastTransitionTime"), view.now)
-    message = f": {condition['message']}" if condition.get("message") else ""
-    yield f"{shown} is {view.state} ({condition.get('reason')}, for {since}){message}"
+    since = rows.age(condition.last_transition_time, view.now)
+    message = f": {condition.message}" if condition.message else ""
+    yield f"{shown} is {view.state} ({condition.reason}, for {since}){message}"
     if is_set_to_suspend(view.body):
         yield f"  It is suspended; to resume it: {hint_about('resume', 'rule', view.body)}"
     yield from detail_lines(describe_copies(view))
@@ -379,7 +379,7 @@ def certificate_rows(view: RuleView, source: str | None = None) -> Iterator[Cert
 
     Those of one ``source`` (``namespace/name``), or of all.
     """
-    due = warned(view.condition(ConditionType.CERTIFICATE_EXPIRING))
+    due = warned(view.status.condition(ConditionType.CERTIFICATE_EXPIRING))
     for number, one in enumerate(view.status.certificates):
         if source not in (None, one.source):
             continue

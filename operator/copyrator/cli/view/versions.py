@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 
 from copyrator.api.age import AgeStatus
+from copyrator.api.approval import PlanDecision, PlanStatus
 from copyrator.api.attest import AttestationsStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
@@ -32,7 +33,6 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanDecision, PlanStatus
 from copyrator.api.promotion import PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
@@ -418,7 +418,7 @@ class _PathSearch:
     def _chosen(self, names: Sequence[ObjectName]) -> list[ObjectName]:
         """Those that aren't placed yet, as many as there is room for, the worst first."""
         new = [one for one in names if one in self._bodies and one not in self._placed]
-        new.sort(key=lambda one: (rows.ready(self._bodies[one]).get("status") == "True", one))
+        new.sort(key=lambda one: (rows.ready(self._bodies[one]).is_true, one))
         found = new[: min(BESIDE, max(MOST - len(self._placed), 0))]
         self._path.left_out += len(new) - len(found)
         self._placed.update(found)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api import names
+from copyrator.api.approval import PlanStatus
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -23,7 +24,7 @@ from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.freeze import sentence
-from copyrator.api.plan_status import PlanOutcome, PlanStatus
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
@@ -137,7 +138,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     else:
         yield f"{shown} hasn't been deployed yet."
     if condition := status.condition(ConditionType.READY):
-        yield f"It is {view.state}: {condition.get('reason')}: {condition.get('message')}"
+        yield f"It is {view.state}: {condition.reason}: {condition.message}"
     else:
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
@@ -158,7 +159,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield from explain_permissions(view, spec)
     yield from detail_lines((*describe_drift(view), *describe_health(view)))
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
-        yield f"Settings are withheld: {said(withheld.get('message'), 2048)}"
+        yield f"Settings are withheld: {said(withheld.message, 2048)}"
     yield from _attempt(view, spec)
     if identity := view.identity:
         yield f"{spec.registry} gets tokens of {identity}."
@@ -322,9 +323,9 @@ def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     found, attest = view.status.condition(ConditionType.ATTESTED), spec.find(AttestSpec)
     if attest is None or not found:
         return
-    text = said(found.get("message"), MESSAGE).rstrip(".")
+    text = said(found.message, MESSAGE).rstrip(".")
     name = said(attest.environment)
-    yield f"Attested as {name}: {said(found.get('status'))}, {said(found.get('reason'))}: {text}."
+    yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."
 
 
 def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
@@ -357,7 +358,7 @@ def _cluster(view: BundleView) -> DeployStep:
     """Whether the kubeconfig of another cluster can be used."""
     ready = view.status.condition(ConditionType.READY)
     unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
-    text, reason = f"the release is in {target_cluster(view)}", str(ready.get("reason"))
+    text, reason = f"the release is in {target_cluster(view)}", str(ready.reason)
     if _is_tried_again(view.status):
         reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
@@ -398,7 +399,7 @@ def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     if attempt.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
         return
     failures = attempt.failures or 0
-    ready = str(view.status.condition(ConditionType.READY).get("message"))
+    ready = str(view.status.condition(ConditionType.READY).message)
     said_before = not attempt.message or attempt.message in ready
     why = "." if said_before else f": {attempt.message}"
     yield f"The last attempt, {attempt.version}, {attempt.outcome}{why}"

@@ -2,173 +2,38 @@
 
 A step is written to the status before any copy of it. A restart continues from the status and the
 copies' seals, which show what was written of a step. Old and new content are compared in memory: no
-copy is read. Consumers are read and restarted only for rules with spec.rollout.
+copy is read.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.keys import CopyKey
-from copyrator.api.rollout import (
-    Consumer,
-    Restart,
-    Rollout,
-    RolloutState,
-    Stopped,
-)
+from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
 from copyrator.api.structs import replace
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout import steps
+from copyrator.copies.rollout.consumers import Consumers, ConsumersError
+from copyrator.copies.rollout.rule import RuleRollout
 from copyrator.copies.rollout.steps import (
-    COPIES_USED,
     ConsumerState,
     RestartCause,
-    RolloutBarrier,
     TargetNamespace,
     in_order,
     merge_unhealthy,
     newly_unhealthy,
-    read_consumer,
-    restart_patch,
-    to_restart,
     unhealthy,
 )
 from copyrator.copies.rules.state import CompiledRule, RuleState
 from copyrator.copies.sources.bindings import CopyRequest
-from copyrator.kube import errors
-from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, STATEFULSETS, Resource
 from copyrator.workqueue.fairness import TimeSlice
 
-CONSUMER_LISTS: Final = 8
-"""Lists of consumers that all rollouts have in flight."""
-
-MAY_READ: Final = (
-    "set rules.consumers in the chart, or grant get and list of deployments, statefulsets and "
-    "daemonsets"
-)
-MAY_RESTART: Final = (
-    "set rules.restart in the chart, or grant patch of deployments, statefulsets and daemonsets"
-)
-LISTED_TOGETHER: Final = 32
-"""Namespaces whose lists are begun together, so that the memory doesn't grow with their number."""
-CONSUMER_KINDS: Final = {one.kind: one for one in (DEPLOYMENTS, STATEFULSETS, DAEMONSETS)}
-
-
-class ConsumersError(Exception):
-    """Consumers can't be read or restarted (now); the message is for the status."""
-
-
-@contextmanager
-def _requests(remedy: str) -> Iterator[None]:
-    """Errors of requests, with the remedy for a missing permission."""
-    try:
-        yield
-    except errors.NotLeading:
-        raise
-    except errors.Forbidden as error:
-        raise ConsumersError(f"{error.message}; {remedy}") from error
-    except errors.ApiError as error:
-        raise ConsumersError(f"consumers can't be read or restarted: {error.message}") from error
-
-
-class Consumers:
-    """The consumers of all rules' copies."""
-
-    def __init__(self, context: CopyContext) -> None:
-        self._context = context
-        self._lists = asyncio.Semaphore(CONSUMER_LISTS)
-
-    async def find(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[ConsumerState]:
-        """The consumers that matter in some namespaces, from a list of each kind in each namespace.
-
-        Raises:
-            ConsumersError: they can't be listed.
-        """
-        if compiled.spec.kind not in COPIES_USED:
-            return []
-        found: list[ConsumerState] = []
-        places = list(namespaces)
-        for start in range(0, len(places), LISTED_TOGETHER):
-            found += await self._find_together(compiled, places[start : start + LISTED_TOGETHER])
-        return found
-
-    async def _find_together(
-        self, compiled: CompiledRule, namespaces: Sequence[str]
-    ) -> list[ConsumerState]:
-        tasks = [
-            asyncio.ensure_future(self._list(copies, namespace, resource))
-            for namespace, copies in ((one, self._copies(compiled, one)) for one in namespaces)
-            for resource in CONSUMER_KINDS.values()
-        ]
-        try:
-            with _requests(MAY_READ):
-                found = await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-        return [one for some in found for one in some]
-
-    async def read(self, compiled: CompiledRule, consumer: Consumer) -> ConsumerState | None:
-        """One consumer; None where it doesn't exist, or uses no copy any more.
-
-        Raises:
-            ConsumersError: it can't be read.
-        """
-        resource = CONSUMER_KINDS.get(consumer.kind)
-        if resource is None:
-            return None
-        client = self._context.client
-        with _requests(MAY_READ):
-            try:
-                body = await client.get(resource, consumer.namespace, consumer.name)
-            except errors.NotFound:
-                return None
-        return read_consumer(resource.kind, body, self._copies(compiled, consumer.namespace))
-
-    async def restart(self, cause: RestartCause, seen: Iterable[ConsumerState]) -> None:
-        """Restart those that are to be restarted, once for each content.
-
-        Raises:
-            ConsumersError: one can't be restarted.
-        """
-        context = self._context
-        for one in to_restart(cause, seen):
-            consumer = one.consumer
-            patch = restart_patch(one, cause, context.clock())
-            with _requests(MAY_RESTART), suppress(errors.NotFound):
-                await context.client.patch(
-                    CONSUMER_KINDS[consumer.kind], consumer.namespace, consumer.name, patch
-                )
-                context.metrics.consumer_restarts.inc()
-
-    async def _list(
-        self, copies: tuple[str, frozenset[str]], namespace: str, resource: Resource
-    ) -> Sequence[ConsumerState]:
-        found: list[ConsumerState] = []
-        async with self._lists:
-            turn = TimeSlice()
-            pages = self._context.client.list_pages(resource, namespace)
-            async with aclosing(pages) as read:
-                async for page in read:
-                    for body in page.items:
-                        one = read_consumer(resource.kind, body, copies)
-                        if one is not None and one.matters:
-                            found.append(one)
-                        await turn.pause()
-        return found
-
-    def _copies(self, compiled: CompiledRule, namespace: str) -> tuple[str, frozenset[str]]:
-        """The names of a rule's copies in a namespace, with their kind."""
-        place = self._context.namespaces.get(namespace)
-        bindings = self._context.index.of_rule(compiled.rule.owner).values()
-        names = {one.at(place).name for one in bindings if place is not None and one.covers(place)}
-        return compiled.spec.kind, frozenset(names - {""})
+WriteStatus = Callable[[], Awaitable[None]]
+"""Writes a rule's status now, unless another client has changed the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +70,7 @@ async def compare(
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
             targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
-            request = CopyRequest(binding, binding.at(namespace), namespace)
+            request = binding.request(namespace)
             if _is_old(context, compiled, request):
                 old.add(name)
                 if CopyKey(compiled.resource, name, request.desired.name) not in context.problems:
@@ -225,15 +90,6 @@ def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) 
     return request.is_old(record)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutActions:
-    """The requests that a rollout makes: to consumers, and to the rule's status."""
-
-    consumers: Consumers
-    persist: Callable[[], Awaitable[bool]]
-    """Writes the status now; returns whether it has the rollout's state."""
-
-
 AT_ONCE: Final = 0.0
 """In place of seconds: the content has changed meanwhile."""
 FAULT_SECONDS: Final = 15.0
@@ -247,30 +103,30 @@ class _Decision:
     """One decision about one rule."""
 
     context: CopyContext
-    state: RuleState
-    compiled: CompiledRule
+    rule_state: RuleState
+    rollout: RuleRollout
     spec: Rollout
-    actions: RolloutActions
+    consumers: Consumers
+    write: WriteStatus
 
     @property
-    def barrier(self) -> RolloutBarrier:
-        """Where changed content is written."""
-        assert self.compiled.barrier is not None
-        return self.compiled.barrier
+    def compiled(self) -> CompiledRule:
+        """The rule."""
+        return self.rollout.compiled
 
     async def take(self) -> float | None:
-        """Decide and act; see `advance`."""
+        """Decide and act; see `Rollouts.advance`."""
         try:
             wait = await self._decide()
         except ConsumersError as error:
-            self.state.rollout_fault = str(error)
+            self.rollout.fault = str(error)
             return FAULT_SECONDS
-        self.state.rollout_fault = None
+        self.rollout.fault = None
         return wait
 
     async def _decide(self) -> float | None:
         content = content_of(self.context, self.compiled)
-        before = self.state.rollout or self.compiled.rule.status.rollout
+        before = self.rollout.state or self.compiled.rule.status.rollout
         if before is not None and before.content == content and not before.running:
             return self._done(content)
         now = self.context.clock()
@@ -292,12 +148,12 @@ class _Decision:
 
     async def _carry_on(self, known: RolloutState, found: RolloutTargets) -> float | None:
         """A step has begun, maybe before a restart."""
-        is_edited = self.state.rollout is not None and self.barrier.step != known.step
-        self.state.rollout = known
+        is_edited = self.rollout.state is not None and self.rollout.step != known.step
+        self.rollout.state = known
         paused = known.next_at is not None and known.stopped is None
         if is_edited and paused and (added := self._unwritten(known, found)):
             return await self._extend(known, found, added)
-        if self.barrier.step != known.step:  # after a restart, or an edit of the rule
+        if self.rollout.step != known.step:  # after a restart, or an edit of the rule
             self._admit(known, found)
         if known.stopped is not None:
             return await self._stopped(known, known.stopped, found)
@@ -305,10 +161,10 @@ class _Decision:
 
     def _done(self, content: str) -> float | None:
         """No rollout is in progress, or not any more: there is nothing to wait for."""
-        if self.state.rollout is not None and self.state.rollout.running:
+        if self.rollout.state is not None and self.rollout.state.running:
             self._count("finished")
-        self.state.rollout = RolloutState(content)
-        self.barrier.open()
+        self.rollout.state = RolloutState(content)
+        self.rollout.open()
         return None
 
     async def _at_once(
@@ -319,7 +175,7 @@ class _Decision:
         The status keeps the rollout until its consumers are restarted, so that this isn't
         forgotten.
         """
-        self.barrier.open()
+        self.rollout.open()
         places = found.ordered
         if interrupted is not None:
             places = steps.share(self.spec, interrupted.step, found.ordered)
@@ -327,10 +183,10 @@ class _Decision:
             if found.unwritten:
                 return None  # each write requeues the rule
             cause = RestartCause(self.compiled.rule.owner, content, back=interrupted is not None)
-            seen = await self.actions.consumers.find(self.compiled, places)
-            await self.actions.consumers.restart(cause, seen)
+            seen = await self.consumers.find(self.compiled, places)
+            await self.consumers.restart(cause, seen)
             if content_of(self.context, self.compiled) != content:
-                self.barrier.close()
+                self.rollout.close()
                 return AT_ONCE
         return self._done(content)
 
@@ -340,7 +196,7 @@ class _Decision:
     async def _enter(self, state: RolloutState, found: RolloutTargets) -> float | None:
         """Begin a step: it is written to the status before any copy of it."""
         if state.step == 1:
-            self.barrier.close()
+            self.rollout.close()
         if self.spec.health:
             seen = await self._read_consumers(state, found)
             state = replace(state, unhealthy_before=unhealthy(seen))
@@ -351,7 +207,7 @@ class _Decision:
     ) -> float | None:
         """An edit has added namespaces to a step that has begun: its pause begins anew."""
         if self.spec.health:
-            seen = await self.actions.consumers.find(self.compiled, added)
+            seen = await self.consumers.find(self.compiled, added)
             before = merge_unhealthy(state.unhealthy_before, unhealthy(seen))
             state = replace(state, unhealthy_before=before)
         state = replace(state, next_at=None, stopped=None)
@@ -376,32 +232,34 @@ class _Decision:
 
     async def _persist(self, state: RolloutState) -> bool:
         """Write a step to the status; it has begun only where that succeeded."""
-        before, written = self.state.rollout, False
-        self.state.rollout = state
+        before, written = self.rollout.state, False
+        self.rollout.state = state
         try:
-            written = await self.actions.persist()
+            await self.write()
+            stored = self.compiled.rule.status.rollout
+            written = stored is not None and stored.ticket == state.ticket
         finally:
             if not written:
-                self.state.rollout = before
+                self.rollout.state = before
         return written
 
     def _admit(self, state: RolloutState, found: RolloutTargets) -> None:
         portion = steps.portion(self.spec, state.step, found.ordered)
-        self.barrier.admit(state.step, steps.share(self.spec, state.step, found.ordered), portion)
+        self.rollout.admit(state.step, steps.share(self.spec, state.step, found.ordered), portion)
 
     async def _go_on(self, state: RolloutState, found: RolloutTargets) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
         if state.next_at is None:
-            if any(name in self.barrier for name in found.unwritten):
+            if any(name in self.rollout for name in found.unwritten):
                 return None  # each write requeues the rule
             if self.spec.restart is Restart.CONSUMERS:
                 seen = await self._read_consumers(state, found)
                 cause = RestartCause(self.compiled.rule.owner, state.content)
-                await self.actions.consumers.restart(cause, seen)
+                await self.consumers.restart(cause, seen)
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
-            self.state.rollout = state = steps.paused(state, self.context.clock(), self._pause)
-            self.state.next_status = 0.0
+            self.rollout.state = state = steps.paused(state, self.context.clock(), self._pause)
+            self.rule_state.next_status = 0.0
         assert state.next_at is not None
         left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
         if left > 0:
@@ -438,19 +296,19 @@ class _Decision:
         self, state: RolloutState, found: RolloutTargets
     ) -> list[ConsumerState]:
         """Read the consumers in the namespaces that a step adds."""
-        if self.barrier.step == state.step:
-            places: Sequence[str] = self.barrier.portion
+        if self.rollout.step == state.step:
+            places: Sequence[str] = self.rollout.portion
         else:
             places = steps.portion(self.spec, state.step, found.ordered)
-        return await self.actions.consumers.find(self.compiled, places)
+        return await self.consumers.find(self.compiled, places)
 
     def _stop(self, state: RolloutState, one: ConsumerState) -> float:
         """Stop the rollout: from now on only missing copies are written."""
-        self.barrier.stop()
-        self.state.rollout = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
-        self.state.next_status = 0.0
+        self.rollout.stop()
+        self.rollout.state = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
+        self.rule_state.next_status = 0.0
         wait = self.context.timing.consumer_read
-        self.state.next_consumer_read = self.context.monotonic() + wait
+        self.rollout.next_consumer_read = self.context.monotonic() + wait
         self._count("stopped")
         return wait
 
@@ -458,40 +316,53 @@ class _Decision:
         self, state: RolloutState, stopped: Stopped, found: RolloutTargets
     ) -> float | None:
         """Continue when a user requests it, or when the consumer has recovered."""
-        self.barrier.stop()
+        self.rollout.stop()
         if self.compiled.rule.resume == state.ticket:
             return await self._end_step(state, found)
-        left = self.state.next_consumer_read - self.context.monotonic()
+        left = self.rollout.next_consumer_read - self.context.monotonic()
         if left > 0:
             return left
         wait = self.context.timing.consumer_read
-        self.state.next_consumer_read = self.context.monotonic() + wait
-        seen = await self.actions.consumers.read(self.compiled, stopped)
+        self.rollout.next_consumer_read = self.context.monotonic() + wait
+        seen = await self.consumers.read(self.compiled, stopped)
         if seen is not None and not seen.healthy:
             return wait
         one = newly_unhealthy(state, await self._read_consumers(state, found))
         if one is not None:
-            self.state.rollout = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
+            self.rollout.state = replace(state, stopped=Stopped.by(one.consumer, one.lacks))
             return wait
         return await self._end_step(state, found)
 
 
-async def advance(context: CopyContext, state: RuleState, actions: RolloutActions) -> float | None:
-    """Decide where a rule's changed content is written now.
+class Rollouts:
+    """The rollouts of all rules with ``spec.rollout``."""
 
-    Returns:
-        Seconds until this has to be called again although nothing changes, or None.
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._consumers = Consumers(context)
 
-    Raises:
-        ApiError: the status can't be written.
-    """
-    compiled = state.compiled
-    assert compiled is not None
-    spec = compiled.spec.rollout
-    if compiled.barrier is None or spec is None:
-        state.rollout = None
-        return None
-    if not context.rollouts:
-        compiled.barrier.open()
-        return None
-    return await _Decision(context, state, compiled, spec, actions).take()
+    def begin(self, compiled: CompiledRule, earlier: object) -> RuleRollout:
+        """Close the barrier of a version of a rule; `earlier` is that of the version before."""
+        rollout = earlier if isinstance(earlier, RuleRollout) else RuleRollout(compiled)
+        rollout.compiled = compiled
+        rollout.close()
+        return rollout
+
+    async def advance(self, state: RuleState, write: WriteStatus) -> float | None:
+        """Decide where a rule's changed content is written now; `write` writes its status.
+
+        Returns:
+            Seconds until this has to be called again although nothing changes, or None.
+
+        Raises:
+            ApiError: the status can't be written.
+        """
+        rollout = state.compiled.barrier if state.compiled else None
+        assert isinstance(rollout, RuleRollout)
+        spec = rollout.compiled.spec.rollout
+        assert spec is not None
+        decision = _Decision(self._context, state, rollout, spec, self._consumers, write)
+        wait = await decision.take()
+        if rollout.state is not None and rollout.state.running:
+            state.lag.changed_at = None  # its copies are delayed by the rollout
+        return wait

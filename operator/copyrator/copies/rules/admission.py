@@ -28,7 +28,6 @@ from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule, tenant_refusal
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.rendering import SOURCES, Text, rule_texts
-from copyrator.copies.template.scope import TemplateError
 from copyrator.kube import errors
 from copyrator.kube.resources import Discovery
 from copyrator.settings.config import Settings
@@ -198,7 +197,7 @@ class RuleCompiler:
         self, rule: Rule, batch: list[str], places: Mapping[str, object]
     ) -> dict[str, CompiledText | str]:
         """The code of each text, or its error."""
-        from copyrator.copies.template.compiling import compile_text, compile_texts
+        from copyrator.copies.template.compiling import compile_texts
 
         short = max(map(len, batch)) <= COMPILED_AT_ONCE
         if not short or sum(map(len, places)) > COMPILED_HERE:
@@ -207,10 +206,7 @@ class RuleCompiler:
         slice_ = TimeSlice()
         found: dict[str, CompiledText | str] = {}
         for text in batch:
-            try:
-                found[text] = compile_text(text)
-            except TemplateError as error:
-                found[text] = str(error)
+            found |= compile_texts([text])
             await slice_.pause()
         return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
@@ -19,6 +20,7 @@ from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules import ready_conditions
+from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.status import (
@@ -147,9 +149,22 @@ RECHECK_SECONDS = 5.0
 
 
 class RuleRemover:
-    """Ends the service of rules."""
+    """Ends the service of rules.
 
-    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+    Args:
+        release: closes what a rule has opened beside its watches.
+        forgets: called with each rule that isn't served any more.
+    """
+
+    def __init__(
+        self,
+        context: CopyContext,
+        kinds: Kinds,
+        release: Callable[[RuleKey], None],
+        *forgets: Callable[[RuleKey], None],
+    ) -> None:
+        self._release = release
+        self._forgets = (release, *forgets)
         self._context = context
         self._kinds = kinds
         self._takeover_at: dict[RuleKey, float] = {}
@@ -159,7 +174,8 @@ class RuleRemover:
         """The rule is gone, or not this operator's: its copies aren't changed."""
         self._takeover_at.pop(key, None)
         self._context.rule_metrics.forget(key)
-        self._context.remotes.release(key)
+        for forget in self._forgets:
+            forget(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)
         if state is not None:
@@ -174,11 +190,9 @@ class RuleRemover:
             self._end(state, rule.owner)
 
     def _end(self, state: RuleState, owner: str) -> None:
-        released = state.end()
         self.drop_bindings(owner)
         self._context.unmanaged.rule_ended(owner)
-        for registration in released:
-            registration.release()
+        state.end()
 
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
@@ -200,7 +214,7 @@ class RuleRemover:
         state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
         if state.phase is not RulePhase.DELETING:
             self._end(state, rule.owner)
-            context.remotes.release(rule.key)
+            self._release(rule.key)
             state.phase = RulePhase.DELETING
             delay_first_status(context, state)
         if not self._sees_all_copies(rule):
@@ -223,9 +237,8 @@ class RuleRemover:
         The finalizer may also date from before our settings changed: then no other operator serves
         it.
         """
-        context, settings = self._context, self._context.settings
-        ours = rule.key.namespace == settings.namespace or settings.tenant_rules
-        if ours and settings.rule_name in (None, rule.key.name):
+        context = self._context
+        if is_served(rule.key, context.settings):
             return 0.0
         takeover_at = self._takeover_at.setdefault(
             rule.key, context.monotonic() + context.timing.takeover
@@ -255,16 +268,8 @@ class RuleRemover:
         Those in Terminating namespaces don't count, nor do those that are being deleted: the owner
         of their finalizer has to remove it, and that blocks nothing else.
         """
-        left = []
         context = self._context
-        for key in context.owned(rule.owner):
-            namespace = context.namespaces.get(key.namespace)
-            record = context.record(key)
-            if record is None or record.deleting:
-                continue
-            if namespace is not None and not namespace.terminating:
-                left.append(key)
-        return left
+        return [key for key in context.owned(rule.owner) if context.has_copy(rule.owner, key)]
 
     async def _drop_finalizer(self, rule: Rule) -> None:
         finalizers = [one for one in rule.finalizers if one != names.FINALIZER_RULE]

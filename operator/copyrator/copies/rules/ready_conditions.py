@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from copyrator.api import names
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
+    ConditionType,
     Health,
     ReadyCondition,
     Suspension,
@@ -17,57 +17,23 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.rules import FailureReason, RuleReason
-from copyrator.api.rollout import RolloutState
-from copyrator.api.rule_spec import Mode, RuleSpec, place_of
+from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     CopyCounts,
     Failure,
     PlanCounts,
     RuleFacts,
-    SourceCluster,
     shared_message,
 )
 from copyrator.api.text import GROUP, count, some
-from copyrator.api.times import format_time
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.summarize import RuleSummary
-from copyrator.copies.sources.remotes import RemoteUse
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
 from copyrator.kube.watch.reflector import DEFAULT_TIMING
-
-
-def progress(spec: RuleSpec, rollout: RolloutState | None) -> str:
-    """``rollout step 2 of 4, the next one is due at …``; empty where none is in progress."""
-    if rollout is None or not rollout.running or spec.rollout is None:
-        return ""
-    steps = len(spec.rollout.steps)
-    text = f"rollout step {rollout.step} of {steps}"
-    if rollout.next_at is None:
-        return f"{text}, being written"
-    due = "it ends" if rollout.step == steps else "the next one is due"
-    return f"{text}, {due} at {format_time(rollout.next_at)}"
-
-
-def stopped(
-    compiled: CompiledRule, copies: str, rollout: RolloutState | None
-) -> ReadyCondition | None:
-    """A consumer isn't healthy with the new content: its recovery or a user continues it."""
-    if rollout is None or rollout.stopped is None or compiled.spec.rollout is None:
-        return None
-    who, lacks = rollout.stopped, rollout.stopped.message
-    return ReadyCondition(
-        Health.STALLED,
-        RuleReason.ROLLOUT_STOPPED,
-        f"{who.kind} {who.namespace}/{who.name} isn't healthy since its copy was changed"
-        f"{f' ({lacks})' if lacks else ''}; the rollout is stopped at step {rollout.step} of "
-        f"{len(compiled.spec.rollout.steps)}: {copies}. It continues when that recovers, and "
-        "starts over when the source changes; to continue nevertheless: copyrator rollout resume "
-        f"rule {compiled.rule.owner}",
-    )
 
 
 def invalid(problem: InvalidSpec) -> ReadyCondition:
@@ -153,50 +119,6 @@ def watch_fault(registrations: Iterable[Registration]) -> ReadyCondition | None:
     return None
 
 
-def source_unreachable(use: RemoteUse, why: str) -> ReadyCondition:
-    """The other cluster, or its kubeconfig, can't be used."""
-    since = f", since {format_time(use.unreachable_since)}" if use.unreachable_since else ""
-    return ReadyCondition(
-        Health.RETRYING,
-        RuleReason.SOURCE_UNREACHABLE,
-        f"the sources{place_of(use.ref)} can't be read{since}: {why}. The copies stay as they are",
-    )
-
-
-def remote_fault(use: RemoteUse, watches: Iterable[Registration]) -> str | None:
-    """Why the sources in another cluster aren't seen now, or None."""
-    for watch in watches:
-        if watch.failure is not None and not watch.synced:
-            what = str(watch.reflector).removesuffix(place_of(use.ref))
-            return f"{what}: {watch.failure.message}"
-    return None
-
-
-def source_cluster_changed(
-    use: RemoteUse, known: SourceCluster, found: SourceCluster, owner: str
-) -> ReadyCondition:
-    """Another cluster answers behind the kubeconfig than the one whose objects were copied."""
-    return ReadyCondition(
-        Health.STALLED,
-        RuleReason.SOURCE_CLUSTER_CHANGED,
-        f"kubeconfig {use.ref.secret} leads to another cluster ({found.identity}) than before "
-        f"({known.identity}); the copies stay as they are. Correct the Secret {use.name}, or "
-        f"confirm: kubectl annotate copyratorrule -n {owner.partition('/')[0]} "
-        f"{owner.partition('/')[2]} --overwrite {names.ANN_SOURCE_CLUSTER}={found.identity}",
-    )
-
-
-def source_is_home(use: RemoteUse) -> ReadyCondition:
-    """The other cluster is the operator's own."""
-    return invalid(
-        InvalidSpec(
-            "spec.source.kubeConfig",
-            f"the Secret {use.name} leads to the cluster that the operator runs in; remove "
-            "kubeConfig, or correct the Secret",
-        )
-    )
-
-
 def waits(why: str) -> ReadyCondition:
     """There is no room for the rule's sources or their watch; it resumes when there is."""
     return ReadyCondition(Health.RETRYING, RuleReason.PROGRESSING, why)
@@ -217,28 +139,15 @@ def removing(left: int, failed: Sequence[Failure]) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """What a rule does not do yet."""
-
-    unconfirmed: Unconfirmed | None = None
-    rollout: RolloutState | None = None
-    fault: str | None = None
-    """Why the rollout can't continue."""
-
-
-NOTHING_WAITS: Final = Waits()
-
-
 def summarized(
     compiled: CompiledRule,
     summary: RuleSummary,
     sources: int,
     unused: str,
-    waits: Waits = NOTHING_WAITS,
+    edit: Unconfirmed | None = None,
 ) -> ReadyCondition:
-    """A rule is served, or paused."""
-    spec, edit = compiled.spec, waits.unconfirmed
+    """A rule is served, or paused; `edit` is one whose deletions wait for a confirmation."""
+    spec = compiled.spec
     if paused := _paused(spec):
         return paused
     if edit is not None and edit.generation == compiled.rule.generation:
@@ -247,32 +156,27 @@ def summarized(
         return ReadyCondition(
             Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, unused)
         )
+    barrier = compiled.barrier
     return (
-        stopped(compiled, _up_to_date(summary), waits.rollout)
-        or _incomplete(compiled, summary, waits)
+        (barrier and barrier.blocked(_up_to_date(summary)))
+        or _incomplete(summary, barrier.progress if barrier else "")
         or _right(compiled, summary)
     )
 
 
-def _incomplete(
-    compiled: CompiledRule, summary: RuleSummary, waits: Waits
-) -> ReadyCondition | None:
-    """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
-    rollout = progress(compiled.spec, waits.rollout)
-    if waits.fault:
-        text = f"the rollout can't continue: {_up_to_date(summary)}: {waits.fault}"
-        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+def _incomplete(summary: RuleSummary, progress: str) -> ReadyCondition | None:
+    """Some copies aren't as wanted: they have failed, wait at a barrier, or are due."""
     if summary.contested:
         text = _contested(summary)
-        text = f"{text}; {rollout}" if rollout else text
+        text = f"{text}; {progress}" if progress else text
         return ReadyCondition(Health.RETRYING, RuleReason.CONFLICT_PERSISTS, text)
     if summary.failed or summary.conflicts or summary.stuck:
-        text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)
+        text = f"{_failing(summary)}; {progress}" if progress else _failing(summary)
         is_all = summary.desired and not summary.ready and not summary.pending
         reason = RuleReason.ALL_FAILED if is_all else RuleReason.PARTIAL_FAILURE
         return ReadyCondition(Health.RETRYING, reason, text)
-    if rollout:
-        text = f"{rollout}: {_up_to_date(summary)}"
+    if progress:
+        text = f"{progress}: {_up_to_date(summary)}"
         return ReadyCondition(Health.PROGRESSING, RuleReason.ROLLING_OUT, text)
     if summary.pending or summary.unwanted:
         return ReadyCondition(
@@ -348,7 +252,7 @@ def keep_ready(rule: Rule, condition: ReadyCondition) -> tuple[Suspension | None
         return kept, condition
     if kept is None:
         kept = suspend(
-            rule.status.conditions,
+            rule.status.condition(ConditionType.READY),
             observed=rule.status.observed_generation,
             generation=rule.generation,
             edits=1,

@@ -6,18 +6,20 @@ First it prepares what planning the copies needs: the spec, watches, complete ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from copyrator.api import names
-from copyrator.api.certificates import seconds_until_transition
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
 from copyrator.api.text import count
+from copyrator.copies.certificates.expiry import CertificateEnds
+from copyrator.copies.composed.rules import ComposedRules, binding_of
 from copyrator.copies.context import CopyContext
-from copyrator.copies.rollout.progress import Consumers, RolloutActions, advance
+from copyrator.copies.remotes.clusters import RemoteUse
+from copyrator.copies.remotes.rules import CLUSTER_AGAIN, Remotes
+from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (
     RuleCompiler,
@@ -29,39 +31,30 @@ from copyrator.copies.rules.admission import (
 )
 from copyrator.copies.rules.deletions import DeletionGuard, RuleRemover
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.status import (
     delay_first_status,
-    facts_kept,
-    judge_remote,
-    known_cluster,
+    dropped_fields,
     notify_owners,
     patch_metadata,
-    report,
-    report_failed,
-    report_forbidden,
-    unreachable,
-    unrecorded_clusters,
+    report_fault,
     what_changed,
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.sources.remotes import BusyError, RemoteCluster, RemoteError
-from copyrator.copies.sources.watches import has_watches, no_room, share_of, watch_sources
-from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.template.composer import ComposeError
-from copyrator.copies.template.rendering import Text
-from copyrator.copies.template.rules import (
-    begin_composed,
-    compose,
-    facts_before,
-    resolve_sources,
-    seconds_until_change,
+from copyrator.copies.sources.shares import SourceShare
+from copyrator.copies.sources.watches import (
+    has_watches,
+    no_room,
+    unused_sources,
+    watch_sources,
 )
+from copyrator.copies.targets.kinds import Kinds
+from copyrator.copies.template.rendering import Text
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.kube.resources import UID_NAMESPACE, Resource
+from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
 
@@ -87,12 +80,6 @@ RECHECK_SECONDS = 2.0
 KIND_AGAIN = 15.0
 """Seconds before a kind that the cluster doesn't serve is looked up again."""
 
-BUSY_AGAIN = 1.0
-"""Seconds before sources of another cluster are read that others of its rules are reading."""
-CLUSTER_AGAIN = 60.0
-"""Seconds before it is asked again whether the former cluster is back, and before the copies of a
-rule whose cluster can't be read are summarized again."""
-
 SUMMARY_REST = 20.0
 """Pause between two summaries that only the status needs, in multiples of the last one's duration.
 
@@ -101,28 +88,31 @@ not take half of a core.
 """
 
 
-class StoppedError(Exception):
-    """The rule can't be served (now); without a condition, its status isn't changed."""
+@dataclass(frozen=True, slots=True)
+class RuleFeatures:
+    """What rules may use. It is called here only, for the rules that use it."""
 
-    def __init__(
-        self,
-        condition: ReadyCondition | None,
-        again: float | None = None,
-        facts: RuleFacts | None = None,
-    ) -> None:
-        super().__init__(condition and condition.message)
-        self.condition = condition
-        self.again = again
-        self.facts = facts or RuleFacts()
+    remotes: Remotes
+    composed: ComposedRules
+    rollouts: Rollouts | None
+    """None: all changes are made at once."""
+    certificates: CertificateEnds
 
 
 class RulePreparation:
     """What has to be known of a rule before any of its copies is decided about."""
 
-    def __init__(self, context: CopyContext, kinds: Kinds, remover: RuleRemover) -> None:
+    def __init__(
+        self,
+        context: CopyContext,
+        kinds: Kinds,
+        remover: RuleRemover,
+        features: RuleFeatures,
+    ) -> None:
         self._context = context
         self._kinds = kinds
         self._remover = remover
+        self._features = features
         self._compiler = RuleCompiler(context)
 
     def forget(self, key: RuleKey) -> None:
@@ -136,16 +126,14 @@ class RulePreparation:
             StoppedError: it isn't known yet, or the rule can't be served.
         """
         spec = await self._accepted_spec(rule)
-        refs = spec.kubeconfigs
-        self._context.remotes.release(rule.key, but=refs)
-        clusters = {ref: self._connect(state, rule, ref) for ref in refs}
-        if clusters:
-            await self._record_clusters(state, rule)
-        await self._serve(state, rule, spec, clusters)
+        if spec.kubeconfigs or state.has_remotes:
+            await self._features.remotes.connect(state, rule, spec.kubeconfigs)
+        await self._serve(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
-        await self._compose(state, spec)
+        if spec.sources:
+            await self._features.composed.compose(state)
         return spec
 
     async def _accepted_spec(self, rule: Rule) -> RuleSpec:
@@ -154,80 +142,17 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
-        self._context.remotes.release(rule.key)
+        self._features.remotes.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    def _connect(self, state: RuleState, rule: Rule, ref: KubeconfigRef) -> RemoteCluster:
-        """Another cluster that the rule's sources are in, as it is known to be.
-
-        Raises:
-            StoppedError: it can't be used (now); the copies stay as they are.
-        """
-        context = self._context
-        use = context.remotes.use(rule.key, ref)
-        try:
-            cluster = context.remotes.connect(use)
-        except RemoteError as error:
-            _lose_sources(state)
-            if state.generation != rule.generation:
-                state.pause()  # the spec that is served doesn't hold any more
-            condition = None if rule.is_observed else ready_conditions.reading()
-            if error.message:
-                condition = unreachable(context, rule, use, error.message)
-            facts = facts_kept(context, rule, use)
-            raise StoppedError(condition, error.again, facts) from None
-        home = context.namespaces.get(UID_NAMESPACE)
-        if use.is_home(context.client.connection.host, home.uid if home else ""):
-            self._remover.freeze(rule)
-            raise StoppedError(ready_conditions.source_is_home(use))
-        known, found = use.known_to(rule.uid) or known_cluster(rule, use), use.describe()
-        confirmed = rule.source_cluster == found.identity
-        if known is None or known.is_same_as(found) or confirmed:
-            use.accept(rule.uid)
-            return cluster
-        use.accepted = False
-        self._remover.freeze(rule)
-        context.remotes.check_again(use, CLUSTER_AGAIN / 2)
-        raise StoppedError(
-            ready_conditions.source_cluster_changed(use, known, found, rule.owner),
-            CLUSTER_AGAIN,
-            facts_kept(context, rule, use),
-        )
-
-    async def _record_clusters(self, state: RuleState, rule: Rule) -> None:
-        """Have the status name the other clusters before anything of theirs is copied.
-
-        Otherwise a restart would accept whatever is behind the kubeconfig then.
-
-        Raises:
-            StoppedError: it doesn't name them (yet).
-            ConflictError: the rule has changed.
-            ApiError: the status can't be written.
-        """
-        if not unrecorded_clusters(self._context, rule):
-            return
-        if state.generation != rule.generation:
-            state.pause()
-        state.next_status = 0.0
-        facts = facts_kept(self._context, rule)
-        await write_status(self._context, state, rule, ready_conditions.reading(), facts)
-        if unrecorded_clusters(self._context, rule):
-            raise StoppedError(None, RECHECK_SECONDS)
-
-    async def _serve(
-        self,
-        state: RuleState,
-        rule: Rule,
-        spec: RuleSpec,
-        clusters: Mapping[KubeconfigRef, RemoteCluster],
-    ) -> None:
+    async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
-            sources = await resolve_sources(self._context, spec) if spec.sources else []
+            sources = await self._features.composed.resolve(spec) if spec.sources else []
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
@@ -238,19 +163,20 @@ class RulePreparation:
             raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        served = state.generation == rule.generation and state.clusters == clusters
+        remotes = self._features.remotes if state.has_remotes else None
+        served = state.generation == rule.generation
+        if remotes:
+            served = served and remotes.are_served(rule.key)
         if served and state.compiled is not None:
             await self._ensure_finalizer(rule)
             state.compiled.rule = rule
             return
         texts = await self._compiler.compile(rule, spec)
         if isinstance(texts, ReadyCondition):
-            self._remover.freeze(rule)
-            raise StoppedError(texts)
+            raise StoppedError(texts, freezes=True)
         await self._ensure_finalizer(rule)
-        if any(not cluster.usable for cluster in clusters.values()):
-            raise StoppedError(None, RECHECK_SECONDS)  # it changed meanwhile
-        state.clusters, state.remote_sources = clusters, {}
+        if remotes and not remotes.serve(rule.key):
+            raise StoppedError(None, RECHECK_SECONDS)
         self._begin(state, rule, spec, (resource, texts, sources))
 
     async def _ensure_finalizer(self, rule: Rule) -> None:
@@ -283,18 +209,36 @@ class RulePreparation:
         earlier, served = state.sources, state.compiled
         state.trace.begin(what_changed(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
+        rollouts = self._features.rollouts if spec.rollout else None
+        state.barrier = rollouts.begin(compiled, state.barrier) if rollouts else None
+        compiled.barrier = state.barrier
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
-            state.sources = watch_sources(context, state, spec.source, resource, tenant)
+            remote = self._remote_of(rule.key, spec)
+            informers = remote.informers if remote else context.informers
+            share = self._share_of(remote, tenant)
+            state.sources = watch_sources(context, state, resource, informers, share)
+            if remote:
+                remote.watches += state.sources
         elif spec.sources:
-            state.sources = begin_composed(context, state, compiled, sources)
+            remotes = self._features.remotes.of_rule(rule.key) if spec.kubeconfigs else {}
+            state.sources = self._features.composed.begin(state, sources, remotes)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
         for registration in earlier:
             registration.release()
         context.shares.of(tenant).next_rule()
+
+    def _remote_of(self, key: RuleKey, spec: RuleSpec) -> RemoteUse | None:
+        """The other cluster that a rule's source is in, or None."""
+        kubeconfig = spec.source.kubeconfig if spec.source else None
+        return self._features.remotes.of_rule(key)[kubeconfig] if kubeconfig else None
+
+    def _share_of(self, remote: RemoteUse | None, tenant: str | None) -> SourceShare:
+        """The limits of what is held of a rule's source."""
+        return remote.share if remote else self._context.shares.of(tenant)
 
     def _await_watches(
         self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
@@ -324,15 +268,15 @@ class RulePreparation:
         state.watch_health = watch_health(context, state)
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
-            condition = judge_remote(context, state, compiled.rule)
-            facts = None
-            for use in context.remotes.of_rule(state.key).values() if condition else ():
-                facts = facts_kept(context, compiled.rule, use)
+            condition, facts = None, None
+            if state.has_remotes and (condition := self._features.remotes.judge(compiled.rule)):
+                facts = self._features.remotes.facts_kept(compiled.rule)
             condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
             raise StoppedError(condition, RECHECK_SECONDS, facts)
-        share = share_of(context, state, tenant_of(compiled.rule, context.settings))
+        remote = self._remote_of(state.key, spec)
+        share = self._share_of(remote, compiled.targets.tenant)
         if why := no_room(state.sources, share):
             state.pause()
             state.phase = RulePhase.FROZEN
@@ -353,23 +297,6 @@ class RulePreparation:
         else:
             state.phase = RulePhase.INCOMPLETE
 
-    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
-        """Render the copies from the sources; without one of those, they stay as they are."""
-        if not spec.sources:
-            return
-        try:
-            await compose(self._context, state)
-        except BusyError:
-            raise StoppedError(None, BUSY_AGAIN) from None
-        except ComposeError as error:
-            assert state.compiled is not None
-            state.pause()
-            state.phase = RulePhase.FROZEN
-            again = self._context.timing.room_again if error.waits else None
-            raise StoppedError(
-                error.condition, again, facts_before(self._context, state)
-            ) from error
-
 
 def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
     """Whether each watch that a rule depends on is complete."""
@@ -381,25 +308,24 @@ def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
     )
 
 
-def _lose_sources(state: RuleState) -> None:
-    """A rule's sources can't be read any more: its copies stay as they are, and are healed."""
-    state.phase = RulePhase.INCOMPLETE
-    state.clusters, state.remote_sources = {}, {}
-    released, state.sources = state.sources, []
-    for registration in released:
-        registration.release()
-
-
 class RuleReconciler:
-    """Reconciles rule keys."""
+    """Reconciles rule keys; without `in_steps`, as in a dry run, ``spec.rollout`` doesn't count."""
 
-    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+    def __init__(self, context: CopyContext, kinds: Kinds, *, in_steps: bool = True) -> None:
         self._context = context
         self._kinds = kinds
-        self._remover = RuleRemover(context, kinds)
-        self._preparation = RulePreparation(context, kinds, self._remover)
+        self._features = features = RuleFeatures(
+            remotes=Remotes(context),
+            composed=ComposedRules(context),
+            rollouts=Rollouts(context) if in_steps else None,
+            certificates=CertificateEnds(context),
+        )
+        self.remotes = features.remotes
+        self._remover = RuleRemover(
+            context, kinds, self.remotes.release, features.certificates.forget
+        )
+        self._preparation = RulePreparation(context, kinds, self._remover, features)
         self._deletions = DeletionGuard(context)
-        self._consumers = Consumers(context)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -414,10 +340,10 @@ class RuleReconciler:
             return RequeueAfter(0.2)  # the rule has changed: its watch event follows
         except ApiError as error:
             if isinstance(error, errors.Forbidden):
-                await report_forbidden(self._context, rule, error)
+                await report_fault(self._context, rule, ready_conditions.forbidden(error))
             return Failed(error)
         except Exception as error:
-            await report_failed(self._context, rule, error)
+            await report_fault(self._context, rule, ready_conditions.failed(error))
             return Failed(error)
 
     async def _reconcile(self, rule: Rule) -> Outcome:
@@ -426,10 +352,7 @@ class RuleReconciler:
         if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
-        outcome = await self._serve(rule)
-        warning = self._context.settings.certificate_warning
-        ends = rule.status.certificates
-        return sooner(outcome, seconds_until_transition(ends, self._context.clock(), warning))
+        return sooner(await self._serve(rule), self._features.certificates.settle(rule))
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
@@ -438,6 +361,8 @@ class RuleReconciler:
             await self._judge_edit(state, rule, spec)
             wait = await self._advance(state, rule)
         except StoppedError as stopped:
+            if stopped.freezes:
+                self._remover.freeze(rule)
             if stopped.condition:
                 await write_status(self._context, state, rule, stopped.condition, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
@@ -454,24 +379,20 @@ class RuleReconciler:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.deletions.is_unconfirmed(rule.generation):
             state.next_status = 0.0
-            await report(self._context, state, rule, await summarize_rule(self._context, rule))
+            await self._report(state, rule, await summarize_rule(self._context, rule))
         state.resume()
 
     async def _advance(self, state: RuleState, rule: Rule) -> float | None:
         """Decide which copies get changed content now, on a complete view."""
-        if state.phase is not RulePhase.SERVING:
+        rollouts = self._features.rollouts
+        if state.phase is not RulePhase.SERVING or not state.barrier or not rollouts:
             return None
 
-        async def persist() -> bool:
+        async def write() -> None:
             state.next_status = 0.0
-            await report(self._context, state, rule, await summarize_rule(self._context, rule))
-            stored = rule.status.rollout
-            return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
+            await self._report(state, rule, await summarize_rule(self._context, rule))
 
-        wait = await advance(self._context, state, RolloutActions(self._consumers, persist))
-        if state.rollout is not None and state.rollout.running:
-            state.lag.changed_at = None  # its copies are delayed by the rollout
-        return wait
+        return await rollouts.advance(state, write)
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context
@@ -506,12 +427,18 @@ class RuleReconciler:
         if fresh and (summary.due or state.deletions.condemned):
             delay_first_status(context, state)
         self._order_status(state, rule, summary, queued=queued)
-        await report(context, state, rule, summary)
+        await self._report(state, rule, summary)
+        return self._next(state, rule)
+
+    def _next(self, state: RuleState, rule: Rule) -> Outcome:
+        """When the rule is reconciled again although nothing changes."""
         if state.phase is RulePhase.INCOMPLETE:
-            is_away = judge_remote(context, state, rule) is not None  # its recovery is an event
+            is_away = state.has_remotes and self.remotes.judge(rule)  # its recovery is an event
             return RequeueAfter(CLUSTER_AGAIN if is_away else RECHECK_SECONDS)
         assert state.compiled is not None
-        wait = seconds_until_change(context, state) if state.compiled.spec.sources else None
+        if not state.compiled.spec.sources:
+            return Done()
+        wait = self._features.composed.seconds_until_change(rule.owner)
         return Done() if wait is None else RequeueAfter(wait)
 
     def _order_status(
@@ -526,6 +453,52 @@ class RuleReconciler:
         if state.phase is RulePhase.SERVING:
             queued = queued or bool(state.deletions.condemned)
             state.await_copies(now, self._context.timing.settling, queued=queued)
+
+    async def _report(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+        """Write what a summary found.
+
+        Raises:
+            ApiError: the status can't be written.
+        """
+        context, compiled = self._context, state.compiled
+        assert compiled is not None
+        spec = compiled.spec
+        composed = binding_of(context, rule.owner) if spec.sources else None
+        unused = ""
+        if composed is not None:
+            sources = composed.composition.count()
+        else:
+            sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
+            unused = "" if sources else unused_sources(context, state)
+        remotes = self.remotes if state.has_remotes else None
+        assert context.namespace_watch is not None
+        view = context.kinds[compiled.resource]
+        condition = (
+            (remotes and remotes.judge(rule))
+            or ready_conditions.watch_fault(
+                [*state.sources, view.registration, context.namespace_watch]
+            )
+            or ready_conditions.summarized(
+                compiled, summary, sources, unused, state.deletions.unconfirmed
+            )
+        )
+        certificates = list(remotes.credentials(rule)) if remotes else []
+        if composed is not None:
+            certificates += composed.composition.certificates
+        found = ready_conditions.facts(
+            spec, summary, sources=sources, targets=len(compiled.targets)
+        )
+        found = replace(
+            found,
+            certificates=await self._features.certificates.find(rule, certificates),
+            clusters=remotes.describe(rule) if remotes else (),
+            dropped=dropped_fields(state, rule, spec),
+        )
+        if compiled.barrier is not None:
+            found = compiled.barrier.describe(found)
+        if composed is not None:
+            found = composed.composition.describe(found)
+        await write_status(context, state, rule, condition, found)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""

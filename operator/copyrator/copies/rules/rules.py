@@ -93,7 +93,7 @@ class Rule:
             spec=parsed,
             kind=kind,
             orphans=map_in(body, "spec").get("deletionPolicy") == "Orphan",
-            status=read_rule_status(body.get("status")),
+            status=read_rule_status(body),
             **{
                 name: text_in(noted, annotation)[: names.RULE_REQUEST] or None
                 for name, annotation in _REQUESTS.items()

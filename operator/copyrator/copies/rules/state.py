@@ -10,21 +10,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.kubeconfig import KubeconfigRef
-from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode, RuleSpec
-from copyrator.copies.rollout.steps import RolloutBarrier
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.rules.rules import Rule
-from copyrator.copies.rules.trace import RuleTrace
+from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.remotes import RemoteCluster
 from copyrator.copies.targets.namespaces import TargetSet
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.copies.template.rendering import NO_TEXTS, Text, Tree
 from copyrator.kube.watch.informers import Registration
+
+
+class Barrier(Protocol):
+    """Where the changed content of a rule's copies is written, if not everywhere at once."""
+
+    def close(self) -> None:
+        """Write no changed content until the rule's reconcile has decided where."""
+
+    def holds(self, namespace: str, *, old: bool) -> bool:
+        """Whether a copy there isn't written now: an `old` one, or one that was edited."""
+
+    def cause(self) -> tuple[Trigger, tuple[str, ...]] | None:
+        """The reason that a copy is changed now, with what it names; None: another one."""
+
+    def blocked(self, copies: str) -> ReadyCondition | None:
+        """Why nothing more is changed; `copies` is how many have the new content."""
+
+    @property
+    def progress(self) -> str:
+        """How far the change is, for messages; empty where none is in progress."""
+
+    def describe(self, facts: RuleFacts) -> RuleFacts:
+        """What the status says of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +62,7 @@ class CompiledRule:
     template: Tree | None
     active: bool = False
     """Everything that decides the precedence is known, and nothing forbids the rule to write."""
-    barrier: RolloutBarrier | None = None
+    barrier: Barrier | None = None
     """Where changed content may be written; None: everywhere."""
     _mark: bytes = field(default=b"", repr=False)
 
@@ -64,9 +85,7 @@ class CompiledRule:
         named = spec.transform.name
         name = (texts.get(named) or Text(named)) if named else None
         template = Tree(spec.template.body, texts) if spec.template else None
-        made = cls(rule, spec, resource, targets, sealer, name, template)
-        made.barrier = RolloutBarrier() if spec.rollout else None
-        return made
+        return cls(rule, spec, resource, targets, sealer, name, template)
 
     @property
     def paused(self) -> bool:
@@ -219,11 +238,8 @@ class RuleState:
         generation: of the spec that `compiled` was made from.
         summarized: the last generation of which a summary completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
-        clusters: the other clusters that some of these are in.
-        remote_sources: the watches in each of those.
-        rollout: the state of the rollout for the status; None while it isn't known.
-        rollout_fault: why a rollout can't continue now: a message.
-        next_consumer_read: loop time before which the consumer of a stopped rollout is not read.
+        has_remotes: whether other clusters were asked for, for some of these.
+        barrier: that of `compiled`, or of the version before it.
         trace: what caused the latest writes, for the log and the Events.
         found: the last condition, as of a rule that isn't suspended.
         dropped: fields of copies that the API server has dropped; None: this version of the spec
@@ -241,13 +257,10 @@ class RuleState:
     generation: int = 0
     summarized: int = 0
     sources: list[Registration] = field(default_factory=list)
-    clusters: Mapping[KubeconfigRef, RemoteCluster] = field(default_factory=dict)
-    remote_sources: dict[KubeconfigRef, list[Registration]] = field(default_factory=dict)
+    has_remotes: bool = False
     deletions: DeletionState = field(default_factory=DeletionState)
     lag: SyncLag = field(default_factory=SyncLag)
-    rollout: RolloutState | None = None
-    rollout_fault: str | None = None
-    next_consumer_read: float = 0.0
+    barrier: Barrier | None = None
     trace: RuleTrace = field(default_factory=RuleTrace)
     found: ReadyCondition | None = None
     dropped: set[str] | None = None
@@ -286,16 +299,20 @@ class RuleState:
         self.generation = 0
         decided = self.deletions
         decided.confirmed, decided.unconfirmed, decided.recalled = 0, None, False
-        self.rollout = self.rollout_fault = None
+        self.barrier = None
 
-    def end(self) -> list[Registration]:
-        """Serve no version of the spec any more; returns the watches to be released."""
+    def end(self) -> None:
+        """Serve no version of the spec any more."""
         self.compiled = None
         self.generation = 0
         self.deletions.spare()
-        self.clusters, self.remote_sources = {}, {}
+        self.release_sources()
+
+    def release_sources(self) -> None:
+        """End the watches of its sources."""
         released, self.sources = self.sources, []
-        return released
+        for registration in released:
+            registration.release()
 
     def take_request(self, requested: str | None, handled: object) -> bool:
         """Whether a request is new; `handled` is the one that the status echoes."""
@@ -333,3 +350,22 @@ class RuleState:
         self.lag.wrote_at = now
         if dropped is not None:
             self.dropped = (self.dropped or set()) | dropped
+
+
+class StoppedError(Exception):
+    """The rule can't be served (now); without a condition, its status isn't changed."""
+
+    def __init__(
+        self,
+        condition: ReadyCondition | None,
+        again: float | None = None,
+        facts: RuleFacts | None = None,
+        *,
+        freezes: bool = False,
+    ) -> None:
+        super().__init__(condition and condition.message)
+        self.condition = condition
+        self.again = again
+        self.facts = facts or RuleFacts()
+        self.freezes = freezes
+        """Whether its copies aren't changed until it can be served again."""

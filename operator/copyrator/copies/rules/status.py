@@ -15,10 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api import names, structs
-from copyrator.api.certificates import Certificate, soonest
+from copyrator.api import names
 from copyrator.api.conditions import (
-    ConditionStatus,
     ConditionType,
     Health,
     ReadyCondition,
@@ -26,7 +24,6 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
-from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
 from copyrator.api.rule_spec import RuleSpec
@@ -35,7 +32,6 @@ from copyrator.api.rule_status import (
     Failure,
     RuleFacts,
     RuleStatus,
-    SourceCluster,
     UnconfirmedEdit,
     build_rule_status,
 )
@@ -46,10 +42,7 @@ from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.rules.trace import Burst, Trigger, edit_text
 from copyrator.copies.sources.bindings import CopyRequest
-from copyrator.copies.sources.remotes import RemoteUse
-from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
-from copyrator.copies.template.rules import binding_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.events import WARNING, ObjectRef
@@ -93,7 +86,6 @@ async def write_status(
     status = build_rule_status(
         rule.status, condition, facts, generation=rule.generation, now=context.clock()
     )
-    context.rule_metrics.note_certificates(rule.key, status.certificates)
     if status == rule.status:
         state.report_by = math.inf
         return
@@ -153,18 +145,11 @@ async def patch_metadata(context: CopyContext, rule: Rule, **changes: Any) -> No
     rule.resource_version = answer["metadata"]["resourceVersion"]
 
 
-async def report_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
-    """Report a missing permission in the status, unless it is the one to write the status."""
+async def report_fault(context: CopyContext, rule: Rule, condition: ReadyCondition) -> None:
+    """Report what keeps a rule from being served; its status may not be writable either."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
-    with suppress(errors.ApiError):
-        await write_status(context, state, rule, ready_conditions.forbidden(error), RuleFacts())
-
-
-async def report_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
-    """Report an internal error that keeps a rule from being served."""
-    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
-    with suppress(Exception):  # the first error matters, and the worker logs it
-        await write_status(context, state, rule, ready_conditions.failed(error), RuleFacts())
+    with suppress(Exception):  # the fault matters, and the worker logs it
+        await write_status(context, state, rule, condition, RuleFacts())
 
 
 def _steps(rule: Rule) -> int | None:
@@ -197,127 +182,17 @@ def _record_warning(
     Such as when a certificate enters its warning period, and when it ends.
     """
     before, after = known.condition(kind), rule.status.condition(kind)
-    same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
-    if after.get("status") == ConditionStatus.TRUE and not same:
-        reason = KeptReason(after["reason"])
-        context.recorder.record(_ref(rule), reason, after["message"], type_=WARNING)
+    same = all(
+        getattr(before, part) == getattr(after, part) for part in ("status", "reason", "message")
+    )
+    if after.is_true and not same:
+        reason = KeptReason(after.reason or "")
+        context.recorder.record(_ref(rule), reason, after.message or "", type_=WARNING)
 
 
 def _ref(rule: Rule) -> ObjectRef:
     key = rule.key
     return ObjectRef(names.RULE_API_VERSION, names.RULE_KIND, key.namespace, key.name, rule.uid)
-
-
-async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
-    """Write what a summary found.
-
-    Raises:
-        ApiError: the status can't be written.
-    """
-    compiled = state.compiled
-    assert compiled is not None
-    spec = compiled.spec
-    composed = binding_of(context, rule.owner) if spec.sources else None
-    unused = ""
-    if composed is not None:
-        sources = composed.composition.count()
-    else:
-        sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
-        unused = "" if sources else unused_sources(context, state)
-    assert context.namespace_watch is not None
-    condition = (
-        judge_remote(context, state, rule)
-        or ready_conditions.watch_fault(
-            [
-                *state.sources,
-                context.kinds[compiled.resource].registration,
-                context.namespace_watch,
-            ]
-        )
-        or ready_conditions.summarized(
-            compiled,
-            summary,
-            sources,
-            unused,
-            ready_conditions.Waits(state.deletions.unconfirmed, state.rollout, state.rollout_fault),
-        )
-    )
-    found = ready_conditions.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-    found = replace(
-        found,
-        certificates=await _certificates(context, rule),
-        clusters=[use.describe() for use in _uses(context, rule) if use.cluster],
-        rollout=state.rollout,
-        dropped=dropped_fields(state, rule, spec),
-    )
-    if composed is not None:
-        composition = composed.composition
-        found = replace(
-            found,
-            overridden=tuple(composition.overridden),
-            passed_over=tuple(composition.passed_over),
-            composed_of=composition.to_string(),
-        )
-    await write_status(context, state, rule, condition, found)
-
-
-def _uses(context: CopyContext, rule: Rule) -> Iterable[RemoteUse]:
-    return context.remotes.of_rule(rule.key).values()
-
-
-def judge_remote(context: CopyContext, state: RuleState, rule: Rule) -> ReadyCondition | None:
-    """SourceUnreachable while the watches of another cluster have a fault; None without one."""
-    for use in _uses(context, rule):
-        if why := ready_conditions.remote_fault(use, state.remote_sources.get(use.ref, ())):
-            return unreachable(context, rule, use, why)
-        use.unreachable_since = None
-    return None
-
-
-def unreachable(context: CopyContext, rule: Rule, use: RemoteUse, why: str) -> ReadyCondition:
-    """SourceUnreachable, since when it was first found; that outlives a restart."""
-    if use.unreachable_since is None:
-        known = known_cluster(rule, use)
-        use.unreachable_since = (known and known.unreachable_since) or context.clock()
-    return ready_conditions.source_unreachable(use, why)
-
-
-def known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
-    """What the status has of the cluster behind a kubeconfig."""
-    for known in rule.status.source_clusters:
-        if (known.secret, known.key) == (use.ref.secret, use.ref.key):
-            return known
-    return None
-
-
-def unrecorded_clusters(context: CopyContext, rule: Rule) -> bool:
-    """Whether the rule has accepted another cluster that its status doesn't name."""
-    for use in _uses(context, rule):
-        known = known_cluster(rule, use)
-        if use.accepted and not (known and known.is_same_as(use.describe())):
-            return True
-    return False
-
-
-def facts_kept(context: CopyContext, rule: Rule, lost: RemoteUse | None = None) -> RuleFacts:
-    """The counts of the last status, of a rule whose sources can't be read (yet).
-
-    Its other clusters are recorded as they are now: of several that have changed, each is confirmed
-    in turn. `lost` is the one that can't be used.
-    """
-    kept = {KubeconfigRef(one.secret, one.key): one for one in rule.status.source_clusters}
-    for use in _uses(context, rule):
-        if use.accepted and use is not lost:
-            kept[use.ref] = use.describe()
-        elif (known := use.known_to(rule.uid) or kept.get(use.ref)) is not None:
-            since = use.unreachable_since if use is lost else known.unreachable_since
-            kept[use.ref] = structs.replace(known, unreachable_since=since)
-    return RuleFacts(
-        sources=rule.status.sources,
-        targets=rule.status.targets,
-        copies=rule.status.copies,
-        clusters=list(kept.values()),
-    )
 
 
 def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
@@ -337,17 +212,6 @@ def dropped_fields(state: RuleState, rule: Rule, spec: RuleSpec) -> list[str]:
 _WRITTEN: Final = frozenset({"name", "namespace", "labels", "annotations"})
 
 
-async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:
-    """Of all sources, each read once a change; and of the credentials of other clusters."""
-    turn = TimeSlice()
-    found = soonest(one for use in _uses(context, rule) if (one := use.certificate) is not None)
-    for binding in list(context.index.of_rule(rule.owner).values()):
-        if binding.certificates:
-            found = soonest((*found, *binding.certificates))
-        await turn.pause()
-    return found
-
-
 _BY_CAUSE = {
     Cause.DRIFTED: Trigger.DRIFT,
     Cause.TAKEN_OVER: Trigger.TAKEN_OVER,
@@ -360,9 +224,7 @@ def record_write(
     context: CopyContext, key: CopyKey, plan: CopyDecision[CopyRequest], owner: str
 ) -> None:
     """Count a write that succeeded; `owner` is the rule that had the copy, or empty."""
-    rule = plan.winner.rule if plan.winner else context.rules.by_owner(owner)
-    state = context.rule_states.get(rule.key) if rule else None
-    if state is not None:
+    if state := context.state_of(plan.winner.owner if plan.winner else owner):
         trigger, names = _trigger(state, key, plan)
         state.trace.add(plan.act, trigger, names, context.monotonic())
 
@@ -376,30 +238,15 @@ def _trigger(
         return _why_deleted(state, key)
     if known := _BY_CAUSE.get(plan.why):
         return known, ()
-    if plan.winner is not None and plan.winner.binding.composition is not None:
-        trigger, changed = Trigger.COMPOSED, tuple(trace.sources)
-    else:
-        origin = plan.winner.binding.origin if plan.winner else ""
-        trigger, changed = Trigger.SOURCE, (origin,) if origin in trace.sources else ()
-    if changed:
-        return trigger, changed
+    if plan.winner is not None and (changed := plan.winner.binding.cause(trace)):
+        return changed
     if key.namespace in trace.namespaces:
         return Trigger.NAMESPACE, (key.namespace,)
     if key in trace.lost:
         return Trigger.LOST, ()
-    rollout = _rollout_trigger(state) if plan.act is Action.REPLACE else None
-    return rollout or (Trigger.EDIT, (trace.edit,))
-
-
-def _rollout_trigger(state: RuleState) -> tuple[Trigger, tuple[str, ...]] | None:
-    """A step after the first one, or a user's end of all steps; None where it is neither."""
-    rollout, compiled = state.rollout, state.compiled
-    if rollout is None or compiled is None:
-        return None
-    finish = compiled.rule.finish or ""
-    if finish.startswith(f"{rollout.content}-"):  # it may have ended already
-        return Trigger.ROLLOUT_FINISHED, ()
-    return (Trigger.ROLLOUT, (str(rollout.step),)) if rollout.step > 1 else None
+    barrier = state.compiled.barrier if state.compiled else None
+    step = barrier.cause() if barrier and plan.act is Action.REPLACE else None
+    return step or (Trigger.EDIT, (trace.edit,))
 
 
 def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, tuple[str, ...]]:

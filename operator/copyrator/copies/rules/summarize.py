@@ -98,7 +98,7 @@ async def summarize_rule(
             summarize_target(context, summary, binding, name, alone=alone)
             await turn.pause()
         named = binding.compiled.targets.targets.named
-        for name in named if binding.source or binding.composition else ():
+        for name in named:
             _find_refused(context, summary, binding, name)
             await turn.pause()
         _find_unreadable(summary, binding)
@@ -372,9 +372,6 @@ async def owned_copies(
     for key in list(context.owned(rule.owner)):
         await turn.pause()
         namespace = context.namespaces.get(key.namespace)
-        record = context.record(key)
-        if record is None or record.deleting or record.owner != rule.owner:
-            continue
-        if namespace is not None and not namespace.terminating:
+        if namespace is not None and context.has_copy(rule.owner, key):
             requests = context.index.requests(key.kind, namespace, key.name)
             yield key, any(request.owner == rule.owner for request in requests)

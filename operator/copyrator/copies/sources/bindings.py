@@ -7,16 +7,16 @@ planner takes it (targets/planning.py).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule_spec import ConflictPolicy
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
+from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.targets.adoption import copier
 from copyrator.copies.targets.content import Content, copied_content, payload_of, rendered_content
@@ -24,11 +24,10 @@ from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import ACCEPTED, Shape
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.transform import TransformError, keeps
-from copyrator.copies.template.certificates import certificates_in
-from copyrator.copies.template.composition import Composition
+from copyrator.copies.targets.transform import TransformError
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
+from copyrator.workqueue.outcome import Outcome
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""
@@ -75,25 +74,24 @@ class SourceBinding:
     """One source of a rule, or its template, bound to the rule's targets."""
 
     __slots__ = (
+        "__weakref__",
         "_by_namespace",
-        "_certificates",
         "_desired",
         "compiled",
-        "composition",
         "is_local",
         "rank",
         "source",
     )
+
+    is_read_on_demand: ClassVar = False
+    """Whether its content is known only in `with_content`."""
 
     def __init__(
         self,
         compiled: CompiledRule,
         source: SourceRecord | None,
         rank: Rank = (0, ""),
-        composition: Composition | None = None,
     ) -> None:
-        self.composition = composition
-        """The sources that its template reads; None of other bindings."""
         self.compiled = compiled
         self.source = source
         wanted = compiled.spec.source
@@ -101,7 +99,6 @@ class SourceBinding:
         """Whether its source is an object of the operator's own cluster."""
         self.rank = rank
         self._by_namespace: dict[str, DesiredCopy] = {}
-        self._certificates: tuple[Certificate, ...] | None = None
         self._desired = self._first_desired()
 
     def _first_desired(self) -> DesiredCopy | None:
@@ -133,24 +130,6 @@ class SourceBinding:
         )
 
     @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates that its copies have, the soonest to end; read once, at first use."""
-        if self._certificates is None:
-            self._certificates = self._read_certificates()
-        return self._certificates
-
-    def _read_certificates(self) -> tuple[Certificate, ...]:
-        if self.source is None:
-            return ()
-        keys = self.compiled.spec.transform.keys
-        return certificates_in(
-            self.compiled.spec.kind,
-            self.source.body,
-            self.origin,
-            copied=lambda key: keeps(keys, key),
-        )
-
-    @property
     def mark(self) -> bytes:
         """What changes with the content of its copies, and not with their namespaces."""
         return self.compiled.template_mark if self._desired is None else self._desired.digest
@@ -170,6 +149,10 @@ class SourceBinding:
             desired = self._by_namespace[namespace.name] = self._desired_in(namespace)
         return desired
 
+    def request(self, namespace: Namespace) -> CopyRequest:
+        """The request for its copy in a namespace."""
+        return CopyRequest(self, self.at(namespace), namespace)
+
     def forget(self, namespace: str) -> None:
         """Drop what is cached of a namespace that changed or was deleted."""
         self._by_namespace.pop(namespace, None)
@@ -184,6 +167,21 @@ class SourceBinding:
         if source is not None and source.consent and source.consent.problem:
             name = ObjectName(source.namespace, source.name)
             yield self.compiled.resource, name, source.consent.problem
+
+    def withhold(self) -> None:
+        """One of its sources is a rule's kubeconfig from now on."""
+
+    def cause(self, trace: RuleTrace) -> tuple[Trigger, tuple[str, ...]] | None:
+        """The change of its source for which a copy is written; None: there was none."""
+        return (Trigger.SOURCE, (self.origin,)) if self.origin in trace.sources else None
+
+    async def with_content(
+        self,
+        namespace: str,  # noqa: ARG002 - of subclasses
+        write: Callable[[], Awaitable[Outcome]],
+    ) -> Outcome:
+        """Render the copy in a namespace, then write it."""
+        return await write()
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
         """Whether nothing that we wrote there was changed; not for a copy with a ``problem``."""
@@ -362,17 +360,52 @@ EXAMINED: Final = 8
 """Bindings that are examined to find a target's tenant: any of them will do."""
 
 
+class _Places(dict[str, dict[str | None, list["SourceBinding"]]]):
+    """Bindings by precedence, by the resource and name of their copies.
+
+    The name is None of those whose name follows the namespace.
+    """
+
+    def at(self, resource: str, name: str | None) -> Sequence[SourceBinding]:
+        return self.get(resource, {}).get(name, ())
+
+    def requesting(
+        self, resource: str, namespace: str, name: str, most: int | None = None
+    ) -> Iterator[SourceBinding]:
+        """Those that may request a target, as far as names are rendered; of `most` of each kind."""
+        for binding in islice(self.at(resource, name), most):
+            if namespace in binding.compiled.targets:
+                yield binding
+        for binding in islice(self.at(resource, None), most):
+            if binding.known_name(namespace) == name:
+                yield binding
+
+    def following(self) -> Iterator[SourceBinding]:
+        return chain.from_iterable(names.get(None, ()) for names in self.values())
+
+    def add(self, binding: SourceBinding) -> None:
+        names = self.setdefault(binding.compiled.resource, {})
+        insort(names.setdefault(binding.static_name, []), binding)
+
+    def remove(self, binding: SourceBinding) -> None:
+        names = self[binding.compiled.resource]
+        names[binding.static_name].remove(binding)
+        if not names[binding.static_name]:
+            del names[binding.static_name]
+        if not names:
+            del self[binding.compiled.resource]
+
+
 class BindingIndex:
     """Source bindings of all rules; no entry for each copy."""
 
     def __init__(self) -> None:
         self._by_rule: dict[str, dict[Origin, SourceBinding]] = {}
-        self._by_name: dict[tuple[str, str], list[SourceBinding]] = {}
-        self._following: dict[str, list[SourceBinding]] = {}
-        self._trusted_by_name: dict[tuple[str, str], list[SourceBinding]] = {}
-        self._trusted_following: dict[str, list[SourceBinding]] = {}
+        self._all = _Places()
+        self._trusted = _Places()
+        """Those of trusted rules."""
         self._sources: dict[tuple[str, Origin], int] = {}
-        self._composed: dict[str, frozenset[tuple[str, Origin]]] = {}
+        self._read: dict[str, frozenset[tuple[str, Origin]]] = {}
 
     def of_rule(self, owner: str) -> Mapping[Origin, SourceBinding]:
         """A rule's bindings by source."""
@@ -392,28 +425,25 @@ class BindingIndex:
             and found.is_local
             and found.compiled.resource == resource
         ]
-        reading = (owner for owner, read in self._composed.items() if (resource, origin) in read)
+        reading = (owner for owner, read in self._read.items() if (resource, origin) in read)
         return sorted({*copying, *reading})
 
-    def set_composed(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
+    def set_read(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
         """The objects that a rule's template reads now, by resource and origin."""
-        for key in self._composed.pop(owner, ()):
+        for key in self._read.pop(owner, ()):
             self._drop_source(key)
         if sources:
-            self._composed[owner] = sources
+            self._read[owner] = sources
         for key in sources:
             self._sources[key] = self._sources.get(key, 0) + 1
 
     def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
         """The requests for this target, by precedence."""
-        found = [
-            CopyRequest(binding, binding.at(namespace), namespace)
-            for binding in self._by_name.get((resource, name), ())
-            if binding.covers(namespace)
-        ]
-        if following := self._following.get(resource):
+        named = self._all.at(resource, name)
+        found = [one.request(namespace) for one in named if one.covers(namespace)]
+        if following := self._all.at(resource, None):
             found += [
-                CopyRequest(binding, binding.at(namespace), namespace)
+                binding.request(namespace)
                 for binding in following
                 if binding.covers(namespace) and binding.at(namespace).name == name
             ]
@@ -422,48 +452,33 @@ class BindingIndex:
 
     def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
         """Whether a trusted rule may request this target, as far as its names are rendered."""
-        named = self._trusted_by_name.get((resource, name), ())
-        if any(namespace in binding.compiled.targets for binding in named):
-            return True
-        following = self._trusted_following.get(resource, ())
-        return any(binding.known_name(namespace) == name for binding in following)
+        return any(self._trusted.requesting(resource, namespace, name))
 
     def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
         """A tenant whose rule may request this target; of many rules the first few are examined."""
-        named = self._by_name.get((resource, name), ())
-        for binding in islice(named, EXAMINED):
-            if (
-                binding.compiled.targets.tenant is not None
-                and namespace in binding.compiled.targets
-            ):
-                return binding.compiled.targets.tenant
-        for binding in islice(self._following.get(resource, ()), EXAMINED):
-            if (
-                binding.compiled.targets.tenant is not None
-                and binding.known_name(namespace) == name
-            ):
-                return binding.compiled.targets.tenant
-        return None
+        requesting = self._all.requesting(resource, namespace, name, EXAMINED)
+        return next((tenant for one in requesting if (tenant := one.compiled.targets.tenant)), None)
 
     def is_alone(self, binding: SourceBinding) -> bool:
         """Whether no other binding can have any of this one's targets."""
-        if binding.static_name is None or self._following.get(binding.compiled.resource):
+        resource, name = binding.compiled.resource, binding.static_name
+        if name is None or self._all.at(resource, None):
             return False
-        return len(self._by_name[binding.compiled.resource, binding.static_name]) == 1
+        return len(self._all.at(resource, name)) == 1
 
     def _rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
         """The bindings that share its (fixed) name, or follow namespaces."""
-        named = self._by_name.get((binding.compiled.resource, binding.static_name or ""), [])
-        return (*named, *self._following.get(binding.compiled.resource, ()))
+        resource = binding.compiled.resource
+        return (*self._all.at(resource, binding.static_name), *self._all.at(resource, None))
 
     def add(self, binding: SourceBinding) -> SourceBinding | None:
         """Add a binding; it replaces its rule's earlier one for the same source."""
         owner = binding.compiled.rule.owner
         earlier = self.remove(owner, binding.origin)
         self._by_rule.setdefault(owner, {})[binding.origin] = binding
-        insort(self._place(binding), binding)
+        self._all.add(binding)
         if binding.compiled.targets.tenant is None:
-            self._trusted_place(binding).append(binding)
+            self._trusted.add(binding)
         if binding.is_local:
             key = (binding.compiled.resource, binding.origin)
             self._sources[key] = self._sources.get(key, 0) + 1
@@ -477,57 +492,26 @@ class BindingIndex:
             return None
         if not bindings:
             del self._by_rule[owner]
-        place = self._place(binding)
-        place.remove(binding)
-        if not place:
-            self._drop_place(binding)
+        self._all.remove(binding)
         if binding.compiled.targets.tenant is None:
-            self._trusted_place(binding).remove(binding)
-            self._drop_trusted_place(binding)
+            self._trusted.remove(binding)
         if binding.is_local:
             self._drop_source((binding.compiled.resource, binding.origin))
         return binding
 
     def remove_rule(self, owner: str) -> set[RuleKey]:
         """Remove all bindings of a rule; returns the rules that may get its targets now."""
-        self.set_composed(owner, frozenset())
+        self.set_read(owner, frozenset())
         removed = [self.remove(owner, origin) for origin in list(self.of_rule(owner))]
         rivals = (self._rivals(binding) for binding in removed if binding is not None)
         return {rival.compiled.rule.key for rival in chain.from_iterable(rivals)}
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or was deleted."""
-        for bindings in self._following.values():
-            for binding in bindings:
-                binding.forget(namespace)
+        for binding in self._all.following():
+            binding.forget(namespace)
 
     def _drop_source(self, key: tuple[str, Origin]) -> None:
         self._sources[key] -= 1
         if not self._sources[key]:
             del self._sources[key]
-
-    def _place(self, binding: SourceBinding) -> list[SourceBinding]:
-        if binding.static_name is None:
-            return self._following.setdefault(binding.compiled.resource, [])
-        return self._by_name.setdefault((binding.compiled.resource, binding.static_name), [])
-
-    def _trusted_place(self, binding: SourceBinding) -> list[SourceBinding]:
-        if binding.static_name is None:
-            return self._trusted_following.setdefault(binding.compiled.resource, [])
-        return self._trusted_by_name.setdefault(
-            (binding.compiled.resource, binding.static_name), []
-        )
-
-    def _drop_trusted_place(self, binding: SourceBinding) -> None:
-        if self._trusted_place(binding):
-            return
-        if binding.static_name is None:
-            del self._trusted_following[binding.compiled.resource]
-        else:
-            del self._trusted_by_name[binding.compiled.resource, binding.static_name]
-
-    def _drop_place(self, binding: SourceBinding) -> None:
-        if binding.static_name is None:
-            del self._following[binding.compiled.resource]
-        else:
-            del self._by_name[binding.compiled.resource, binding.static_name]

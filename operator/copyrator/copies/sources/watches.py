@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import Source
@@ -17,8 +18,7 @@ from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.template.rendering import source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import Registration
-from copyrator.kube.watch.reflector import OnChange
+from copyrator.kube.watch.informers import InformerFactory, Registration
 
 
 def has_watches(
@@ -40,40 +40,34 @@ def has_watches(
     return True
 
 
-def share_of(context: CopyContext, state: RuleState, tenant: str | None) -> SourceShare:
-    """The limits of what a rule copies: those of its own cluster, or of the rule's tenant."""
-    source = state.compiled.spec.source if state.compiled else None
-    remote = state.clusters.get(source.kubeconfig) if source and source.kubeconfig else None
-    return remote.share if remote else context.shares.of(tenant)
-
-
 def watch_sources(
-    context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
+    context: CopyContext,
+    state: RuleState,
+    resource: Resource,
+    informers: InformerFactory,
+    share: SourceShare,
 ) -> list[Registration]:
     """Join a watch for each namespace; known sources become bindings before this returns.
 
     The server filters: other objects cost nothing. In another cluster each named object has a watch
     of its own, which needs no right to more than that object.
     """
-    share = share_of(context, state, tenant)
-    remote = state.clusters.get(source.kubeconfig) if source.kubeconfig else None
-    informers = remote.informers if remote else context.informers
+    source = state.compiled.spec.source if state.compiled else None
+    assert source is not None
     registrations = []
     for order, namespace in enumerate(source.namespaces):
-        listener = _listener(context, state, order)
+        listener = partial(_source_changed, context, state, order)
 
         def on_synced() -> None:
             context.requeue_rule(state.key)
 
-        if source.name and remote is None:
+        if source.name and source.kubeconfig is None:
             name = ObjectName(namespace, source.name)
             place = context.named_sources.acquire(resource, name, share, listener, on_synced)
         else:
             spec = source_watch(resource, share, namespace, source.name, source.selector)
             place = informers.acquire(spec, listener, on_synced=on_synced)
         registrations.append(place)
-    if source.kubeconfig:
-        state.remote_sources[source.kubeconfig] = registrations
     return registrations
 
 
@@ -106,7 +100,7 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     place = f"{first.namespace}/{first.name}"
     more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
     start = "" if len(found) == 1 else more
-    view = None if state.clusters else context.kinds.get(compiled.resource)
+    view = None if state.has_remotes else context.kinds.get(compiled.resource)
     copy = view.copies.get((first.namespace, first.name)) if view else None
     maker = (copy.owner or copy.marks) if copy else ""
     if not maker:
@@ -150,18 +144,12 @@ def _is_target(compiled: CompiledRule, other: SourceBinding, source: SourceRecor
     return name == other.source.name
 
 
-def _listener(context: CopyContext, state: RuleState, order: int) -> OnChange[SourceRecord]:
-    def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
-        _source_changed(context, state, order, name, new)
-
-    return on_change
-
-
 def _source_changed(
     context: CopyContext,
     state: RuleState,
     order: int,
     name: ObjectName,
+    _old: SourceRecord | None,
     record: SourceRecord | None,
 ) -> None:
     compiled = state.compiled

@@ -143,8 +143,8 @@ class Kinds:
             if new is None:
                 context.fights.lose(key)
             enqueue_copy(context, view, key, news=True)
-        if new is None and old is not None:
-            context.note_lost(old.owner, key)
+        if new is None and old is not None and (state := context.state_of(old.owner)):
+            state.trace.copy_lost(key)
         for record in (old, new):
             if news and record is not None and record.owner:
                 context.touch(record.owner)

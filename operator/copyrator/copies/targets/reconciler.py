@@ -14,7 +14,6 @@ from copyrator.api.times import parse_time
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
-from copyrator.copies.sources.remotes import BusyError
 from copyrator.copies.targets.content import differences
 from copyrator.copies.targets.fights import describe_change
 from copyrator.copies.targets.kinds import enqueue_copy
@@ -35,7 +34,6 @@ from copyrator.copies.targets.writer import (
     reason_of,
     unsealed_message,
 )
-from copyrator.copies.template.composer import ComposedBinding, ComposeError, NotHeldError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
@@ -91,28 +89,12 @@ class _Attempt:
     async def run(self) -> Outcome:
         plan = self._plan()
         binding = plan.winner.binding if plan.winner else None
-        if not isinstance(binding, ComposedBinding) or not self._needs_content(plan):
+        if binding is None or not binding.is_read_on_demand or not self._needs_content(plan):
             return await self._run(plan)
-        rule = binding.compiled.rule.key
-        try:
-            async with self._context.composer.held(binding) as renewed:
-                if renewed:
-                    self._context.requeue_rule(rule)  # to render its other copies, too
-                namespace = self._context.namespaces.get(self._key.namespace)
-                if namespace is not None:
-                    binding.compose(namespace)
-                return await self._run(self._plan())
-        except ComposeError:
-            self._context.requeue_rule(rule)  # which reports the error in its status
-            return Done()
-        except (BusyError, NotHeldError):
-            return RequeueAfter(REQUEUE_SECONDS)
-        except ApiError as error:
-            self._context.requeue_rule(rule)
-            return Failed(error)
+        return await binding.with_content(self._key.namespace, lambda: self._run(self._plan()))
 
     def _needs_content(self, plan: CopyDecision[CopyRequest]) -> bool:
-        """Whether a template's sources have to be read for it."""
+        """Whether the wanted content has to be known for it."""
         if plan.why is Cause.UP_TO_DATE:
             return self._context.drift.wait(self._key) == 0.0
         return plan.act is not Action.NOTHING or plan.why in _COMPARED

@@ -32,7 +32,7 @@ from copyrator.api.docker_config import (
     split_key,
 )
 from copyrator.api.fields import UnreadableJsonError, read_json
-from copyrator.copies.template.certificates import bundled
+from copyrator.copies.template.pem_bundle import bundled
 from copyrator.copies.template.scope import (
     Meter,
     SourceObject,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from copyrator.api.plan_status import PlanStatus, PreviewPlan
+from copyrator.api.approval import PlanStatus
+from copyrator.api.plan_status import PreviewPlan
 from copyrator.bundles.plan.operations import (
     Operation,
     OperationType,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
-from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.plan.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.plan.script import SealedFile, plan_command
 from copyrator.bundles.pod import JobKind

@@ -34,7 +34,7 @@ def test_lines_below_a_label_keep_their_columns() -> None:
         condition("CertificateExpiring", "False", "CertificatesValid"),
     ]
     now = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
-    parts = describe_conditions({"status": {"conditions": conditions}}, now)
+    parts = describe_conditions("rules", {"status": {"conditions": conditions}}, now)
     assert fields([Detail("Name", "home/tls"), *parts]) == [
         ("Name", "home/tls"),
         (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
+from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
-from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.identity import spec_hash

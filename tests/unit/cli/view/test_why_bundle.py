@@ -333,7 +333,7 @@ def test_settings_that_are_withheld_are_said_with_the_remedy():
         "status": {"conditions": [one | {"message": said}]},
     }
     assert f"Settings are withheld: {said}" in why(body)
-    assert f"    {said}" in list(detail_lines(rows.describe_conditions(body, NOW)))
+    assert f"    {said}" in list(detail_lines(rows.describe_conditions("bundles", body, NOW)))
 
 
 UNREACHABLE = {"reason": "RegistryUnreachable", "message": "r.example.com responds with 502"}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import (
+    Condition,
     ConditionStatus,
     ConditionType,
     FurtherCondition,
@@ -83,7 +83,7 @@ class HealthFeature(Feature):
             generation=status.observed_generation or 0,
             now=self.context.clock(),
         )
-        return replace(status, conditions=tuple(conditions))
+        return replace(status, conditions=conditions)
 
     def review(self, entry: BundleEntry) -> Step:
         """Record the condition where it has changed and may be written now; else check it later."""
@@ -94,7 +94,8 @@ class HealthFeature(Feature):
             return Step(entry, due=(self._check_time(memory),))
         if is_due:
             memory.check_at = None
-        pause = _pause(_stored(status), self._condition(entry, status), self._timing)
+        before = status.condition(ConditionType.HEALTHY)
+        pause = _pause(before, self._condition(entry, status), self._timing)
         if pause is not None and status.observed_generation is not None:
             if now >= memory.written_at + pause:
                 status = self.refresh(entry, status)
@@ -119,8 +120,8 @@ class HealthFeature(Feature):
         now = watched_health(written.spec, written.status)
         is_over = (was, now) == (ConditionStatus.FALSE, ConditionStatus.TRUE)
         if is_over or (now == ConditionStatus.FALSE and was != now):
-            reason = HealthReason.read(str(found.get("reason")))
-            self.context.emit(written, reason, str(found["message"]))
+            reason = HealthReason.read(found.reason or "")
+            self.context.emit(written, reason, found.message or "")
 
     def _condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition:
         """The condition as it is now; ``status`` has the ones before, and what is deployed."""
@@ -172,25 +173,21 @@ def _check_at(memory: HealthMemory, moment: float) -> None:
     memory.check_at = moment if memory.check_at is None else min(moment, memory.check_at)
 
 
-def _stored(status: BundleStatus) -> Mapping[str, Any]:
-    return status.condition(ConditionType.HEALTHY)
-
-
 def _recorded(status: BundleStatus) -> FurtherCondition:
     """The condition in the status, else one with Unknown."""
-    found = _stored(status)
-    if found.get("status") not in tuple(ConditionStatus):
+    found = status.condition(ConditionType.HEALTHY)
+    if found.status not in tuple(ConditionStatus):
         text = "the objects of the release haven't been listed yet"
         return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
-    reason, message = HealthReason.read(str(found.get("reason"))), str(found.get("message"))
-    return FurtherCondition(ConditionStatus(found["status"]), reason, message)
+    reason = HealthReason.read(found.reason or "")
+    return FurtherCondition(ConditionStatus(found.status), reason, found.message or "")
 
 
-def _pause(before: Mapping[str, Any], now: FurtherCondition, timing: HealthTiming) -> float | None:
+def _pause(before: Condition, now: FurtherCondition, timing: HealthTiming) -> float | None:
     """Seconds after the last write before this change is written; None where nothing changed."""
-    if (before.get("status"), before.get("reason")) != (now.status, now.reason):
+    if (before.status, before.reason) != (now.status, now.reason):
         return timing.status
-    return None if before.get("message") == now.message else timing.message
+    return None if before.message == now.message else timing.message
 
 
 FEATURE = HealthFeature

@@ -12,7 +12,7 @@ one watch of each kind for all namespaces is opened, if that is allowed.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,6 @@ from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
     FurtherCondition,
-    conditions_by_type,
 )
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.reasons.bundles import HealthReason
@@ -245,7 +244,7 @@ def healthy_condition(
     runs = status.attempted.outcome == Outcome.RUNNING
     oldest = view.oldest
     is_late = not runs and oldest is not None and now - oldest >= grace
-    lasts = oldest is not None and _was_unhealthy(status.conditions)
+    lasts = oldest is not None and status.condition(ConditionType.HEALTHY).is_false
     namespace = spec.project_namespace
     named = view.named(namespace) if view.failed or view.pending or view.unread else ""
     if view.failed or is_late or lasts:
@@ -262,11 +261,6 @@ def healthy_condition(
     if not view.count:
         text = f"the release has no {_KINDS} {where}"
     return FurtherCondition(ConditionStatus.TRUE, HealthReason.HEALTHY, text)
-
-
-def _was_unhealthy(conditions: Iterable[Any]) -> bool:
-    found = conditions_by_type(conditions).get(ConditionType.HEALTHY, {})
-    return found.get("status") == ConditionStatus.FALSE
 
 
 def grace_ends_at(status: BundleStatus, view: View, now: float, grace: float) -> float | None:

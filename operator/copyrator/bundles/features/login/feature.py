@@ -25,10 +25,12 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import cancel_all
-from copyrator.bundles.engine.feature import Feature, Parts, PendingError
+from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts
+from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
 from copyrator.bundles.jobs.redaction import WithheldError
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import refuses_login
 from copyrator.bundles.plan import seal
 from copyrator.bundles.pod import Login
@@ -99,8 +101,8 @@ class LoginFeature(Feature):
 
     def connect(self, parts: Parts) -> None:
         """Be told of Secrets that are removed."""
-        self._jobs, self._seals = parts.jobs, parts.seals
-        parts.seals.on_removed(self._forget)
+        self._jobs, self._seals = parts.of(JobClient), parts.of(SealStore)
+        self._seals.on_removed(self._forget)
         self.context.memories.on_drop(self._cancel)
 
     async def stop(self) -> None:
@@ -117,7 +119,7 @@ class LoginFeature(Feature):
         """Make sure that there is a login.
 
         Raises:
-            PendingError: it was asked for.
+            JobPendingError: it was asked for.
             RegistryError: there is none.
         """
         if (identity := self._identity(spec)) is not None:
@@ -129,7 +131,7 @@ class LoginFeature(Feature):
         """Write the Job's Secret; returns the order with its expiry.
 
         Raises:
-            PendingError: the cloud's login was asked for.
+            JobPendingError: the cloud's login was asked for.
             RegistryError: there is none.
             ApiError: the Secret can't be written.
         """
@@ -167,7 +169,7 @@ class LoginFeature(Feature):
             return None
         try:
             login = await self._get(entry.key, known.identity)
-        except PendingError:
+        except JobPendingError:
             return None
         except RegistryError as error:
             self._record_error(known, spec, error)
@@ -259,7 +261,7 @@ class LoginFeature(Feature):
         """The present login of an identity.
 
         Raises:
-            PendingError: it was asked for.
+            JobPendingError: it was asked for.
             RegistryError: there is none.
         """
         memory = self._memory(key)
@@ -274,7 +276,7 @@ class LoginFeature(Feature):
             if not memory.task.done():
                 memory.task.add_done_callback(partial(self._handle_end, key))
         if not memory.task.done():
-            raise PendingError
+            raise JobPendingError
         task, memory.task = memory.task, None
         return task.result()
 

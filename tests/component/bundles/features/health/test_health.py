@@ -272,6 +272,21 @@ async def test_nothing_is_written_when_nothing_changes_also_after_a_restart(
     assert writes_of(cluster) == writes + 1
 
 
+async def test_it_is_kept_after_a_restart_without_the_permission_to_watch_jobs(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Then a status is written before anything is watched for the Bundle."""
+    bundle(health="Watch")
+    deployment(cluster, ready=0, late=True)
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == BAD)
+    await operator.stop()
+    cluster.refuse("list", "/jobs", 403, "you may not")
+    await run()
+    await eventually(lambda: cluster.reason() == "Forbidden")
+    assert healthy(cluster) == BAD
+
+
 async def test_dependants_wait_until_it_is_healthy(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
+from copyrator.api.rule_status import RuleFacts
+from copyrator.copies.certificates.reading import certificates_in
+from copyrator.copies.remotes.clusters import RemoteCluster
 from copyrator.copies.sources.records import HeaderReader, SourceHeader, is_newer
-from copyrator.copies.sources.remotes import RemoteCluster
-from copyrator.copies.template.certificates import certificates_in
 from copyrator.copies.template.rendering import Composing
 from copyrator.copies.template.scope import Findings
 from copyrator.kube.resources import Resource
@@ -220,6 +221,15 @@ class Composition:
     def count(self) -> int:
         """How many objects are in use."""
         return sum(len(part.found()) for part in self.parts)
+
+    def describe(self, facts: RuleFacts) -> RuleFacts:
+        """What the status says of the sources."""
+        return replace(
+            facts,
+            overridden=tuple(self.overridden),
+            passed_over=tuple(self.passed_over),
+            composed_of=self.to_string(),
+        )
 
     def to_string(self) -> str:
         """``hub, private (3)``."""

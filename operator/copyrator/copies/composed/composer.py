@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import msgspec
 
-from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS
+from copyrator.copies.composed.composition import Composition, Part, Reading
+from copyrator.copies.context import CopyContext
+from copyrator.copies.remotes.clusters import BusyError
 from copyrator.copies.rules.state import CompiledRule
+from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
     SourceBinding,
@@ -32,21 +34,18 @@ from copyrator.copies.sources.bindings import (
     unexpected,
 )
 from copyrator.copies.sources.records import refusal
-from copyrator.copies.sources.remotes import BusyError
-from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shape
-from copyrator.copies.template.composition import Composition, Part, Reading
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
 from copyrator.copies.template.scope import Entry, TemplateError
 from copyrator.kube import errors
-
-if TYPE_CHECKING:
-    from copyrator.kube.client.client import KubeClient
+from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 
 OUTLINES = 16
 """Outlines of one rule that are kept to be shared; equal copies share one."""
+BUSY_AGAIN: Final = 1.0
+"""Seconds before sources are read again that other reconciles are reading."""
 _ALL = ""
 """In place of a namespace, where the copies are the same in all of them."""
 
@@ -58,23 +57,23 @@ class NotHeldError(Exception):
 class ComposedBinding(SourceBinding):
     """The template of a rule with ``spec.sources``, bound to the rule's targets."""
 
-    __slots__ = ("_name", "_outlines")
+    __slots__ = ("_composer", "_name", "_outlines", "composition")
 
-    composition: Composition
+    is_read_on_demand = True
 
-    def __init__(self, compiled: CompiledRule, composition: Composition) -> None:
+    def __init__(
+        self, compiled: CompiledRule, composition: Composition, composer: Composer
+    ) -> None:
+        self.composition = composition
+        """The sources that the template reads."""
+        self._composer = composer
         self._name = _name_in(compiled.template)
         self._outlines: list[Content] = []
         """The outlines of all copies, each once: usually there is one."""
-        super().__init__(compiled, None, composition=composition)
+        super().__init__(compiled, None)
 
     def _first_desired(self) -> DesiredCopy | None:
         return None if self.compiled.follows_namespaces else self._named(None)
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates in the copies that were rendered last, the soonest to end."""
-        return self.composition.certificates
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace; pending before the sources are read."""
@@ -110,6 +109,36 @@ class ComposedBinding(SourceBinding):
     def unreadable(self) -> Iterator[tuple[str, ObjectName, str]]:
         """Sources with an invalid annotation, by kind (resource key): they are copied nowhere."""
         return self.composition.unreadable()
+
+    def withhold(self) -> None:
+        """One of the sources is a rule's kubeconfig from now on."""
+        for part in self.composition.parts:
+            part.changed()
+
+    def cause(self, trace: RuleTrace) -> tuple[Trigger, tuple[str, ...]] | None:
+        """The changes of sources for which a copy is written: all of them are in each copy."""
+        return (Trigger.COMPOSED, tuple(trace.sources)) if trace.sources else None
+
+    async def with_content(
+        self, namespace: str, write: Callable[[], Awaitable[Outcome]]
+    ) -> Outcome:
+        """Hold the contents of the sources while a copy is rendered and written."""
+        context, rule = self._composer.context, self.compiled.rule.key
+        try:
+            async with self._composer.held(self) as renewed:
+                if renewed:
+                    context.requeue_rule(rule)  # to render its other copies, too
+                if (place := context.namespaces.get(namespace)) is not None:
+                    self.compose(place)
+                return await write()
+        except ComposeError:
+            context.requeue_rule(rule)  # which reports the error in its status
+            return Done()
+        except (BusyError, NotHeldError):
+            return RequeueAfter(BUSY_AGAIN)
+        except errors.ApiError as error:
+            context.requeue_rule(rule)
+            return Failed(error)
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
         """Whether nothing that we wrote there was changed, by the outline of the copy."""
@@ -215,12 +244,8 @@ class ComposeError(Exception):
 class Composer:
     """Reads and holds sources."""
 
-    def __init__(
-        self, client: KubeClient, share: Callable[[], SourceShare], clock: Callable[[], datetime]
-    ) -> None:
-        self._client = client
-        self._share = share
-        self._clock = clock
+    def __init__(self, context: CopyContext) -> None:
+        self.context = context
         self._reads = asyncio.Semaphore(READS)
         self._timers: dict[Composition, asyncio.TimerHandle] = {}
 
@@ -258,7 +283,7 @@ class Composer:
         if timer := self._timers.pop(composition, None):
             timer.cancel()
         if composition.reading is not None:
-            self._share().give_back(composition.reading.size)
+            self.context.shares.of(None).give_back(composition.reading.size)
             composition.reading = None
 
     async def _refresh(self, binding: ComposedBinding) -> bool:
@@ -268,7 +293,7 @@ class Composer:
             if reading is not None and composition.is_covered_by(reading.versions):
                 break
             self.drop(composition)
-            hashed = binding.compiled.spec.rollout is not None
+            hashed = binding.compiled.barrier is not None
             with ExitStack() as stack:
                 for cluster in composition.clusters:
                     stack.enter_context(cluster.reading())
@@ -306,13 +331,14 @@ class Composer:
                 )
             entries[alias] = (mine[0] if mine else None) if single else mine
         size = COMPOSED_BYTES - left[0]
-        if not self._share().reserve(size):
-            why = self._share().no_room(len(bodies), size)
+        share = self.context.shares.of(None)
+        if not share.reserve(size):
+            why = share.no_room(len(bodies), size)
             raise ComposeError(RuleReason.PROGRESSING, why, waits=True)
         versions = {key: str(body["metadata"]["resourceVersion"]) for key, body in bodies.items()}
         fingerprint = _fingerprint(entries) if hashed else b""
         optional = {part.entry.alias for part in composition.parts if part.entry.optional}
-        composing = Composing(entries, self._clock(), optional)
+        composing = Composing(entries, self.context.clock(), optional)
         return Reading(composing, versions, size, fingerprint)
 
     async def _read_one(
@@ -351,7 +377,7 @@ class Composer:
         """
         if part.cluster is None:
             async with self._reads:
-                return await self._client.get(part.resource, *name)
+                return await self.context.client.get(part.resource, *name)
         try:
             return await part.cluster.read(part.resource, name)
         except errors.ApiError as error:  # also a 404: the watch delivers deletions

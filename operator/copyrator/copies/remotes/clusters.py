@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,17 +27,16 @@ from copyrator.api.kubeconfig import (
 )
 from copyrator.api.rule_spec import place_of
 from copyrator.api.rule_status import SourceCluster
-from copyrator.copies.sources.shares import SourceShare, SourceShares
+from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube.auth import remote_endpoint
-from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.client.remote import RemoteClient
 from copyrator.kube.errors import ApiError, ClusterChanged, Unreachable
-from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.kube.watch.reflector import Timing
 
 if TYPE_CHECKING:
-    from copyrator.metrics import Metrics
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +48,6 @@ REMOTE_TIMING: Final = Timing(
 )
 """A fault of 15 s makes rules SourceUnreachable. Streams are short: that a server doesn't answer,
 though its connections stay, is noticed only when a stream doesn't end in time."""
-SECRET_AGAIN: Final = 2.0
-"""Seconds before a Secret that wasn't read yet is looked at again."""
 RULES_READING: Final = 2
 """Rules whose templates' sources are read from one cluster at the same time; others try later."""
 READS: Final = 4
@@ -219,10 +216,30 @@ class RemoteUse:
     secret: Registration
     cluster: RemoteCluster | None = None
     unreachable_since: datetime | None = None
+    served: RemoteCluster | None = None
+    """The cluster whose sources are watched."""
+    watches: list[Registration] = field(default_factory=list)
+    """Of those sources."""
     accepted: bool = False
     """Whether the rule takes its sources from this cluster: it is the known one, or confirmed."""
     _known: tuple[str, SourceCluster] | None = field(default=None, init=False)
     """The last one that was accepted, with the uid of the rule: one of the same name is another."""
+
+    def serve(self, cluster: RemoteCluster | None) -> None:
+        """The sources of this cluster are watched from now on; of none for None."""
+        self.served, self.watches = cluster, []
+
+    @property
+    def informers(self) -> InformerFactory:
+        """Where the sources are watched."""
+        assert self.served is not None
+        return self.served.informers
+
+    @property
+    def share(self) -> SourceShare:
+        """The limits of what is held of the sources."""
+        assert self.served is not None
+        return self.served.share
 
     def accept(self, uid: str) -> None:
         """The rule with this uid takes its sources from this cluster, from now on."""
@@ -256,164 +273,3 @@ class RemoteUse:
         assert self.cluster is not None
         known = self.cluster.client.uid
         return is_home(self.cluster.config.server, [server]) or bool(uid and known == uid)
-
-
-class Remotes:
-    """All other clusters in use.
-
-    Args:
-        informers: of the operator's cluster, where the Secrets are watched.
-        requeue: has a rule reconciled at once.
-        on_credential: called with a Secret that a rule begins to use as its kubeconfig.
-        limit: credentials that may be in use at the same time.
-    """
-
-    def __init__(
-        self,
-        informers: InformerFactory,
-        requeue: Callable[[RuleKey], None],
-        on_credential: Callable[[ObjectName], None],
-        limit: int,
-    ) -> None:
-        self._informers = informers
-        self._requeue = requeue
-        self._on_credential = on_credential
-        self._limit = limit
-        self.timing = REMOTE_TIMING
-        self._shares = SourceShares(requeue)
-        self._uses: dict[RuleKey, dict[KubeconfigRef, RemoteUse]] = {}
-        self._clusters: dict[str, RemoteCluster] = {}
-        """By fingerprint."""
-        self._closing: set[asyncio.Task[None]] = set()
-
-    def of_rule(self, rule: RuleKey) -> Mapping[KubeconfigRef, RemoteUse]:
-        """What a rule uses."""
-        return self._uses.get(rule, {})
-
-    def use(self, rule: RuleKey, ref: KubeconfigRef) -> RemoteUse:
-        """Watch the Secret of a rule's kubeconfig; it is opened by `connect`."""
-        uses = self._uses.setdefault(rule, {})
-        if ref not in uses:
-            name = ObjectName(rule.namespace, ref.secret)
-            is_new = all(one.name != name for all_ in self._uses.values() for one in all_.values())
-            uses[ref] = RemoteUse(rule, ref, self._watch(name, rule))
-            if is_new:
-                self._on_credential(name)
-        return uses[ref]
-
-    def _watch(self, name: ObjectName, rule: RuleKey) -> Registration:
-        def changed(*_: object) -> None:
-            self._requeue(rule)
-
-        spec = WatchSpec(SECRETS, name.namespace, name=name.name, decode=read_secret)
-        return self._informers.acquire(spec, changed, on_synced=changed)
-
-    def connect(self, use: RemoteUse) -> RemoteCluster:
-        """The cluster that the Secret names now, identified.
-
-        Raises:
-            RemoteError: it isn't (yet).
-        """
-        secret: CredentialSecret | None = use.secret.store.get(use.name)
-        if secret is None and not use.secret.seen:
-            failure = use.secret.failure
-            why = f"the Secret can't be read: {failure.message}" if failure else ""
-            raise RemoteError(why, again=SECRET_AGAIN)
-        try:
-            if secret is None:
-                raise RemoteError(f"there is no Secret {use.name}; create it")
-            config = secret.kubeconfig(use.ref.key)
-        except RemoteError as error:
-            self._leave(use)
-            raise RemoteError(f"Secret {use.name}, key {use.ref.key}: {error.message}") from None
-        known = use.cluster
-        if known is None or known.fingerprint != config.fingerprint or known.client.changed:
-            self._leave(use)
-            use.cluster = self._join(config, use)
-        cluster = use.cluster
-        assert cluster is not None
-        if not cluster.usable:
-            cluster.identify(lambda: self._notify(cluster))
-            raise RemoteError(cluster.failure.message if cluster.failure else "")
-        return cluster
-
-    def _join(self, config: Kubeconfig, use: RemoteUse) -> RemoteCluster:
-        fingerprint = config.fingerprint
-        cluster = self._clusters.get(fingerprint)
-        if cluster is None:
-            if len(self._clusters) >= self._limit:
-                raise RemoteError(
-                    f"{self._limit} credentials of other clusters are in use, the limit; use the "
-                    "same one in several rules, or raise --max-remotes (chart: rules.maxRemotes)",
-                    again=LONGEST_DELAY,
-                )
-            share = SourceShare(self._shares, None, REMOTE_SOURCE_BYTES, place_of(use.ref).strip())
-            try:
-                cluster = RemoteCluster(config, use.ref, share, self.timing)
-            except KubeconfigError as error:
-                raise RemoteError(str(error)) from None
-            self._clusters[fingerprint] = cluster
-            opened = cluster
-            cluster.client.on_changed = lambda: self._changed(opened)
-        cluster.users.add(use.rule)
-        return cluster
-
-    def _notify(self, cluster: RemoteCluster) -> None:
-        for rule in list(cluster.users):
-            self._requeue(rule)
-
-    def _changed(self, cluster: RemoteCluster) -> None:
-        """Another cluster answers with this credential: each of its users opens that one anew."""
-        if self._clusters.get(cluster.fingerprint) is cluster:
-            del self._clusters[cluster.fingerprint]
-        self._notify(cluster)
-
-    def check_again(self, use: RemoteUse, seconds: float) -> None:
-        """Ask again which cluster it is, unless that was done within so long.
-
-        It may have changed back; but one may have another uid whenever it is asked.
-        """
-        cluster = use.cluster
-        if cluster is not None and cluster.client.identified_for >= seconds:
-            cluster.identify(lambda: None)
-
-    def release(self, rule: RuleKey, but: Collection[KubeconfigRef] = ()) -> None:
-        """A rule doesn't use other clusters any more, but for these."""
-        uses = self._uses.get(rule, {})
-        for ref in [ref for ref in uses if ref not in but]:
-            use = uses.pop(ref)
-            self._leave(use)
-            use.secret.release()
-        if not uses:
-            self._uses.pop(rule, None)
-
-    def _leave(self, use: RemoteUse) -> None:
-        cluster, use.cluster = use.cluster, None
-        use.accepted = False
-        others = self.of_rule(use.rule).values()  # it may name one credential by two Secrets
-        if cluster is None or any(one.cluster is cluster for one in others if one is not use):
-            return
-        cluster.users.discard(use.rule)
-        if cluster.users:
-            return
-        if self._clusters.get(cluster.fingerprint) is cluster:
-            del self._clusters[cluster.fingerprint]
-        task = asyncio.create_task(cluster.close(), name="close another cluster")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-    def publish(self, metrics: Metrics) -> None:
-        """Set the gauges; to be called before a scrape."""
-        for gauge in (metrics.remote_up, metrics.remote_silent_seconds):
-            gauge.clear()
-        clusters = sorted(self._clusters.values(), key=lambda one: one.silent_for)
-        clusters.sort(key=lambda one: one.up, reverse=True)
-        for cluster in clusters:  # of several in one Secret the worst is shown
-            metrics.remote_up.labels(cluster.secret).set(cluster.up)
-            metrics.remote_silent_seconds.labels(cluster.secret).set(cluster.silent_for)
-
-    async def close(self) -> None:
-        """Close all, and wait for it."""
-        for rule in list(self._uses):
-            self.release(rule)
-        await asyncio.gather(*self._closing, return_exceptions=True)

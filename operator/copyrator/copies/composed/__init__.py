@@ -1,0 +1,1 @@
+"""Copies that a template makes of several sources (``spec.sources`` with ``spec.template``)."""

@@ -1,0 +1,1 @@
+"""Other clusters that rules have sources in (``kubeConfig``)."""
