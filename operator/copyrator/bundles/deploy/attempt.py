@@ -75,7 +75,7 @@ from copyrator.bundles.plan.inventory import InventoryStore
 from copyrator.bundles.plan.operations import Plan
 from copyrator.bundles.plan.record import PlanResult
 from copyrator.bundles.plan.stored import compares_stored
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.polling import PollStates
@@ -599,10 +599,7 @@ class AttemptRunner:
         if kubeconfig is not None:
             sealed_kubeconfig = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)
-        access = await self.references.access(entry, spec)
-        order = replace(order, login=access.login)
-        await self.seals.write_selected(entry, spec, order.job, access)
-        order = await self.features.shape(entry, spec, order, order.job)
+        order = await self._add_login(entry, spec, order)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -627,6 +624,16 @@ class AttemptRunner:
         approved = ApprovedOperations(operations, plan.seal or "")
         order = replace(order, approved=approved, image=plan.image)
         return self._with_comparison(entry, spec, order)
+
+    async def _add_login(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
+    ) -> DeployOrder:
+        """The order with the registry's login, and what features add; raises as ``_order``."""
+        access = await self.references.access(entry, spec)
+        order = replace(order, login=access.login)
+        if access.login is Login.SELECTED:
+            await self.seals.write_login(entry, spec, order.job, access.selected)
+        return await self.features.shape(entry, spec, order, order.job) if spec.parts else order
 
     def _with_comparison(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder

@@ -541,7 +541,8 @@ class Deployer:
         entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            await self.features.prepare(entry, case.spec)
+            if case.spec.parts:
+                await self.features.prepare(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self.context.clock())

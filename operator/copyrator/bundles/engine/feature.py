@@ -114,6 +114,7 @@ class Feature:
         return None
 
     # --- a Job of an attempt or a plan ------------------------------------------------------------
+    # For Bundles without a part of any feature ``prepare`` and ``shape`` aren't called.
 
     def credential(self, spec: BundleSpec) -> Credential | None:  # noqa: ARG002
         """The registry's in place of that of a Secret, for polls and Jobs; pure."""

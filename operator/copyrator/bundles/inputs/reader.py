@@ -133,6 +133,12 @@ class Access:
     """As the spec's Secret has it; for a feature's credential the feature adds one to the Job."""
     ca: bytes | None = None
 
+    @property
+    def selected(self) -> Credential:
+        """What a Job gets in a Secret of its own."""
+        assert self.credential is not None, "a login of its own has a credential"
+        return self.credential
+
 
 @dataclass(frozen=True, slots=True)
 class TargetAccess:

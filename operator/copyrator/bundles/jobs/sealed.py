@@ -30,7 +30,7 @@ from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.inputs.reader import Access, ReferenceReader, TakeFiles
+from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.redaction import (
     BUNDLE_REDACTION_INLINE_BRACKETS,
@@ -48,7 +48,7 @@ from copyrator.bundles.plan.seal import (
     SealLabels,
     SourceHash,
 )
-from copyrator.bundles.pod import Login, owner_reference
+from copyrator.bundles.pod import owner_reference
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
@@ -168,18 +168,6 @@ class SealStore:
             seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
         )
         return found, SealedValues(job, sources, files, secret_key, render_salt)
-
-    async def write_selected(
-        self, entry: BundleEntry, spec: BundleSpec, job: str, access: Access
-    ) -> None:
-        """Write a Job's Secret where that of ``spec.auth`` has more than its credential.
-
-        Raises:
-            ApiError: it can't be written.
-        """
-        if access.login is Login.SELECTED:
-            assert access.credential is not None, "a login of its own has a credential"
-            await self.write_login(entry, spec, job, access.credential)
 
     async def write_login(
         self,

@@ -55,6 +55,7 @@ from copyrator.bundles.plan.operations import BlockFault, Plan
 from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
 from copyrator.bundles.plan.rights import list_missing, read_needs, read_refused, sentence
 from copyrator.bundles.planning.permissions import is_namespace_missing
+from copyrator.bundles.pod import Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
@@ -373,7 +374,8 @@ class PlanJobClient:
             order = replace(order, kubeconfig=sealed)
         access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
-        await self.seals.write_selected(entry, spec, job, access)
+        if access.login is Login.SELECTED:
+            await self.seals.write_login(entry, spec, job, access.selected)
         return await self.features.shape(entry, spec, order, job)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
