@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from copyrator.api import names, syntax
+from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import ValuesKind
@@ -93,6 +94,11 @@ class Part(Form):
     def absent(cls) -> Self | None:
         """What stands for it where the spec has nothing of it; None: nothing."""
         return None if any(slot.is_required for slot in slots(cls)) else cls()
+
+    @property
+    def required(self) -> ConditionType | None:
+        """The condition that Bundles which depend on this one wait for, too; None: Ready alone."""
+        return None
 
     @property
     def is_off(self) -> bool:

@@ -33,14 +33,12 @@ from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
-from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
@@ -48,7 +46,7 @@ from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan.record import awaits_approval_since, next_check
+from copyrator.bundles.plan.record import awaits_approval_since
 from copyrator.bundles.planning.jobs import PlanJobClient
 from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.planning.permissions import PermissionRecorder
@@ -144,14 +142,14 @@ def _reason(
 
 
 def _publish_waits(context: Context) -> None:
-    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve, soak.
+    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve.
 
     Suspended ones are counted by the reason of their Ready condition alone.
     """
     known = {gate.name for gate in context.gates}
     waiting: Counter[str] = Counter()
     plans: list[datetime] = []
-    now, longest, remaining = context.clock(), 0.0, 0.0
+    now, longest = context.clock(), 0.0
     for entry in context.bundles:
         if not entry.status.gates or entry.status.ready_reason in PAUSES:
             continue
@@ -163,14 +161,11 @@ def _publish_waits(context: Context) -> None:
         waiting[first] += 1
         if (since := _waits_since(entry.status)) is not None:
             longest = max(longest, (now - since).total_seconds())
-        if promotion.NAME in names and (judge_at := next_check(entry.status)) is not None:
-            remaining = max(remaining, (judge_at - now).total_seconds())
     gauge = context.metrics.bundles_waiting
     gauge.clear()
     for name, count in waiting.items():
         gauge.labels(name).set(count)
     context.metrics.oldest_wait_seconds.set(longest)
-    context.metrics.soak_remaining_seconds.set(remaining)
     context.metrics.plans_awaiting_approval.set(len(plans))
     oldest = (now - min(plans)).total_seconds() if plans else 0.0
     context.metrics.oldest_plan_seconds.set(oldest)
@@ -254,16 +249,16 @@ class BundleController:
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
-        patches = BundlePatcher(context)
+        self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
         self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._poll_states = poll_states = PollStates(context)
-        resolver = VersionResolver(context, polls, poll_states)
+        resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(references, jobs, seals))
+        features.connect(Parts(references, trust.keys, jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
@@ -398,8 +393,7 @@ class BundleController:
             return
         if before is None or before.generation != entry.generation:
             self._poll_states.edited(entry.key)
-        for key, why in changes_of_others(bundles, before, None if deleted else entry):
-            schedule.changed(key, why)
+        self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

@@ -20,12 +20,10 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
@@ -37,8 +35,8 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, JobPendingError
-from copyrator.bundles.gates.evidence import NO_ATTESTERS
-from copyrator.bundles.inputs import relations
+from copyrator.bundles.gates.gate import Findings
+from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
@@ -223,7 +221,8 @@ class BundleReconciler:
         step, not_accepted = await self.consents.review(entry)
         entry = await steps.take(step)
         self.features.follow(entry)
-        entry = await self.writer.keep_soak(entry)
+        entry = await self.features.begin(entry, steps.take)
+        entry = await self.writer.keep_statements(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self.specs.refusal(spec) or spec
@@ -235,8 +234,7 @@ class BundleReconciler:
         spec = self.specs.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
-        waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
-        if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
+        if fault := find_cycle_fault(self.context.gates.links, self.context.bundles, entry):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
@@ -340,9 +338,7 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = NO_ATTESTERS
-        if spec.uses(PromotionSpec):
-            attesters = await self.trust.keys.attesters(entry, spec, asked)
+        read, read_key = await self.features.read(entry, spec, Findings((asked,)))
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -351,12 +347,12 @@ class BundleReconciler:
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
-            attesters=attesters.key,
+            read=read_key,
             cluster=spec.cluster,
             skipped=spec.part(RollbackSpec).skip_digests,
             pin=entry.status.part(PinStatus),
         )
-        return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
+        return DeployInputs(entry, spec, access, asked, read, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""

@@ -19,6 +19,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import answering
 
+pytestmark = pytest.mark.needs("promotion")
+
 
 @pytest.fixture
 async def registry() -> AsyncIterator[AttestedRegistry]:

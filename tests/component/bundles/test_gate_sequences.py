@@ -24,20 +24,23 @@ from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import catalog, reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
+from copyrator.bundles.features.dependencies import gates as dependencies
+from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
+from copyrator.bundles.features.promotion import soak
+from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
-from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
-pytestmark = pytest.mark.needs("age", "freeze", "health", "windows")
+pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "health", "promotion", "windows")
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -227,8 +230,8 @@ def let_pass(found: Gate | Gates) -> Gate | Gates:
 
 BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     (AgeFeature, "gates", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
-    (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
-    (catalog, "DEPENDS_ON", "", [("wait", 7)], "staging isn't Ready"),
+    (PromotionFeature, "gates", "", [("wait", 30)], "it was deployed in staging for"),
+    (DependenciesFeature, "gates", "", [("wait", 7)], "staging isn't Ready"),
     (
         WindowsFeature,
         "gates",
@@ -342,17 +345,17 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a soak that goes on where something has drifted": (
         "drift",
-        promotion,
-        "_is",
-        lambda *_: False,
+        soak,
+        "_withdrawals",
+        lambda *_: (),
         [("wait", 15), *IN_STAGING, ("wait", SOAK)],
         "it was deployed in staging for",
     ),
     "a soak that goes on where a release isn't healthy": (
         "health",
-        promotion,
-        "_is",
-        lambda *_: False,
+        soak,
+        "_withdrawals",
+        lambda *_: (),
         [("wait", 15), ("become", "failed", SOAK)],
         "it was deployed in staging for",
     ),
@@ -366,8 +369,8 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a release that isn't Healthy counted as if it were": (
         "health",
-        relations,
-        "_find_health_fault",
+        dependencies,
+        "_find_condition_fault",
         lambda _: "",
         [("become", "pending", 30), ("push", (1, 0), 30)],
         "staging isn't Healthy",

@@ -40,7 +40,6 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.patches import BundlePatcher
@@ -150,17 +149,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class MomentGates:
-    """The moment gates and their input; the fields are those of Facts."""
+    """The moment gates and their input."""
 
     gates: Sequence[Gate]
-    unready: tuple[str, ...] = ()
     findings: Findings = NOTHING_FOUND
 
     def facts(self, case: Case, occasion: Occasion) -> Facts:
         """The input with which they are evaluated for a deploy."""
-        return Facts(
-            case.status, occasion, case.target, unready=self.unready, findings=self.findings
-        )
+        return Facts(case.status, occasion, case.target, findings=self.findings)
 
 
 def decide_deploy(
@@ -340,7 +336,7 @@ def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> Bundle
     candidates: tuple[CandidateStatus, ...] = ()
     if judging.remember(case.spec):
         candidates = record_candidates(
-            status, case.spec, resolution.seen, case.now, resolution.soaked
+            status, case.spec, resolution.seen, case.now, resolution.preferred
         )
     status = status.with_part(AgeStatus(candidates=candidates))
     found: Candidate | None = None
@@ -467,8 +463,7 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
-        awaited, findings = find_unready(self.context.bundles, spec), self.features.find(spec)
-        moment = MomentGates(self.context.gates.moment, awaited, findings)
+        moment = MomentGates(self.context.gates.moment, self.features.find(spec))
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
         status = record_resolution(case, next_poll, self.context.gates)

@@ -6,8 +6,8 @@ Feature; the controller makes it once. The engine knows only what is declared he
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
@@ -15,9 +15,11 @@ from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.gates.gate import Findings, Gates
+from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.gates.gate import NOTHING_FOUND, Candidate, Findings, Gates, Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
+from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,12 +48,42 @@ class Parts:
         return next(one for one in self._parts if isinstance(one, kind))
 
 
+class Registry(Protocol):
+    """What the registry answers about the versions of one Bundle.
+
+    Raises:
+        PendingError: by each method, while the answer is pending.
+    """
+
+    @property
+    def entry(self) -> BundleEntry:
+        """The Bundle."""
+        ...
+
+    @property
+    def spec(self) -> BundleSpec:
+        """Its spec, with what is withheld of it."""
+        ...
+
+    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
+        """What trusted keys attest of a digest."""
+        ...
+
+
+class Reading(Protocol):
+    """What was read of objects that a spec names."""
+
+    @property
+    def key(self) -> str:
+        """Equal ones have equal keys."""
+        ...
+
+
 class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
-    A point that is handed a Bundle is called for those that use the feature only: that aren't being
-    deleted, and whose spec is valid and has something of ``spec``. The features are asked in the
-    order of the list.
+    A point that is handed a Bundle is called for those that use the feature only (``concerns``).
+    The features are asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
@@ -65,6 +97,11 @@ class Feature:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    def concerns(self, entry: BundleEntry) -> bool:
+        """Whether a Bundle uses it: it isn't being deleted, and its spec has some ``spec``."""
+        spec = entry.spec
+        return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(self, spec)
 
     # --- the process ------------------------------------------------------------------------------
 
@@ -90,6 +127,17 @@ class Feature:
     def publish(self) -> None:
         """Set its gauges; before each scrape."""
 
+    def wakes(
+        self,
+        before: BundleEntry | None,  # noqa: ARG002
+        after: BundleEntry | None,  # noqa: ARG002
+    ) -> Iterable[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of any Bundle in the cache concerns, and why; each time.
+
+        ``before`` is None for one that is new there, ``after`` for one that was removed.
+        """
+        return ()
+
     # --- a reconcile, in the order of its steps ---------------------------------------------------
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -98,9 +146,46 @@ class Feature:
     def leave(self, key: BundleKey) -> None:
         """End that, as the Bundle is deleted or doesn't use the feature any more."""
 
+    def begin(self, entry: BundleEntry) -> Step:
+        """Record what has changed beside the status; first, also where the spec is refused."""
+        return Step(entry)
+
     def review(self, entry: BundleEntry) -> Step:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
         return Step(entry)
+
+    async def read(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> Reading | None:
+        """What its gates need of the objects that the spec names; before the registry is asked.
+
+        ``found`` has what those before it have read. Where the key differs from the one before, the
+        registry is polled anew.
+
+        Raises:
+            MissingReferenceError: one doesn't exist, or isn't valid.
+            ApiError: it can't be read.
+        """
+        return None
+
+    def ask(
+        self,
+        registry: Registry,  # noqa: ARG002
+        candidate: Candidate,  # noqa: ARG002
+        occasion: Occasion,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> object | None:
+        """What its gates judge one version by, from the registry; while versions are judged.
+
+        ``found`` is what was read and found before.
+
+        Raises:
+            PendingError: the registry hasn't answered yet.
+        """
+        return None
 
     def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
         """What its gates judge by, a value of its own type; before they are evaluated.
@@ -189,6 +274,10 @@ class Feature:
 
     # --- a write of the status --------------------------------------------------------------------
 
+    def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
+        """The status with what follows from the rest of it; last, before each write."""
+        return status
+
     def conditions(
         self,
         entry: BundleEntry,  # noqa: ARG002
@@ -209,12 +298,6 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
-def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
-    """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
-    spec = entry.spec
-    return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(feature, spec)
-
-
 class Features:
     """The features of this process, in their order, and which of them a Bundle uses."""
 
@@ -230,7 +313,7 @@ class Features:
 
     def of(self, entry: BundleEntry, point: Callable[..., Any]) -> Iterator[Feature]:
         """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
-        return (one for one in self._offering(point) if _is_used_by(one, entry))
+        return (one for one in self._offering(point) if one.concerns(entry))
 
     def _offering(self, point: Callable[..., Any]) -> Iterator[Feature]:
         name = point.__name__
@@ -270,6 +353,21 @@ class Features:
                 if one.memory is not None:
                     self._memories.forget(key, one.memory)
 
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> Iterator[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of one in the cache concerns, and why."""
+        for one in self._offering(Feature.wakes):
+            yield from one.wakes(before, after)
+
+    async def begin(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> BundleEntry:
+        """Have their first steps taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.begin):
+            entry = await take(one.begin(entry))
+        return entry
+
     async def review(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
     ) -> BundleEntry:
@@ -278,10 +376,28 @@ class Features:
             entry = await take(one.review(entry))
         return entry
 
+    async def read(
+        self, entry: BundleEntry, spec: BundleSpec, found: Findings
+    ) -> tuple[Findings, str]:
+        """What they have read, beside ``found``, and its key; raises as they do."""
+        keys = []
+        for one in self._offering(Feature.read):
+            if _is_in(one, spec) and (read := await one.read(entry, spec, found)) is not None:
+                found = found.including((read,))
+                keys.append(read.key)
+        return found, " ".join(keys)
+
+    def ask(
+        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
+    ) -> Findings:
+        """What they find out about a version, beside ``found``; raises as they do."""
+        offering = self._offering(Feature.ask)
+        asked = (one for one in offering if _is_in(one, registry.spec))
+        return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
+
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
-        found = (one.find(spec) for one in self._used_in(Feature.find, spec))
-        return Findings(tuple(one for one in found if one is not None))
+        return NOTHING_FOUND.including(one.find(spec) for one in self._used_in(Feature.find, spec))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
