@@ -22,7 +22,6 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
-from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
@@ -86,7 +85,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
-    quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
+    quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
@@ -97,7 +96,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
         unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
-        untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
             oldest = max(oldest, poll_states.unpolled_seconds(entry.key))
@@ -116,7 +114,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     for fault in PUSH_FAULTS:
         context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
-    context.metrics.bundles_untrusted.set(untrusted)
     context.metrics.oldest_poll_seconds.set(oldest)
     _publish_as_approved(context)
     _publish_waits(context)
@@ -243,10 +240,10 @@ class BundleController:
             seen_time=seen_time,
         )
         self._features = features = Features(make_features(context), memories)
-        context.gates = gates or all_gates(features.gates, self._asks_signatures)
+        context.gates = gates or all_gates(features.gates)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context, features.credential)
-        self._trust = trust = TrustStore(context, references)
+        trust = TrustStore(context, references)
         self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
@@ -258,7 +255,7 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(references, trust.keys, jobs, seals))
+        features.connect(Parts(references, trust, trust.keys, jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
@@ -298,7 +295,7 @@ class BundleController:
             permissions=permissions,
             enforcement=enforcement,
             inputs=inputs,
-            previews=PreviewResolver(context, references, trust, polls),
+            previews=PreviewResolver(context, references, features, polls),
             poll_states=poll_states,
         )
         accounts = ServiceAccountChecker(context, poll_states)
@@ -308,7 +305,6 @@ class BundleController:
             patches=patches,
             writer=writer,
             jobs=jobs,
-            trust=trust,
             features=features,
             consents=self._consents,
             references=references,
@@ -361,7 +357,6 @@ class BundleController:
         for feature in self._features:
             feature.start()
         self._consents.start()
-        self._trust.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
@@ -371,7 +366,6 @@ class BundleController:
             await feature.stop()
         self._consents.stop()
         await self._permissions.close()
-        await self._trust.stop()
         self._references.close()
         await self._attester.close()
         await self._polls.close()
@@ -419,9 +413,6 @@ class BundleController:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         return await self._reconciler.reconcile(key)
-
-    def _asks_signatures(self, spec: BundleSpec) -> bool:
-        return self._trust.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.schedule.changed(key, Change.ANSWER)

@@ -35,7 +35,6 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, JobPendingError
-from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -53,7 +52,6 @@ from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
-from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     end_failures,
@@ -123,7 +121,6 @@ class BundleReconciler:
     patches: BundlePatcher
     writer: StatusWriter
     jobs: JobClient
-    trust: TrustStore
     features: Features
     consents: ConsentReviewer
     references: ReferenceReader
@@ -191,7 +188,7 @@ class BundleReconciler:
                 # So that the former condition is written again when the watch works.
                 self.poll_states.forget_answer(entry.key)
             return False
-        return self.trust.ready and (self.features.is_ready or entry.deleting)
+        return self.features.are_ready(deleting=entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
@@ -337,8 +334,7 @@ class BundleReconciler:
         """
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
-        asked = await self.trust.of(entry, spec)
-        read, read_key = await self.features.read(entry, spec, Findings((asked,)))
+        read, read_key = await self.features.read(entry, spec)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -346,13 +342,12 @@ class BundleReconciler:
             values_hash=values_hash,
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
-            signers=asked.key,
             read=read_key,
             cluster=spec.cluster,
             skipped=spec.part(RollbackSpec).skip_digests,
             pin=entry.status.part(PinStatus),
         )
-        return DeployInputs(entry, spec, access, asked, read, desired, observed)
+        return DeployInputs(entry, spec, access, read, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""

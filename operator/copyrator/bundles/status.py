@@ -37,20 +37,18 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
-from copyrator.api.verify import Trust, Verification
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
 from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
-from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.kube.events import WARNING, EventType
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +79,6 @@ def record_update(
     if update.status == ConditionStatus.TRUE and not is_told:
         context.emit(entry, update.reason, update.message)
     _record_force(context, entry, status)
-    _record_trust(context, entry, status)
     _record_decision(context, entry, status, verdict)
 
 
@@ -135,19 +132,6 @@ def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> No
             why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
         text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
         context.emit(entry, BundleEvent.UNPINNED, text)
-
-
-def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
-    before, now = entry.status.part(Verification), status.part(Verification)
-    if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
-        return
-    if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
-        return
-    found = signature.verified_condition(status)
-    assert found is not None
-    type_: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
-    context.emit(entry, found.reason, found.message, type_)
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -283,7 +267,7 @@ class StatusWriter:
                 status.part(PinStatus).digest is not None
                 or status.part(PinStatus).refused is not None
             )
-            status, gated = status.with_part(Verification()), bool(kept) or is_told
+            status, gated = gates.unrecorded(status), bool(kept) or is_told
         further = self._further(entry, status, found, gated=gated)
         for feature in self._features.of(entry, Feature.conditions):
             further |= feature.conditions(entry, status)
@@ -355,7 +339,6 @@ class StatusWriter:
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
-            found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if entry.attests:
             found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):

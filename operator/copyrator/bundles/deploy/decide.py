@@ -20,7 +20,6 @@ from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
-from copyrator.api.verify import Verification
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -182,7 +181,6 @@ def decide_deploy(
         request=entry.request,
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
-    status = status.with_part(resolution.deployed or Verification())
     status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
     target = None
     if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
@@ -453,6 +451,8 @@ class Deployer:
         is_kept = is_passing and until is not None and now < until
         handled = self.poll_states.handled(entry.key)
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
+        if handled is None:
+            is_kept = is_kept and self.features.have_judged(spec, entry.status, inputs.read)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
         if entry.request is not None:
@@ -463,6 +463,7 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
+        status = self.features.judged(spec, status, found.findings, begins=False)
         moment = MomentGates(self.context.gates.moment, self.features.find(spec))
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
@@ -559,7 +560,7 @@ class Deployer:
         if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
-            status = status.with_part(case.resolution.chosen or Verification())
+            status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if need is deciding.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)

@@ -7,6 +7,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -16,9 +17,17 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates.evidence import Attesters
-from copyrator.bundles.gates.gate import NOTHING_FOUND, Candidate, Findings, Gates, Occasion
+from copyrator.bundles.gates.gate import (
+    NOTHING_FOUND,
+    Candidate,
+    Findings,
+    Gates,
+    Occasion,
+    Verdict,
+)
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
@@ -65,9 +74,25 @@ class Registry(Protocol):
         """Its spec, with what is withheld of it."""
         ...
 
+    def signatures(self, digest: str, asked: Asked) -> Verdict:
+        """Whether the signatures of a digest satisfy the requirements."""
+        ...
+
     def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
         """What trusted keys attest of a digest."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What a feature says of versions that were judged before."""
+
+    gate: str
+    """Its gate's name."""
+    plan: Verdict
+    """On the version of the waiting plan: refused, it goes; while it waits, nothing is deployed."""
+    found: object
+    """For ``Feature.judged``: a value of its own type."""
 
 
 class Reading(Protocol):
@@ -118,6 +143,9 @@ class Feature:
     def is_ready(self) -> bool:
         """Whether Bundles can be decided on; before, only those that are being deleted are."""
         return True
+
+    precedes_deletions: ClassVar[bool] = False
+    """Whether these wait for that, too."""
 
     @property
     def checks(self) -> Mapping[str, Callable[[], str | None]]:
@@ -186,6 +214,43 @@ class Feature:
             PendingError: the registry hasn't answered yet.
         """
         return None
+
+    def recheck(
+        self,
+        registry: Registry,  # noqa: ARG002
+        digest: str,  # noqa: ARG002
+        plan: str,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> Rechecked | None:
+        """What it says of what is deployed, and of the waiting plan's digest; once all is chosen.
+
+        Args:
+            registry: the Bundle's.
+            digest: what was chosen; empty: nothing.
+            plan: that of the plan; empty: none waits.
+            found: what was read and found before.
+
+        Raises:
+            PendingError: the registry hasn't answered yet.
+        """
+        return None
+
+    def judged(
+        self,
+        status: BundleStatus,
+        findings: Findings,  # noqa: ARG002
+        *,
+        begins: bool,  # noqa: ARG002
+    ) -> BundleStatus:
+        """The status with what it says of what is deployed; where a resolution is recorded. Pure.
+
+        ``findings``: what ``recheck`` has returned. ``begins``: what was chosen is deployed now.
+        """
+        return status
+
+    def is_judged(self, status: BundleStatus, read: Findings) -> bool:  # noqa: ARG002
+        """Whether, by the status, it has judged by what was read now; after a restart. Pure."""
+        return True
 
     def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
         """What its gates judge by, a value of its own type; before they are evaluated.
@@ -324,10 +389,9 @@ class Features:
         """All their gates."""
         return Gates.joined(one.gates for one in self)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether Bundles that aren't being deleted can be decided on."""
-        return all(one.is_ready for one in self)
+    def are_ready(self, *, deleting: bool) -> bool:
+        """Whether Bundles can be decided on, or those that are being deleted."""
+        return all(one.is_ready for one in self if not deleting or one.precedes_deletions)
 
     def connect(self, parts: Parts) -> None:
         """Give them the engine's parts."""
@@ -377,12 +441,18 @@ class Features:
         return entry
 
     async def read(
-        self, entry: BundleEntry, spec: BundleSpec, found: Findings
+        self, entry: BundleEntry, spec: BundleSpec, gates: Gates | None = None
     ) -> tuple[Findings, str]:
-        """What they have read, beside ``found``, and its key; raises as they do."""
-        keys = []
-        for one in self._offering(Feature.read):
-            if _is_in(one, spec) and (read := await one.read(entry, spec, found)) is not None:
+        """What they have read, and its key; raises as they do.
+
+        ``gates``: only what these need, which are some of theirs.
+        """
+        keys, found = [], NOTHING_FOUND
+        names = None if gates is None else {gate.name for gate in gates}
+        for one in self._used_in(Feature.read, spec):
+            if names is not None and names.isdisjoint(gate.name for gate in one.gates):
+                continue
+            if (read := await one.read(entry, spec, found)) is not None:
                 found = found.including((read,))
                 keys.append(read.key)
         return found, " ".join(keys)
@@ -394,6 +464,26 @@ class Features:
         offering = self._offering(Feature.ask)
         asked = (one for one in offering if _is_in(one, registry.spec))
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
+
+    def recheck(
+        self, registry: Registry, digest: str, plan: str, found: Findings
+    ) -> Iterator[Rechecked]:
+        """What they say of versions that were judged before; raises as they do."""
+        for one in self._used_in(Feature.recheck, registry.spec):
+            if (rechecked := one.recheck(registry, digest, plan, found)) is not None:
+                yield rechecked
+
+    def judged(
+        self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
+    ) -> BundleStatus:
+        """The status with what they say of the versions."""
+        for one in self._used_in(Feature.judged, spec):
+            status = one.judged(status, findings, begins=begins)
+        return status
+
+    def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
+        """Whether they all have judged by what was read, by the status."""
+        return all(one.is_judged(status, read) for one in self._used_in(Feature.is_judged, spec))
 
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from copyrator.bundles.context import Context
     from copyrator.bundles.engine.feature import Feature
 
-FEATURES: Final = ("health", "age", "promotion", "dependencies", "freeze", "windows", "login")
+FEATURES: Final = (
+    "health",
+    "signatures",
+    "age",
+    "promotion",
+    "dependencies",
+    "freeze",
+    "windows",
+    "login",
+)
 """In the order of their steps and gates.
 
 ``feature.py`` in each folder has ``FEATURE``, the class; ``gates.py``, where it has gates, has

@@ -20,7 +20,6 @@ from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import (
     Access,
     Known,
@@ -32,6 +31,7 @@ from copyrator.bundles.inputs.reader import (
 )
 from copyrator.bundles.inputs.watches import Ref, access_refs, attester_refs, key_refs, verify_ref
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.statements import PrivateKeyFile
 from copyrator.signatures.model import SIGNATURE_KEY_BYTES, SignatureRequirement

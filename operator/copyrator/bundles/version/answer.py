@@ -32,7 +32,6 @@ from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import UNPINNED, PinStatus
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import Verification
 from copyrator.bundles.rhythm import interval_of, unready_at
 
 
@@ -91,8 +90,6 @@ class DesiredVersion:
     """Token of a request that hasn't been handled yet."""
     login: str
     """Fingerprint of the credential, in memory only."""
-    signers: str = ""
-    """Hash of the requirements for signatures; empty: none are required."""
     read: str = ""
     """What features have read of the objects that the spec names."""
     cluster: TargetCluster | None = None
@@ -141,7 +138,6 @@ def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
         and last.server == (desired.cluster.server if desired.cluster else None)
-        and (status.part(Verification).policy or "") == desired.signers
     )
 
 
