@@ -25,6 +25,7 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
@@ -39,7 +40,6 @@ from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore

@@ -30,6 +30,7 @@ from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
@@ -39,7 +40,6 @@ from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient, limit_jobs
 from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import approval

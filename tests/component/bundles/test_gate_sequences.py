@@ -30,9 +30,10 @@ from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.promotion import soak
 from copyrator.bundles.features.promotion.feature import PromotionFeature
+from copyrator.bundles.features.signatures.feature import SignaturesFeature
+from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -40,7 +41,9 @@ from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
-pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "health", "promotion", "windows")
+pytestmark = pytest.mark.needs(
+    "age", "dependencies", "freeze", "health", "promotion", "signatures", "windows"
+)
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -297,9 +300,9 @@ IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging"
 FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "signatures that aren't looked for": (
         "signature",
-        signature,
-        "GATE",
-        replace(signature.GATE, judge=lambda *_: PASSED),
+        SignaturesFeature,
+        "ask",
+        lambda *_: Signed(PASSED),
         [("push_signed", 1, "B", SOAK + 10)],
         "has no trusted signature",
     ),
@@ -315,7 +318,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
         "signature",
         reconciler,
         "DesiredVersion",
-        lambda **wanted: DesiredVersion(**{**wanted, "signers": ""}),
+        lambda **wanted: DesiredVersion(**{**wanted, "read": ""}),
         [("wait", 30), ("trust", "B"), ("wait", 20)],
         "shop is Verified",
     ),

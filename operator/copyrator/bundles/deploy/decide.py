@@ -24,6 +24,7 @@ from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import gate as gates
@@ -39,7 +40,6 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
