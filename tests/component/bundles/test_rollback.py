@@ -519,6 +519,7 @@ async def test_a_freeze_holds_it_back(
     assert len(told.said["Pinned"]) == 1, "when it was seen"
 
 
+@pytest.mark.needs("signatures")
 async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -62,7 +62,8 @@ class SignaturesFeature(Feature):
 
     def concerns(self, entry: BundleEntry) -> bool:
         """Also those that are being deleted: what is deployed stays trusted, or not."""
-        return isinstance(entry.spec, BundleSpec)
+        spec, known = entry.spec, entry.status.find(Verification)
+        return isinstance(spec, BundleSpec) and (known is not None or self._asks(spec))
 
     async def read(
         self,
