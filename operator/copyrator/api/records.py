@@ -109,7 +109,7 @@ class StatusMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
         written = dict(extra)
         for name, attribute, default, write, is_shown in writers:
             value = getattr(self, attribute)
-            if value is None or value is default:
+            if value is default:  # None, too, where a field may be None
                 continue
             if write is None or (value := write(value)) or is_shown:
                 written[name] = value
@@ -302,8 +302,9 @@ def _list_writer(item: Any) -> Callable[[Any], Any]:
         return lambda items: [write(one) for one in items]
 
     def write_flat(items: Any) -> Any:
-        if any([one.extra for one in items]):  # noqa: C419 - a generator takes twice the time
-            return [write(one) for one in items]
+        for one in items:
+            if one.extra:
+                return list(map(write, items))
         return msgspec.to_builtins([*items])
 
     return write_flat

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -376,19 +377,23 @@ _MAX_PART: Final = 65_536
 """Characters of one part that are kept: twice what 20 samples of failures can have."""
 
 
+@cache
+def _fields() -> frozenset[str]:
+    return frozenset(one.name for one in slots(RuleStatus))
+
+
 def read_rule_status(body: Mapping[str, Any]) -> RuleStatus:
     """The status of a rule's body: its parts where we may have written them.
 
     Anybody who may write a rule's status can make it as large as an object may be.
     """
-    raw = body.get("status")
+    raw, fields = body.get("status"), _fields()
     if not isinstance(raw, Mapping):
         return NO_STATUS
     ours = {
-        one.name: value
-        for one in slots(RuleStatus)
-        if (value := raw.get(one.name)) is not None
-        and (one.name == "conditions" or _is_ours(value))
+        name: value
+        for name, value in raw.items()
+        if name in fields and (name == "conditions" or _is_ours(value))
     }
     found = RuleStatus.read(ours, {}) or NO_STATUS
     return replace(found, certificates=soonest(found.certificates)) if found.certificates else found

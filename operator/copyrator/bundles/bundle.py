@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle import (
     BundleDefaults,
     bound_status,
@@ -59,8 +58,6 @@ class BundleEntry:
     """Those that are passed on to the release, and the operator's own."""
     finalizers: tuple[str, ...]
     deleting: bool
-    attests: bool
-    """Whether it attests in the registry what it runs."""
     orphans: bool
     """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
     leftovers: bool
@@ -186,7 +183,6 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
-        attests=isinstance(spec, BundleSpec) and spec.uses(AttestSpec),
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),

@@ -33,7 +33,6 @@ from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
-from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
@@ -55,12 +54,10 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
-from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
-from copyrator.oci.statements import StatementPusher
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 
@@ -84,7 +81,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
+    reasons, pending, drifted = (Counter[str]() for _ in range(3))
     quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
@@ -95,7 +92,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
-        unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
             oldest = max(oldest, poll_states.unpolled_seconds(entry.key))
@@ -112,8 +108,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
     context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    for fault in PUSH_FAULTS:
-        context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.oldest_poll_seconds.set(oldest)
     _publish_as_approved(context)
     _publish_waits(context)
@@ -244,7 +238,6 @@ class BundleController:
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context, features.credential)
         trust = TrustStore(context, references)
-        self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
@@ -311,7 +304,6 @@ class BundleController:
             permissions=permissions,
             plan_queue=plan_queue,
             plans=plans,
-            attester=self._attester,
             accounts=accounts,
             poll_states=poll_states,
             resolver=resolver,
@@ -367,7 +359,6 @@ class BundleController:
         self._consents.stop()
         await self._permissions.close()
         self._references.close()
-        await self._attester.close()
         await self._polls.close()
         await self._plan_jobs.close()
         await self._redaction.close()

@@ -14,7 +14,6 @@ from typing import Final
 
 from copyrator.api import structs
 from copyrator.api.approval import PlanStatus
-from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -51,7 +50,6 @@ from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     end_failures,
@@ -98,12 +96,6 @@ class StepTaker:
             PlanStatus
         ):
             self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
-        if (
-            written is not before
-            and written.status.part(AttestationsStatus).attest
-            != before.status.part(AttestationsStatus).attest
-        ):
-            self.due.append(AT_ONCE)  # its statements are pushed before the other steps
         return written
 
     @property
@@ -127,7 +119,6 @@ class BundleReconciler:
     permissions: PermissionRecorder
     plan_queue: PlanQueue
     plans: PlanMachine
-    attester: Attester
     accounts: ServiceAccountChecker
     poll_states: PollStates
     resolver: VersionResolver
@@ -194,7 +185,7 @@ class BundleReconciler:
         changes = self.context.schedule.take_changes(entry.key)
         inputs = self.poll_states.take_inputs(entry.key)
         if Change.REFERENCE in changes:
-            self.attester.retry(entry.key)
+            self.features.retry(entry)
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -219,15 +210,13 @@ class BundleReconciler:
         entry = await steps.take(step)
         self.features.follow(entry)
         entry = await self.features.begin(entry, steps.take)
-        entry = await self.writer.keep_statements(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self.specs.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.uses(AttestSpec):
-            entry = await steps.take(self.attester.attest(entry, spec))
+        entry = await self.features.tend(entry, spec, steps.take)
         spec = self.specs.effective(spec)
         pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
         entry = await steps.take(Step(entry, pinned))
@@ -445,7 +434,7 @@ class BundleReconciler:
             entry = await steps.take(step)
         spec = entry.spec
         if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
-            entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can
+            entry = await self.features.tend(entry, spec, steps.take)
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
             entry = await steps.take(step)

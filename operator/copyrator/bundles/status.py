@@ -47,7 +47,6 @@ from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
-from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
 from copyrator.kube.events import WARNING, EventType
 
 log = logging.getLogger(__name__)
@@ -197,10 +196,8 @@ def keep_ready(
     if kept == NOT_SUSPENDED or before.attempted.is_running:
         ready = before.condition(ConditionType.READY)
         if before.attempted.is_running:
-            status_of_ready = verdict.statuses[0].value
-            ready = Condition(
-                status=status_of_ready, reason=str(verdict.reason), message=verdict.message
-            )
+            kind, word = verdict.statuses[0].value, str(verdict.reason)
+            ready = Condition(status=kind, reason=word, message=verdict.message)
         kept = suspend(
             ready,
             observed=before.observed_generation,
@@ -339,8 +336,6 @@ class StatusWriter:
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
-        if entry.attests:
-            found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             if (stored := status.find(AsApprovedStatus)) is not None:
@@ -360,24 +355,8 @@ class StatusWriter:
         """
         for feature in self._features.of(entry, Feature.derive):
             status = feature.derive(entry, status)
-        if entry.attests:
-            status = update_attested(self._context, entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
-        written = await self._patches.patch(entry, {"status": patch}, subresource="status")
-        if entry.attests:
-            record_attested(self._context, entry, written)
-        return written
-
-    async def keep_statements(self, entry: BundleEntry) -> BundleEntry:
-        """Write ``attest`` where it changed by the time, or a statement that was pushed.
-
-        Raises:
-            StaleError: as ``write``.
-        """
-        if not entry.attests:
-            return entry
-        status = update_attested(self._context, entry, entry.status)
-        return entry if status == entry.status else await self._replace(entry, status)
+        return await self._patches.patch(entry, {"status": patch}, subresource="status")
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""

@@ -57,7 +57,6 @@ class Change(Enum):
     PUSH = "something was pushed to its repository", Priority.URGENT, Stale.ANSWERS
     RIVAL = "another Bundle of its release changed", Priority.NORMAL, Stale.SETTLED
     DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
-    STATEMENT = "its statement was pushed, or couldn't be", Priority.NORMAL, Stale.NOTHING
     PREPARED = "what its Job needs is there, or was refused", Priority.NORMAL, Stale.NOTHING
     STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "get rules -A": 55,
     "get bundles -A": 85,
     "get copies -A": 56,
-    f"why {HOME}/source": 118,
+    f"why {HOME}/source": 125,
     f"why rule {HOME}/rule": 56,
     f"why bundle {HOME}/app": 125,
     f"describe rule {HOME}/rule": 60,

@@ -724,7 +724,7 @@ async def test_a_rule_that_gives_its_rollout_up_is_no_longer_held_by_its_fault(c
         await until(lambda: is_failing(cluster, "r"), "said")
         stage.edit(rollout=None)
         await until(lambda: len(stage.holding("new")) == TARGETS, "written at once")
-        await until(lambda: reason(cluster, "r") == "Synced", lambda: stage.message)
+        await until(lambda: reason(cluster, "r") == "Synced", "Synced")
 
 
 async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(cluster):

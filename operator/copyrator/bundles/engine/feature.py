@@ -6,7 +6,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
@@ -107,12 +108,23 @@ class Reading(Protocol):
 class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
-    A point that is handed a Bundle is called for those that use the feature only (``concerns``).
-    The features are asked in the order of the list.
+    A point that is handed a Bundle is called for those that use the feature only: whose spec is
+    valid and has something of ``spec``, and that aren't being deleted unless it ``outlasts`` that;
+    or for its own ``keys``. The features are asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
     """Its part of the spec; None: all Bundles use the feature."""
+    outlasts: ClassVar[bool] = False
+    """Whether it has something to do while a Bundle is being deleted, too."""
+    status: ClassVar[type[Record] | None] = None
+    """Its part of the status, where Bundles without ``spec`` may have it."""
+    annotation: ClassVar[str] = ""
+    """Its annotation, of Bundles without ``spec``."""
+    named: Collection[BundleKey] = ()
+    """The Bundles that others name by it."""
+    keys: Collection[BundleKey] | None = None
+    """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
     writes_secrets: ClassVar[bool] = False
@@ -122,11 +134,6 @@ class Feature:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-
-    def concerns(self, entry: BundleEntry) -> bool:
-        """Whether a Bundle uses it: it isn't being deleted, and its spec has some ``spec``."""
-        spec = entry.spec
-        return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(self, spec)
 
     # --- the process ------------------------------------------------------------------------------
 
@@ -160,8 +167,9 @@ class Feature:
         before: BundleEntry | None,  # noqa: ARG002
         after: BundleEntry | None,  # noqa: ARG002
     ) -> Iterable[tuple[BundleKey, Change]]:
-        """The other Bundles that a change of any Bundle in the cache concerns, and why; each time.
+        """The other Bundles that a change of one in the cache concerns, and why; each time.
 
+        Of a Bundle that is ``named``, or has something of ``spec``, ``status`` or ``annotation``.
         ``before`` is None for one that is new there, ``after`` for one that was removed.
         """
         return ()
@@ -176,6 +184,16 @@ class Feature:
 
     def begin(self, entry: BundleEntry) -> Step:
         """Record what has changed beside the status; first, also where the spec is refused."""
+        return Step(entry)
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Try again what has failed by an object that the spec names: one has changed; before."""
+
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Go on with what isn't awaited; next, where the settings don't refuse the spec.
+
+        Of a Bundle that is being deleted before its release is uninstalled.
+        """
         return Step(entry)
 
     def review(self, entry: BundleEntry) -> Step:
@@ -363,6 +381,25 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
+def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
+    if feature.keys is not None:
+        return entry.key in feature.keys
+    spec = entry.spec
+    is_there = feature.outlasts or not entry.deleting
+    return is_there and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+
+
+def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether a change of a Bundle may concern others by a feature."""
+    spec = entry.spec
+    return (
+        entry.key in feature.named
+        or (isinstance(spec, BundleSpec) and _is_in(feature, spec))
+        or (feature.status is not None and entry.status.find(feature.status) is not None)
+        or feature.annotation in entry.annotations
+    )
+
+
 class Features:
     """The features of this process, in their order, and which of them a Bundle uses."""
 
@@ -378,7 +415,7 @@ class Features:
 
     def of(self, entry: BundleEntry, point: Callable[..., Any]) -> Iterator[Feature]:
         """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
-        return (one for one in self._offering(point) if one.concerns(entry))
+        return (one for one in self._offering(point) if _is_used_by(one, entry))
 
     def _offering(self, point: Callable[..., Any]) -> Iterator[Feature]:
         name = point.__name__
@@ -421,8 +458,10 @@ class Features:
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """The other Bundles that a change of one in the cache concerns, and why."""
+        entries = [one for one in (before, after) if one is not None]
         for one in self._offering(Feature.wakes):
-            yield from one.wakes(before, after)
+            if any(_is_touched(one, entry) for entry in entries):
+                yield from one.wakes(before, after)
 
     async def begin(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
@@ -430,6 +469,22 @@ class Features:
         """Have their first steps taken by ``take``; returns the Bundle as it is then."""
         for one in self.of(entry, Feature.begin):
             entry = await take(one.begin(entry))
+        return entry
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Have them try again what has failed."""
+        for one in self.of(entry, Feature.retry):
+            one.retry(entry)
+
+    async def tend(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what they go on with taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.tend):
+            entry = await take(one.tend(entry, spec))
         return entry
 
     async def review(

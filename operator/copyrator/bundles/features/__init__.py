@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from copyrator.bundles.engine.feature import Feature
 
 FEATURES: Final = (
-    "health",
-    "signatures",
-    "age",
-    "promotion",
-    "dependencies",
-    "freeze",
-    "windows",
+    *("health", "signatures", "age", "promotion", "attest", "dependencies", "freeze", "windows"),
     "login",
 )
 """In the order of their steps and gates.

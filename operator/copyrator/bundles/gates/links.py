@@ -73,6 +73,8 @@ class Named:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._by: dict[BundleKey, dict[BundleKey, None]] = {}
+        self.keys: Collection[BundleKey] = self._by.keys()
+        """The Bundles that are named."""
 
     def update(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Have a Bundle's names replaced."""

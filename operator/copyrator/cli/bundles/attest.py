@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import click
 
-from copyrator.api.attest import AttestationsStatus, AttestState, AttestStatus
+from copyrator.api.attest import (
+    PUSH_FAULTS,
+    AttestationsStatus,
+    AttestState,
+    AttestStatus,
+    describe_record,
+    key_of,
+)
 from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
@@ -21,7 +28,6 @@ from copyrator.api.promotion import AHEAD, MAX_HOLD_TEXT, shown_hold
 from copyrator.api.structs import replace
 from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
-from copyrator.bundles.gates.evidence import PUSH_FAULTS, describe_record, key_of
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import run
@@ -189,7 +195,7 @@ def _obstacle(body: Body, withdrawal: AttestStatus) -> str:
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
     attested = parse_status(body).condition(ConditionType.ATTESTED)
     what = describe_record(withdrawal)
-    message = str(attested.message)
+    message = attested.message or ""
     is_failing = attested.reason in PUSH_FAULTS and message.startswith(what)
     return message.removeprefix(f"{what}: ") if is_failing else ""
 

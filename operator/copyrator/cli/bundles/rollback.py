@@ -309,12 +309,11 @@ def is_decided(body: Body, chosen: HistoryEntry, waited: float) -> bool:
         waited: seconds since the pin was seen.
     """
     ready, digest = rows.ready(body), chosen.digest or ""
-    message = str(ready.message)
+    message = ready.message or ""
     if parse_status(body).target.digest == digest or digest in message:
         return True
-    is_false = ready.is_false
     is_about_it = message.startswith(f"{chosen.version} ({digest[:19]})")
-    return is_about_it or (is_false and waited > _UNDECIDED_SECONDS)
+    return is_about_it or (ready.is_false and waited > _UNDECIDED_SECONDS)
 
 
 def is_busy(body: Body, digest: str) -> bool:

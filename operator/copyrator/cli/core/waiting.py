@@ -132,8 +132,8 @@ def _tell(body: Body, told: str) -> str:
     condition = rows.ready(body)
     if condition.reason == BundleReason.AWAITING_APPROVAL:
         return told
-    text = str(condition.message)
-    if not text.startswith(reason := str(condition.reason)):
+    text = condition.message or ""
+    if not text.startswith(reason := condition.reason or ""):
         text = f"{reason}: {text}"
     if text != told and sys.stderr.isatty():
         prose([text], err=True)

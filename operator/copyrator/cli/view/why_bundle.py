@@ -358,7 +358,7 @@ def _cluster(view: BundleView) -> DeployStep:
     """Whether the kubeconfig of another cluster can be used."""
     ready = view.status.condition(ConditionType.READY)
     unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
-    text, reason = f"the release is in {target_cluster(view)}", str(ready.reason)
+    text, reason = f"the release is in {target_cluster(view)}", ready.reason
     if _is_tried_again(view.status):
         reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
@@ -399,7 +399,7 @@ def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     if attempt.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
         return
     failures = attempt.failures or 0
-    ready = str(view.status.condition(ConditionType.READY).message)
+    ready = view.status.condition(ConditionType.READY).message or ""
     said_before = not attempt.message or attempt.message in ready
     why = "." if said_before else f": {attempt.message}"
     yield f"The last attempt, {attempt.version}, {attempt.outcome}{why}"

@@ -30,6 +30,7 @@ class DependenciesFeature(Feature):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._named = Named(LINK)
+        self.named = self._named.keys
 
     def find(self, spec: BundleSpec) -> Unready:
         """Those that a Bundle waits for."""

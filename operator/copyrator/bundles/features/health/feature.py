@@ -6,8 +6,10 @@ further ones after ``status`` or ``message`` (HealthTiming); an equal condition 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -28,10 +30,24 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.health import judge
-from copyrator.bundles.features.health.watcher import HealthMemory, HealthTiming, HealthWatcher
+from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
 from copyrator.bundles.identity import other_manager
 from copyrator.bundles.inputs import consent
 from copyrator.bundles.step import Change, Step
+
+
+@dataclass(slots=True)
+class HealthMemory:
+    """The condition Healthy of a Bundle whose release is watched."""
+
+    written_at: float = -math.inf
+    """Monotonic seconds of the last write that changed it."""
+    version: str = ""
+    """The Bundle's resourceVersion for which the condition was compared last."""
+    release: Release | None = None
+    """The release whose objects are watched; None where its namespace doesn't accept it."""
+    check_at: float | None = None
+    """Monotonic seconds when it is compared again."""
 
 
 class HealthFeature(Feature):
@@ -58,13 +74,14 @@ class HealthFeature(Feature):
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch the release; nothing is watched in a namespace that doesn't accept it."""
         memory = self.context.memories.of(entry.key, HealthMemory)
-        release = spec.project_namespace, spec.release
         is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
-        self._watches.follow(entry.key, memory, release if is_accepted else None)
+        before = memory.release
+        memory.release = (spec.project_namespace, spec.release) if is_accepted else None
+        self._watches.follow(entry.key, before, memory.release)
 
     def leave(self, key: BundleKey) -> None:
         """End the watch."""
-        self._watches.follow(key, self.context.memories.of(key, HealthMemory), None)
+        self._watches.follow(key, self.context.memories.of(key, HealthMemory).release, None)
 
     def conditions(
         self,

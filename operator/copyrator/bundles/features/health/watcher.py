@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,20 +63,6 @@ class HealthTiming:
     Deployment's default progress deadline. The time restarts with a new generation."""
     watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=5.0))
     """Of watches of releases."""
-
-
-@dataclass(slots=True)
-class HealthMemory:
-    """The condition Healthy of a Bundle whose release is watched."""
-
-    written_at: float = -math.inf
-    """Monotonic seconds of the last write that changed it."""
-    version: str = ""
-    """The Bundle's resourceVersion for which the condition was compared last."""
-    release: Release | None = None
-    """The release whose objects are watched; None where its namespace doesn't accept it."""
-    check_at: float | None = None
-    """Monotonic seconds when it is compared again."""
 
 
 class _PlaceWatches:
@@ -177,9 +162,8 @@ class HealthWatcher(WatchPlacement[Place, _PlaceWatches]):
         self._granted: set[Place] = set()
         self._reviewing = asyncio.Lock()
 
-    def follow(self, key: BundleKey, memory: HealthMemory, release: Release | None) -> None:
-        """Watch this release for a Bundle, in place of an earlier one; None: none."""
-        before, memory.release = memory.release, release
+    def follow(self, key: BundleKey, before: Release | None, release: Release | None) -> None:
+        """Watch this release for a Bundle, in place of the one before; None: none."""
         if before == release:
             return
         if before is not None:

@@ -52,28 +52,19 @@ class PromotionFeature(Feature):
     """Which Bundles are promoted from which, and by what."""
 
     spec = PromotionSpec
+    status = PromotionStatus
+    annotation = ANN_PROMOTE_TO
     gates = GATES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._named = Named(LINK)
+        self.named = self._named.keys
+        self.keys: set[BundleKey] = set()
 
     def connect(self, parts: Parts) -> None:
         """Keys of attestations are read as all that specs name."""
         self._keys = parts.of(KeyReader)
-
-    def concerns(self, entry: BundleEntry) -> bool:
-        """Whether ``status.soak`` of a Bundle is kept up to date, as others may be promoted by it.
-
-        That is where it has a soak already, attests it, allows the promotion to other namespaces,
-        or is named by a Bundle of its own namespace.
-        """
-        return (
-            bool(entry.status.part(PromotionStatus).soak)
-            or entry.attests
-            or ANN_PROMOTE_TO in entry.annotations
-            or any(key.namespace == entry.key.namespace for key in self._named.by(entry.key))
-        )
 
     def publish(self) -> None:
         """Set how long the last soak takes for which a Bundle waits."""
@@ -94,6 +85,8 @@ class PromotionFeature(Feature):
         entry = after or before
         if entry is None:
             return
+        named, was_named = ({*LINK.of(one)} for one in (after, before))
+        self._keep(entry.key, *(named ^ was_named))
         if promoted := self._named.by(entry.key):
             links = self.context.gates.links
             differs = _shown(before, links) != _shown(after, links)
@@ -101,9 +94,26 @@ class PromotionFeature(Feature):
                 was, may = (allows(one, key.namespace) for one in (before, after))
                 if was != may or (differs and may):
                     yield key, Change.GATE
-        for key in {*LINK.of(after)} - {*LINK.of(before)}:
+        for key in named - was_named:
             if key.namespace == entry.key.namespace and self.context.bundles.get(key) is not None:
                 yield key, Change.WATCHED  # its soak is recorded from now on
+
+    def _keep(self, *changed: BundleKey) -> None:
+        """Find out of which of them the evidence is kept, as others may be promoted by it.
+
+        That is where it has a soak already, allows the promotion to other namespaces, or is named
+        by a Bundle of its own namespace.
+        """
+        for key in changed:
+            entry = self.context.bundles.get(key)
+            if entry is not None and (
+                bool(entry.status.part(PromotionStatus).soak)
+                or ANN_PROMOTE_TO in entry.annotations
+                or any(other.namespace == key.namespace for other in self._named.by(key))
+            ):
+                self.keys.add(key)
+            else:
+                self.keys.discard(key)
 
     # --- a Bundle that is promoted from others ----------------------------------------------------
 

@@ -28,6 +28,8 @@ from copyrator.kube.events import NORMAL, WARNING, EventType
 class SignaturesFeature(Feature):
     """Of all Bundles, as the operator's policy may concern any."""
 
+    outlasts = True
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.gates = Gates(version=(replace(GATE, concerns=self._asks),))
@@ -59,11 +61,6 @@ class SignaturesFeature(Feature):
         found = (one.status.part(Verification).verdict for one in self.context.bundles)
         untrusted = sum(verdict == Trust.NOT_TRUSTED for verdict in found)
         self.context.metrics.bundles_untrusted.set(untrusted)
-
-    def concerns(self, entry: BundleEntry) -> bool:
-        """Also those that are being deleted: what is deployed stays trusted, or not."""
-        spec, known = entry.spec, entry.status.find(Verification)
-        return isinstance(spec, BundleSpec) and (known is not None or self._asks(spec))
 
     async def read(
         self,

@@ -36,7 +36,6 @@ from copyrator.bundles.features.health.judge import (
 )
 from copyrator.bundles.features.health.watcher import (
     KINDS,
-    HealthMemory,
     HealthTiming,
     HealthWatcher,
 )
@@ -385,11 +384,11 @@ def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -
         watcher = HealthWatcher(cast("Any", context), lambda _: None)
         few, all_ = spaces(2), spaces(ALL_HEALTH_NAMESPACES)
         for space in few:
-            watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
+            watcher.follow(BundleKey(space, "shop"), None, (space, "shop"))
         await asyncio.sleep(timing.of(HealthTiming).watches.settle + 0.01)
         assert reviewer.reviews.keys() == {""}
         for space in all_[len(few) :]:
-            watcher.follow(BundleKey(space, "shop"), HealthMemory(), (space, "shop"))
+            watcher.follow(BundleKey(space, "shop"), None, (space, "shop"))
         await asyncio.sleep(10)
         assert watcher.denied.keys() == {None, *all_}
         watcher.close()

@@ -24,6 +24,7 @@ from copyrator.api.attest import (
     AttestSpec,
     AttestState,
     AttestStatus,
+    key_of,
 )
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
@@ -40,8 +41,7 @@ from copyrator.api.promotion import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.features.promotion.evidence import find_objections
-from copyrator.bundles.gates.evidence import (
+from copyrator.bundles.features.attest.statements import (
     MANY,
     RARELY,
     AttestFault,
@@ -50,12 +50,12 @@ from copyrator.bundles.gates.evidence import (
     attested_condition,
     due_at,
     find_pending,
-    key_of,
+    may_attest,
     record_push,
     statement_of,
     update_statements,
 )
-from copyrator.bundles.gates.restrictions import may_attest
+from copyrator.bundles.features.promotion.evidence import find_objections
 from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
 
