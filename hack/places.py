@@ -52,7 +52,6 @@ EVENT_SOURCES = (
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
     "accounts",  # service accounts that exist now
-    "consents",
     "watches",  # objects that Bundles name
     "store",  # the signature policy
     "attester",  # statements that were pushed

@@ -27,7 +27,7 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.cluster import ClusterStatus
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
@@ -87,11 +87,24 @@ class BundleEntry:
         return self.status.attempted.namespace or known
 
     @property
+    def namespace_elsewhere(self) -> str | None:
+        """The namespace of its release, where it is deployed, else is to be; None: its own one.
+
+        None too where nothing is deployed and the spec isn't valid, and where the release is in
+        another cluster: who gave the credential for that has consented.
+        """
+        there, spec = self.status.deployed.namespace, self.spec
+        if self.status.deployed.server or (isinstance(spec, BundleSpec) and spec.is_remote):
+            return None
+        found = there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)
+        return None if found == self.key.namespace else found
+
+    @property
     def release(self) -> ReleaseKey | None:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if not self.spec.uses(ClusterSpec) else self.status.part(ClusterStatus).server
+        server = "" if not self.spec.is_remote else self.status.part(ClusterStatus).server
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -27,7 +25,6 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
-    uses,
 )
 from copyrator.bundles.gates.restrictions import is_gated
 from copyrator.bundles.plan import approval
@@ -36,26 +33,6 @@ if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts
 
 _NAMED_DEPENDENCIES: Final = 5
-
-
-def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:
-    if candidate.digest not in spec.part(RollbackSpec).skip_digests:
-        return PASSED
-    text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
-    return Refused(BundleReason.SKIPPED, text, is_retried=True)
-
-
-SKIP_DIGESTS: Final = Gate(
-    name="skip-digests",
-    concerns=uses(RollbackSpec),
-    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
-    judge=_judge_digest,
-)
-"""A digest that a user names is never chosen.
-
-It judges what is deployed too: a named digest isn't uninstalled, but isn't deployed again, except
-by a correction of drift, which chooses no version.
-"""
 
 
 def _judge_chart(
@@ -149,11 +126,10 @@ def all_gates(features: Gates) -> Gates:
 
     return Gates(
         version=(
-            SKIP_DIGESTS,
-            *(gate for gate in features.version if gate.vouches),
+            *(one for one in features.version if one.precedes_charts),
             replace(VENDORED, concerns=gated),
             PLAIN,
-            *(gate for gate in features.version if not gate.vouches),
+            *(one for one in features.version if not one.precedes_charts),
         ),
         moment=(*features.moment, approval.GATE),
     )

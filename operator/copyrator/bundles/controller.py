@@ -36,7 +36,6 @@ from copyrator.bundles.features import make_features
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.client import JobClient
@@ -210,6 +209,7 @@ class BundleController:
         timing, memories = timing or BundleTiming(), Memories()
         self._context = context = Context(
             client=client,
+            reviewer=reviewer,
             informers=informers,
             namespaces=namespaces,
             bundles=bundles,
@@ -236,12 +236,13 @@ class BundleController:
         self._features = features = Features(make_features(context), memories)
         context.gates = gates or all_gates(features.gates)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context, features.credential)
+        self._references = references = ReferenceReader(
+            context, features.target, features.credential
+        )
         trust = TrustStore(context, references)
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
-        self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states, features)
@@ -266,7 +267,7 @@ class BundleController:
         self._lists = lists = GuardLists(
             client, settings, informers, jobs, kept=timing.guard_list_kept
         )
-        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.consent_fresh)
+        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
         attempts = AttemptRunner(
             context,
             jobs,
@@ -299,7 +300,6 @@ class BundleController:
             writer=writer,
             jobs=jobs,
             features=features,
-            consents=self._consents,
             references=references,
             permissions=permissions,
             plan_queue=plan_queue,
@@ -348,7 +348,6 @@ class BundleController:
         self._lists.start()
         for feature in self._features:
             feature.start()
-        self._consents.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
@@ -356,7 +355,6 @@ class BundleController:
         self._jobs.stop()
         for feature in self._features:
             await feature.stop()
-        self._consents.stop()
         await self._permissions.close()
         self._references.close()
         await self._polls.close()

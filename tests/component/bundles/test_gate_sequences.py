@@ -22,7 +22,7 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import catalog, reconciler
+from copyrator.bundles import reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
 from copyrator.bundles.features.dependencies import gates as dependencies
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
@@ -30,6 +30,7 @@ from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.promotion import soak
 from copyrator.bundles.features.promotion.feature import PromotionFeature
+from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
@@ -42,7 +43,8 @@ from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
 pytestmark = pytest.mark.needs(
-    "age", "dependencies", "freeze", "health", "promotion", "signatures", "windows"
+    *("age", "consent", "dependencies", "freeze", "health", "promotion", "rollback"),
+    *("signatures", "windows"),
 )
 
 Step = tuple[Any, ...]
@@ -244,8 +246,8 @@ BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     ),
     (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
-        catalog,
-        "SKIP_DIGESTS",
+        RollbackFeature,
+        "gates",
         "",
         [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
         "the digest is skipped",

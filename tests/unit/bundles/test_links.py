@@ -86,7 +86,7 @@ def test_who_names_a_bundle_is_known_until_it_is_edited_or_gone() -> None:
     assert ([*named.by(at("x"))], [*named.by(at("y"))]) == ([at("b")], [at("a")])
     named.update(one, None)
     named.update(entry("b", "x"), entry("b"))
-    assert not len(named)
+    assert not named.keys
 
 
 def at(name: str) -> BundleKey:

@@ -18,7 +18,6 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
@@ -181,7 +180,7 @@ def decide_deploy(
         request=entry.request,
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
-    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
+    status = plan_record.withdraw_plan(status, spec.excluded)
     target = None
     if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -26,6 +27,7 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     Verdict,
 )
+from copyrator.bundles.gates.links import Named
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.verdicts import Asked
@@ -108,27 +110,28 @@ class Reading(Protocol):
 class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
-    A point that is handed a Bundle is called for those that use the feature only: whose spec is
-    valid and has something of ``spec``, and that aren't being deleted unless it ``outlasts`` that;
-    or for its own ``keys``. The features are asked in the order of the list.
+    A point that is handed a Bundle is called for those that use the feature only: that aren't being
+    deleted, unless it ``outlasts`` that, and whose spec is valid and has something of ``spec`` (or,
+    beside that, what ``status`` and ``annotation`` say); or for its own ``keys``. The features are
+    asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
     """Its part of the spec; None: all Bundles use the feature."""
+    status: ClassVar[type[Record] | None] = None
+    """Its part of the status, by which Bundles use it, too."""
+    annotation: ClassVar[str | None] = None
+    """The name of an annotation by which Bundles use it, too."""
     outlasts: ClassVar[bool] = False
     """Whether it has something to do while a Bundle is being deleted, too."""
-    status: ClassVar[type[Record] | None] = None
-    """Its part of the status, where Bundles without ``spec`` may have it."""
-    annotation: ClassVar[str] = ""
-    """Its annotation, of Bundles without ``spec``."""
-    named: Collection[BundleKey] = ()
-    """The Bundles that others name by it."""
     keys: Collection[BundleKey] | None = None
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
     writes_secrets: ClassVar[bool] = False
     """Whether it writes Secrets of its own for Jobs, which are deleted after them."""
+    named: Named | None = None
+    """Which Bundles name one by its field; it keeps that up to date in ``wakes``."""
     gates: Gates = Gates()
     """Its gates, as this process evaluates them; those of ``gates.py`` are what commands know."""
 
@@ -167,10 +170,10 @@ class Feature:
         before: BundleEntry | None,  # noqa: ARG002
         after: BundleEntry | None,  # noqa: ARG002
     ) -> Iterable[tuple[BundleKey, Change]]:
-        """The other Bundles that a change of one in the cache concerns, and why; each time.
+        """The other Bundles that a change of one in the cache concerns, and why; at each change.
 
-        Of a Bundle that is ``named``, or has something of ``spec``, ``status`` or ``annotation``.
-        ``before`` is None for one that is new there, ``after`` for one that was removed.
+        Of a Bundle that uses the feature, or that others name (``named``). ``before`` is None for
+        one that is new there, ``after`` for one that was removed.
         """
         return ()
 
@@ -182,12 +185,20 @@ class Feature:
     def leave(self, key: BundleKey) -> None:
         """End that, as the Bundle is deleted or doesn't use the feature any more."""
 
-    def begin(self, entry: BundleEntry) -> Step:
+    async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
+        """Record whether a release may be in another namespace; returns Ready where it may not.
+
+        First of all, also where the spec is refused, and of a deleted Bundle whose release others
+        name; of Bundles with such a release, or with ``status``.
+        """
+        return Step(entry), None
+
+    def keep(self, entry: BundleEntry) -> Step:
         """Record what has changed beside the status; first, also where the spec is refused."""
         return Step(entry)
 
     def retry(self, entry: BundleEntry) -> None:
-        """Try again what has failed by an object that the spec names: one has changed; before."""
+        """Try again what has failed by objects that the spec names: one has changed."""
 
     def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
         """Go on with what isn't awaited; next, where the settings don't refuse the spec.
@@ -195,6 +206,31 @@ class Feature:
         Of a Bundle that is being deleted before its release is uninstalled.
         """
         return Step(entry)
+
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Record what a user asks for; first of a valid spec, before anything else refuses it."""
+        return Step(entry)
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],  # noqa: ARG002
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """Complete the spec by where the release is; before it is decided who owns the release.
+
+        Raises:
+            MissingReferenceError: that can't be found, so that nothing is deployed.
+        """
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:  # noqa: ARG002
+        """The same with the credential there; before a Job is created, and of deleted Bundles.
+
+        Raises:
+            MissingReferenceError: there is none that may be used.
+        """
+        return TargetAccess(spec)
 
     def review(self, entry: BundleEntry) -> Step:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
@@ -277,8 +313,18 @@ class Feature:
         """
         return None
 
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object | None:  # noqa: ARG002
+        """What a version is chosen by; once it isn't equal any more, the registry is asked at once.
+
+        Beside the spec and the values, whose changes need no feature.
+        """
+        return None
+
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
-        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may."""
+        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may.
+
+        Also of a Bundle that is being deleted.
+        """
         return None
 
     # --- a Job of an attempt or a plan ------------------------------------------------------------
@@ -381,21 +427,34 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
+def _has_in(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether the spec of a Bundle, also of a deleted one, is valid and has something of it."""
+    return isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec)
+
+
+def _has_status(feature: Feature, entry: BundleEntry) -> bool:
+    return feature.status is not None and entry.status.find(feature.status) is not None
+
+
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether a Bundle uses it."""
     if feature.keys is not None:
         return entry.key in feature.keys
     spec = entry.spec
-    is_there = feature.outlasts or not entry.deleting
-    return is_there and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+    if (entry.deleting and not feature.outlasts) or not isinstance(spec, BundleSpec):
+        return False
+    return (
+        _has_status(feature, entry)
+        or feature.annotation in entry.annotations
+        or _is_in(feature, spec)
+    )
 
 
 def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
-    """Whether a change of a Bundle may concern others by a feature."""
-    spec = entry.spec
+    """Whether a Bundle, also a deleted one, has something of a feature."""
     return (
-        entry.key in feature.named
-        or (isinstance(spec, BundleSpec) and _is_in(feature, spec))
-        or (feature.status is not None and entry.status.find(feature.status) is not None)
+        _has_in(feature, entry)
+        or _has_status(feature, entry)
         or feature.annotation in entry.annotations
     )
 
@@ -458,17 +517,29 @@ class Features:
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """The other Bundles that a change of one in the cache concerns, and why."""
-        entries = [one for one in (before, after) if one is not None]
+        found = [one for one in (before, after) if one is not None]
         for one in self._offering(Feature.wakes):
-            if any(_is_touched(one, entry) for entry in entries):
+            is_named = one.named is not None and any(each.key in one.named.keys for each in found)
+            if is_named or any(_is_touched(one, each) for each in found):
                 yield from one.wakes(before, after)
 
-    async def begin(
+    async def admit(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> tuple[BundleEntry, ReadyCondition | None]:
+        """The Bundle after their steps, and the first objection to where its release is."""
+        objection = None
+        for one in self._offering(Feature.admit):
+            if entry.namespace_elsewhere is not None or _has_status(one, entry):
+                step, found = await one.admit(entry)
+                entry, objection = await take(step), objection or found
+        return entry, objection
+
+    async def keep(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
     ) -> BundleEntry:
         """Have their first steps taken by ``take``; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.begin):
-            entry = await take(one.begin(entry))
+        for one in self.of(entry, Feature.keep):
+            entry = await take(one.keep(entry))
         return entry
 
     def retry(self, entry: BundleEntry) -> None:
@@ -486,6 +557,45 @@ class Features:
         for one in self.of(entry, Feature.tend):
             entry = await take(one.tend(entry, spec))
         return entry
+
+    async def begin(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what users ask for taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.begin):
+            entry = await take(one.begin(entry, spec))
+        return entry
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """The Bundle, and its spec with where the release is."""
+        for one in self.of(entry, Feature.locate):
+            entry, spec = await one.locate(entry, spec, take)
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """Where the release is, and the credential there."""
+        for one in self._offering(Feature.target):
+            if _is_in(one, spec):
+                return await one.target(entry, spec)
+        return TargetAccess(spec)
+
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
+        """What a version is chosen by."""
+        return tuple(one.wants(entry, spec) for one in self.of(entry, Feature.wants))
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Have the difference told."""
+        for one in self._offering(Feature.record):
+            if _is_used_by(one, written) or _is_used_by(one, before):
+                one.record(before, written)
 
     async def review(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from copyrator.bundles.engine.feature import Feature
 
 FEATURES: Final = (
-    *("health", "signatures", "age", "promotion", "attest", "dependencies", "freeze", "windows"),
+    "consent",
+    "cluster",
+    "health",
+    "rollback",
+    "signatures",
+    "age",
+    "promotion",
+    "attest",
+    "dependencies",
+    "freeze",
+    "windows",
     "login",
 )
 """In the order of their steps and gates.

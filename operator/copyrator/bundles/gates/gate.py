@@ -187,7 +187,7 @@ class Gate:
     """Digests that stay in that list where it is full."""
     vouches: bool = False
     """Whether it lets only versions pass that somebody vouches for: then the spec is restricted,
-    and the chart is judged; it comes first, and previews are judged by it, too."""
+    and the chart is judged; previews are judged by it, too."""
     awaits_registry: bool = False
     """Whether the registry is polled again soon while it objects, as what is missing is there."""
     record: type[Record] | None = None
@@ -196,6 +196,8 @@ class Gate:
     """Whether the version of a waiting plan is judged again: the plan goes where it objects."""
     confirms: Callable[[BundleSpec], bool] = lambda _: False
     """Whether what the registry says of a version is read once more before that is deployed."""
+    precedes_charts: bool = False
+    """Whether a version gate is evaluated, and named, before those that judge the chart."""
     link: Link | None = None
     """The field that names the Bundles by which it judges."""
     find: Callable[[BundleCache, BundleSpec, Callable[[], SeenTime]], object] | None = None
@@ -286,6 +288,11 @@ class Gates:
     def links(self) -> tuple[Link, ...]:
         """The fields by which Bundles wait for others."""
         return tuple(gate.link for gate in (*self.moment, *self.version) if gate.link is not None)
+
+    def links_of(self, spec: BundleSpec) -> tuple[Link, ...]:
+        """All of these, where the spec has any of them; else none."""
+        links = self.links
+        return links if any(spec.find(one.part) for one in links) else ()
 
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""

@@ -73,8 +73,6 @@ class Named:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._by: dict[BundleKey, dict[BundleKey, None]] = {}
-        self.keys: Collection[BundleKey] = self._by.keys()
-        """The Bundles that are named."""
 
     def update(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Have a Bundle's names replaced."""
@@ -93,9 +91,10 @@ class Named:
         """The Bundles that name this one; it needn't exist."""
         return self._by.get(key, _NO_KEYS)
 
-    def __len__(self) -> int:
-        """The number of Bundles that are named."""
-        return len(self._by)
+    @property
+    def keys(self) -> Collection[BundleKey]:
+        """All Bundles that are named."""
+        return self._by.keys()
 
 
 class TooManyError(Exception):

@@ -18,7 +18,6 @@ from typing import Final
 from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
@@ -250,7 +249,7 @@ class PlanMachine:
         has_secrets = self.plan_jobs.features.have_secrets(task.spec)
         since = AT_ONCE if has_secrets else now - LEFT_WITHIN
         is_planned = task.spec.uses(ApprovalSpec) or status.part(PreviewPlan).outcome is not None
-        may_be = is_planned or bool(task.spec.auth or has_secrets or task.spec.find(ClusterSpec))
+        may_be = is_planned or bool(task.spec.auth or has_secrets or task.spec.is_remote)
         if not may_be:
             return None
         if not self.seals.is_tidied(entry.key) and has_ended_since(status, since):

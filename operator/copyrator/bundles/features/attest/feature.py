@@ -58,7 +58,7 @@ class AttestFeature(Feature):
         for fault in PUSH_FAULTS:
             self.context.metrics.bundles_unattested.labels(fault).set(faults[fault])
 
-    def begin(self, entry: BundleEntry) -> Step:
+    def keep(self, entry: BundleEntry) -> Step:
         """Record what has changed by the time, or a statement that was pushed."""
         return Step(entry, self.derive(entry, entry.status))
 

@@ -25,12 +25,12 @@ class DependenciesFeature(Feature):
     """Which Bundles depend on which, and whether these are Ready."""
 
     spec = DependenciesSpec
+    named: Named
     gates = GATES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._named = Named(LINK)
-        self.named = self._named.keys
+        self.named = Named(LINK)
 
     def find(self, spec: BundleSpec) -> Unready:
         """Those that a Bundle waits for."""
@@ -40,9 +40,9 @@ class DependenciesFeature(Feature):
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """The Bundles that depend on the changed one, where they may go on, or have to wait."""
-        self._named.update(before, after)
+        self.named.update(before, after)
         entry = after or before
-        dependants = () if entry is None else self._named.by(entry.key)
+        dependants = () if entry is None else self.named.by(entry.key)
         if entry is None or not dependants:
             return
         was, fault = find_fault(before), find_fault(after)

@@ -54,12 +54,12 @@ class PromotionFeature(Feature):
     spec = PromotionSpec
     status = PromotionStatus
     annotation = ANN_PROMOTE_TO
+    named: Named
     gates = GATES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._named = Named(LINK)
-        self.named = self._named.keys
+        self.named = Named(LINK)
         self.keys: set[BundleKey] = set()
 
     def connect(self, parts: Parts) -> None:
@@ -81,13 +81,13 @@ class PromotionFeature(Feature):
         self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterator[tuple[BundleKey, Change]]:
         """Those promoted from the changed one, and those that it is promoted from now."""
-        self._named.update(before, after)
+        self.named.update(before, after)
         entry = after or before
         if entry is None:
             return
         named, was_named = ({*LINK.of(one)} for one in (after, before))
         self._keep(entry.key, *(named ^ was_named))
-        if promoted := self._named.by(entry.key):
+        if promoted := self.named.by(entry.key):
             links = self.context.gates.links
             differs = _shown(before, links) != _shown(after, links)
             for key in promoted:
@@ -109,7 +109,7 @@ class PromotionFeature(Feature):
             if entry is not None and (
                 bool(entry.status.part(PromotionStatus).soak)
                 or ANN_PROMOTE_TO in entry.annotations
-                or any(other.namespace == key.namespace for other in self._named.by(key))
+                or any(other.namespace == key.namespace for other in self.named.by(key))
             ):
                 self.keys.add(key)
             else:
@@ -138,7 +138,7 @@ class PromotionFeature(Feature):
 
     # --- a Bundle that others are promoted from ---------------------------------------------------
 
-    def begin(self, entry: BundleEntry) -> Step:
+    def keep(self, entry: BundleEntry) -> Step:
         """Record what has changed by something outside the status, such as a hold."""
         memory = self.context.memories.of(entry.key, SoakMemory)
         if memory.version == entry.resource_version:

@@ -20,7 +20,6 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.promotion import MAX_SOAKS, SoakStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.times import format_duration, format_time, parse_time
@@ -116,7 +115,7 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
 
 def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
-        yield _Break(f"it is rolled back to {status.part(PinStatus).version}", withdraws=True)
+        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
     if status.part(AsApprovedStatus).is_different:
@@ -133,7 +132,7 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
 
 def _is_rolled_back(status: BundleStatus) -> bool:
     """Whether another version is pinned than the deployed one, and not a higher one."""
-    pin, there = status.part(PinStatus), status.deployed
+    pin, there = status.pin, status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
 

@@ -92,6 +92,7 @@ GATE: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge,
     vouches=True,
+    precedes_charts=True,
     awaits_registry=True,
     record=Verification,
     unjudged=(
