@@ -17,7 +17,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -28,6 +27,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
 )
 from copyrator.bundles.gates.links import Named
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.verdicts import Asked

@@ -29,8 +29,8 @@ from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.identity import ValuesFiles, ValuesHash
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
