@@ -40,7 +40,13 @@ from copyrator.bundles.version.answer import (
     retry_at,
 )
 from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
+from copyrator.bundles.version.resolve import (
+    Judge,
+    RegistryReader,
+    Resolution,
+    Resolver,
+    no_rechecks,
+)
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.notifications import Push, canonical
 
@@ -269,7 +275,7 @@ class VersionResolver:
             context.clock(),
             findings=inputs.read.including(self._features.find(spec).values),
             ask=self._features.ask,
-            recheck=self._features.recheck,
+            recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
         )
         resolution = Resolver(judge).resolve()

@@ -222,6 +222,13 @@ class ChartFinder:
 
 Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
 """Returns what features say of what is deployed, the chosen digest and that of the waiting plan."""
+
+
+def no_rechecks(*_: object) -> Iterable[Rechecked]:
+    """Of a Bundle for which features have read nothing."""
+    return ()
+
+
 Ask = Callable[[RegistryReader, Candidate, Occasion, Findings], Findings]
 """Asks the registry what features judge a version by; returns that with what was found before."""
 
@@ -240,7 +247,7 @@ class Judge:
     findings: Findings = NOTHING_FOUND
     """What features have read and found."""
     ask: Ask = lambda _registry, _candidate, _occasion, found: found
-    recheck: Recheck = lambda *_: ()
+    recheck: Recheck = no_rechecks
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
 
