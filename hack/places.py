@@ -32,8 +32,8 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "reconciler", "status", "deploy", "planning", "jobs", "guard"),
-    *("version", "trust", "patches", "inputs", "effective", "engine", "context", "schedule"),
+    *("controller", "features", "reconciler", "status", "deploy", "planning", "version"),
+    *("patches", "engine", "jobs", "guard", "trust", "inputs", "effective", "context", "schedule"),
     *("step", "catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests"),
     *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )
@@ -51,8 +51,7 @@ EVENT_SOURCES = (
     "jobs",  # logs of plans that were read
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
-    "blocked",  # service accounts that exist now
-    "logins",  # of clouds, for Jobs
+    "accounts",  # service accounts that exist now
     "watches",  # objects that Bundles name
     "store",  # the signature policy
     "attester",  # statements that were pushed

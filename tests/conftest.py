@@ -77,7 +77,7 @@ SLOWEST = (
     "component/copies/test_rollouts.py",
     "component/bundles/test_failed_polls.py",
     "component/bundles/features/rollback/test_rollback.py",
-    "component/bundles/test_cloud_jobs.py",
+    "component/bundles/features/login/test_login.py",
     "component/bundles/features/attest/test_attest.py",
     "component/oci/test_statements.py",
     "component/bundles/test_plan_purposes.py",

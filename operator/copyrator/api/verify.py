@@ -13,6 +13,9 @@ from copyrator.api.records import Record
 from copyrator.api.schema import Form, Rule, fail, items, text
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 
+SIGNATURE_GATE: Final = "signature"
+"""Name of the gate."""
+
 SIGNATURE_ENTRIES: Final = 10
 """Entries of one requirement."""
 

@@ -14,7 +14,6 @@ from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -119,23 +118,15 @@ OF_CHARTS: Final = frozenset((VENDORED.name, PLAIN.name))
 """The gates that judge the chart; VENDORED is asked of each Bundle of which any is."""
 
 
-def all_gates(
-    features: Gates, signed: Callable[[BundleSpec], object] = signature.GATE.concerns
-) -> Gates:
-    """All gates, in the order in which they are evaluated.
-
-    Args:
-        features: those of features.
-        signed: whether signatures are required of a Bundle; by default by its spec alone.
-    """
+def all_gates(features: Gates) -> Gates:
+    """All gates, in the order in which they are evaluated; ``features`` are those of features."""
 
     def gated(spec: BundleSpec) -> bool:
-        return spec.is_gated or is_gated(spec, signed=bool(signed(spec)))
+        return spec.is_gated or is_gated(spec, signed=features.vouch(spec))
 
     return Gates(
         version=(
             *(one for one in features.version if one.precedes_charts),
-            replace(signature.GATE, concerns=signed),
             replace(VENDORED, concerns=gated),
             PLAIN,
             *(one for one in features.version if not one.precedes_charts),

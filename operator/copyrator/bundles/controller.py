@@ -22,10 +22,10 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
-from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
@@ -38,9 +38,7 @@ from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
@@ -83,7 +81,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
     reasons, pending, drifted = (Counter[str]() for _ in range(3))
-    quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
+    quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
@@ -93,7 +91,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
-        untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
             oldest = max(oldest, poll_states.unpolled_seconds(entry.key))
@@ -110,7 +107,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
     context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    context.metrics.bundles_untrusted.set(untrusted)
     context.metrics.oldest_poll_seconds.set(oldest)
     _publish_as_approved(context)
     _publish_waits(context)
@@ -238,11 +234,12 @@ class BundleController:
             seen_time=seen_time,
         )
         self._features = features = Features(make_features(context), memories)
-        context.gates = gates or all_gates(features.gates, self._asks_signatures)
+        context.gates = gates or all_gates(features.gates)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context, features.target)
-        self._trust = trust = TrustStore(context, references)
-        features.connect(Parts(references, trust, trust.keys))
+        self._references = references = ReferenceReader(
+            context, features.target, features.credential
+        )
+        trust = TrustStore(context, references)
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
@@ -252,7 +249,7 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        self._logins = logins = JobLogins(context, jobs, seals)
+        features.connect(Parts(references, trust, trust.keys, jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
@@ -261,7 +258,7 @@ class BundleController:
             references,
             redaction,
             seals=seals,
-            logins=logins,
+            features=features,
             inputs=inputs,
             charts=charts,
         )
@@ -280,7 +277,6 @@ class BundleController:
             seals=seals,
             lists=lists,
             enforcement=enforcement,
-            logins=logins,
             features=features,
             charts=charts,
             poll_states=poll_states,
@@ -293,7 +289,7 @@ class BundleController:
             permissions=permissions,
             enforcement=enforcement,
             inputs=inputs,
-            previews=PreviewResolver(context, references, trust, polls),
+            previews=PreviewResolver(context, references, features, polls),
             poll_states=poll_states,
         )
         accounts = ServiceAccountChecker(context, poll_states)
@@ -303,7 +299,6 @@ class BundleController:
             patches=patches,
             writer=writer,
             jobs=jobs,
-            trust=trust,
             features=features,
             references=references,
             permissions=permissions,
@@ -318,7 +313,6 @@ class BundleController:
                 poll_states=poll_states,
                 resolver=resolver,
                 accounts=accounts,
-                logins=logins,
                 attempts=attempts,
                 plans=plans,
                 features=features,
@@ -354,7 +348,6 @@ class BundleController:
         self._lists.start()
         for feature in self._features:
             feature.start()
-        self._trust.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
@@ -363,11 +356,9 @@ class BundleController:
         for feature in self._features:
             await feature.stop()
         await self._permissions.close()
-        await self._trust.stop()
         self._references.close()
         await self._polls.close()
         await self._plan_jobs.close()
-        await self._logins.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
@@ -411,9 +402,6 @@ class BundleController:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         return await self._reconciler.reconcile(key)
-
-    def _asks_signatures(self, spec: BundleSpec) -> bool:
-        return self._trust.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.schedule.changed(key, Change.ANSWER)

@@ -9,7 +9,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.restrictions import refusal, restrict_spec
 
 
@@ -32,7 +31,7 @@ class EffectiveSpecs:
 
     def effective(self, spec: BundleSpec) -> BundleSpec:
         """The spec that Jobs are made of: of a gated one, what it may set."""
-        signed = self.context.gates.has(signature.GATE.name, spec)
+        signed = self.context.gates.vouch(spec)
         spec = restrict_spec(spec, signed=signed)
         if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
             return spec

@@ -27,18 +27,16 @@ from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates.gate import Findings
+from copyrator.bundles.engine.feature import Features, JobPendingError
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient, limit_jobs
-from copyrator.bundles.jobs.logins import PendingLoginError
 from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -48,7 +46,6 @@ from copyrator.bundles.planning.permissions import PermissionRecorder
 from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     end_failures,
@@ -112,7 +109,6 @@ class BundleReconciler:
     patches: BundlePatcher
     writer: StatusWriter
     jobs: JobClient
-    trust: TrustStore
     features: Features
     references: ReferenceReader
     permissions: PermissionRecorder
@@ -153,7 +149,7 @@ class BundleReconciler:
             await self._take_steps(steps, entry)
         except StaleError:
             return RequeueAfter(0.0)
-        except PendingLoginError:  # what follows is done when it is there
+        except JobPendingError:  # what follows is done when it is there
             return Done()
         except Forbidden as error:
             await self._report_forbidden(key, error)
@@ -178,7 +174,7 @@ class BundleReconciler:
                 # So that the former condition is written again when the watch works.
                 self.poll_states.forget_answer(entry.key)
             return False
-        return self.trust.ready and (self.features.is_ready or entry.deleting)
+        return self.features.are_ready(deleting=entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
@@ -283,8 +279,7 @@ class BundleReconciler:
         """
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
-        asked = await self.trust.of(entry, spec)
-        read, read_key = await self.features.read(entry, spec, Findings((asked,)))
+        read, read_key = await self.features.read(entry, spec)
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -292,12 +287,11 @@ class BundleReconciler:
             values_hash=values_hash,
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
-            signers=asked.key,
             read=read_key,
             cluster=spec.cluster,
             further=self.features.wants(entry, spec),
         )
-        return DeployInputs(entry, spec, access, asked, read, desired, observed)
+        return DeployInputs(entry, spec, access, read, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""

@@ -35,19 +35,17 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.api.verify import Trust, Verification
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
-from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.kube.events import WARNING, EventType
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +76,6 @@ def record_update(
     if update.status == ConditionStatus.TRUE and not is_told:
         context.emit(entry, update.reason, update.message)
     _record_force(context, entry, status)
-    _record_trust(context, entry, status)
     _record_decision(context, entry, status, verdict)
 
 
@@ -115,19 +112,6 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     text = f"The {what} {attempted.version} passes over gates: {over}"
     context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
     log.info("%s: %s", entry.key, text)
-
-
-def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
-    before, now = entry.status.part(Verification), status.part(Verification)
-    if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
-        return
-    if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
-        return
-    found = signature.verified_condition(status)
-    assert found is not None
-    type_: EventType = NORMAL if now.verdict == Trust.TRUSTED else WARNING
-    context.emit(entry, found.reason, found.message, type_)
 
 
 def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
@@ -258,7 +242,7 @@ class StatusWriter:
         status = structs.replace(status, gates=kept, deploy=status.deploy.shortened())
         if not gated:
             is_told = status.pin.digest is not None or bool(status.pin.refusal)
-            status, gated = status.with_part(Verification()), bool(kept) or is_told
+            status, gated = gates.unrecorded(status), bool(kept) or is_told
         further = self._further(entry, status, found, gated=gated)
         for feature in self._features.of(entry, Feature.conditions):
             further |= feature.conditions(entry, status)
@@ -327,7 +311,6 @@ class StatusWriter:
         found: dict[ConditionType, FurtherCondition | None] = {}
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
-            found[ConditionType.VERIFIED] = signature.verified_condition(status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             if (stored := status.find(AsApprovedStatus)) is not None:

@@ -57,7 +57,7 @@ class Change(Enum):
     PUSH = "something was pushed to its repository", Priority.URGENT, Stale.ANSWERS
     RIVAL = "another Bundle of its release changed", Priority.NORMAL, Stale.SETTLED
     DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
-    LOGIN = "a login for its Job is there, or was refused", Priority.NORMAL, Stale.NOTHING
+    PREPARED = "what its Job needs is there, or was refused", Priority.NORMAL, Stale.NOTHING
     STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 
     def __init__(self, _description: str, priority: Priority, stale: Stale) -> None:

@@ -110,10 +110,20 @@ def points(journeys: Mapping[str, Journey]) -> list[Any]:
     `make test-long` has them all. `make test` has a sample of each journey's own.
     """
     return [
-        pytest.param(name, number, id=f"{name}-{number}")
+        pytest.param(name, number, id=f"{name}-{number}", marks=needs(name))
         for name, journey in journeys.items()
         for number in sampled((not LONG and journey.own) or range(1, journey.writes + 1))
     ]
+
+
+def names(journeys: Mapping[str, Journey]) -> list[Any]:
+    """Parameters: each journey."""
+    return [pytest.param(name, id=name, marks=needs(name)) for name in journeys]
+
+
+def needs(name: str) -> list[pytest.MarkDecorator]:
+    """The features of a journey, by its name."""
+    return [pytest.mark.needs("login")] if "a cloud's login" in name else []
 
 
 def sampled(numbers: Sequence[int]) -> list[int]:

@@ -24,7 +24,7 @@ from tests.component.bundles.approvals import (
     secrets,
 )
 from tests.component.bundles.cloud import HOST, Cloud
-from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
+from tests.component.bundles.crashing import NOT, OK, Stage, die_after, names, points
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, hash_of
 from tests.component.bundles.waiting import eventually
@@ -181,7 +181,7 @@ async def approver(stage: Stage, werf: Werf) -> AsyncIterator[Approver]:
         await working
 
 
-@pytest.mark.parametrize("name", JOURNEYS)
+@pytest.mark.parametrize("name", names(JOURNEYS))
 async def test_a_journey_is_that_many_writes(
     stage: Stage, werf: Werf, approver: Approver, name: str
 ) -> None:

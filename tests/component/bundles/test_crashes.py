@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.component.bundles.approvals import secrets
 from tests.component.bundles.cloud import HOST, Cloud
-from tests.component.bundles.crashing import NOT, OK, Stage, die_after, points
+from tests.component.bundles.crashing import NOT, OK, Stage, die_after, names, points
 from tests.component.bundles.fake_cluster import fail, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING
 from tests.component.bundles.test_takeover import CONFIG, put
@@ -274,7 +274,7 @@ def timing() -> BundleTiming:
     return replace(TIMING, uninstall_retry=0.0)
 
 
-@pytest.mark.parametrize("name", JOURNEYS)
+@pytest.mark.parametrize("name", names(JOURNEYS))
 async def test_a_journey_is_that_many_writes(stage: Stage, name: str) -> None:
     """So the table leaves out none."""
     journey = JOURNEYS[name]

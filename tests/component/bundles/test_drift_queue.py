@@ -76,6 +76,7 @@ async def test_half_of_the_places_are_for_checks(
     assert len(cluster.jobs("drift")) == len(NAMES)
 
 
+@pytest.mark.needs("login")
 async def test_checks_that_wait_for_a_clouds_login_take_no_place(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -31,9 +31,10 @@ from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.promotion import soak
 from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.rollback.feature import RollbackFeature
+from copyrator.bundles.features.signatures.feature import SignaturesFeature
+from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -42,7 +43,8 @@ from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
 pytestmark = pytest.mark.needs(
-    "age", "consent", "dependencies", "freeze", "health", "promotion", "rollback", "windows"
+    *("age", "consent", "dependencies", "freeze", "health", "promotion", "rollback"),
+    *("signatures", "windows"),
 )
 
 Step = tuple[Any, ...]
@@ -300,9 +302,9 @@ IN_STAGING: list[Step] = [("set_mode", "staging", "Detect"), ("check", "staging"
 FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     "signatures that aren't looked for": (
         "signature",
-        signature,
-        "GATE",
-        replace(signature.GATE, judge=lambda *_: PASSED),
+        SignaturesFeature,
+        "ask",
+        lambda *_: Signed(PASSED),
         [("push_signed", 1, "B", SOAK + 10)],
         "has no trusted signature",
     ),
@@ -318,7 +320,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
         "signature",
         reconciler,
         "DesiredVersion",
-        lambda **wanted: DesiredVersion(**{**wanted, "signers": ""}),
+        lambda **wanted: DesiredVersion(**{**wanted, "read": ""}),
         [("wait", 30), ("trust", "B"), ("wait", 20)],
         "shop is Verified",
     ),

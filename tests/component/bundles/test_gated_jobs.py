@@ -117,6 +117,7 @@ async def test_checks_for_drift_and_the_deploys_that_they_are_of(
     assert_restricted(cluster, "drift", "deploy")
 
 
+@pytest.mark.needs("signatures")
 async def test_a_bundle_that_the_signature_policy_concerns(
     cluster: BundleCluster, run: Run, bundle: Make, registry: FakeRegistry
 ) -> None:

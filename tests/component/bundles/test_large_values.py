@@ -69,7 +69,7 @@ def references(api: Api) -> ReferenceReader:
         memories=Memories(),
         monotonic=lambda: 0.0,
     )
-    return ReferenceReader(cast("Any", context))
+    return ReferenceReader(cast("Any", context), cast("Any", None), lambda _: None)
 
 
 def entry() -> Any:

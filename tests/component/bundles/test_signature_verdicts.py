@@ -31,7 +31,6 @@ from tests.unit.signatures.making import (
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.trust import store as trust_store
@@ -41,6 +40,7 @@ from copyrator.bundles.trust.store import (
     SignatureVerifier,
     judge_found,
 )
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import RegistryUnreachable

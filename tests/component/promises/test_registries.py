@@ -15,8 +15,8 @@ from aiohttp import web
 from tests.component.bundles.approvals import ALWAYS, deployed, idle, waits
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_signatures import VERIFY, Signed
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.packed_charts import chart

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import condition, deployed, idle
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.features.signatures.test_signatures import Signed
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_signatures import Signed
 from tests.component.bundles.waiting import eventually
 from tests.component.promises.installed import settings
 from tests.signature_layout import digest_of, encoded, fallback_tag, payloads

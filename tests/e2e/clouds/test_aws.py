@@ -228,7 +228,7 @@ def test_a_token_that_ends_in_a_job_doesnt_count_against_the_version(
 
 
 @long_form(
-    "tests/component/bundles/test_cloud_jobs.py::"
+    "tests/component/bundles/features/login/test_login.py::"
     "test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends"
 )
 def test_a_job_that_waits_for_a_node_gets_a_new_token(team: Team, amazon: Amazon, api: Api) -> None:

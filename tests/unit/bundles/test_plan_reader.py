@@ -15,7 +15,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.jobs.logins import JobLogins
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
@@ -56,17 +56,17 @@ class NothingSecret:
 def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
     async def reading() -> Plan | PlanFault | PlanDelay:
         was_read = asyncio.Event()
+        memories = Memories()
         context: Any = SimpleNamespace(
             clock=lambda: NOW,
             timing=BundleTiming(),
-            memories=Memories(),
+            memories=memories,
             schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
         )
         jobs: Any = SimpleNamespace(output=FakeOutput(code))
         redaction: Any = NothingSecret()
-        seals: Any = SimpleNamespace(on_removed=lambda _listener: None)
-        logins = JobLogins(context, jobs, seals)
-        reader, key = PlanReader(context, jobs, logins, redaction), BundleKey("team", "shop")
+        reader = PlanReader(context, jobs, Features((), memories), redaction)
+        key = BundleKey("team", "shop")
         assert reader.read(key, job, NONCE, MADE_OF) is None
         await was_read.wait()
         found = reader.read(key, job, NONCE, MADE_OF)

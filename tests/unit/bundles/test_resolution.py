@@ -20,7 +20,6 @@ from copyrator.api.bundle_status import (
     Rejected,
 )
 from copyrator.api.rollback import PinStatus
-from copyrator.api.verify import Verification
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     count_failure,
@@ -92,10 +91,6 @@ def pinned(reason: str) -> BundleStatus:
             False,
         ),
         (status("NoMatchingVersion"), WISH, True),
-        # keys or the operator's policy were changed meanwhile
-        (status(), replace(WISH, signers="p"), False),
-        (status(verification=Verification(policy="p")), replace(WISH, signers="p"), True),
-        (status(verification=Verification(policy="p")), WISH, False),
         # the kubeconfig leads to another cluster, to one at all, or to none any more
         (attempted(), replace(WISH, cluster=REMOTE), False),
         (attempted(server="https://c"), replace(WISH, cluster=REMOTE), True),
@@ -225,7 +220,7 @@ def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
         (ready("True", "Deployed"), replace(WISH, spec_hash="t"), WISH, False),
         (ready("True", "Deployed"), replace(WISH, values_hash="w"), WISH, False),
         (ready("True", "Deployed"), replace(WISH, login="other"), WISH, False),
-        (ready("True", "Deployed"), replace(WISH, signers="other"), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, read="other"), WISH, False),
         (ready("True", "Deployed"), replace(WISH, further=("sha256:a",)), WISH, False),
     ],
 )

@@ -22,7 +22,6 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
-from copyrator.api.login import LoginSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
@@ -46,7 +45,6 @@ from copyrator.bundles.jobs.job import (
     is_made_of,
     order_of,
 )
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.outcome import (
     KILLED,
     Blocked,
@@ -56,8 +54,8 @@ from copyrator.bundles.jobs.outcome import (
     add_missing_permissions,
     different_ending,
     ending_of,
-    excuse_expired_login,
     excuse_lost_access,
+    excused,
     exit_code,
     has_begun,
     planned_ending,
@@ -208,7 +206,6 @@ class AttemptRunner:
     seals: SealStore
     lists: GuardLists
     enforcement: EnforcementReviewer
-    logins: JobLogins
     features: Features
     charts: ChartFinder
     poll_states: PollStates
@@ -333,7 +330,7 @@ class AttemptRunner:
         if awaits_reset(entry.status):
             entry = await self.patches.reset_force(entry)
         if not job.done:
-            renew_at = await self.logins.keep(entry, spec, job)
+            renew_at = await self.features.attend(entry, spec, job)
             step = await self._check_pods(entry, spec, job)
             return replace(step, due=(*step.due, renew_at))
         pods = await self.jobs.output.pods(job)
@@ -417,12 +414,9 @@ class AttemptRunner:
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
         ending = excuse_lost_access(ending, log, job.server)
-        expires = self.logins.expires(entry.key, job)
-        ending = excuse_expired_login(ending, log, expires, job.finished)
         is_refused = ending.reason is BundleReason.AUTHENTICATION_FAILED
-        if is_refused and (remedy := self.logins.remedy(entry.key, job)):
-            ending = replace(ending, message=f"{ending.message}; {remedy}")
-        return ending, evidence
+        excuse = self.features.excuse(entry.key, job, find_error(log), is_refused=is_refused)
+        return excused(ending, excuse), evidence
 
     async def _find_refused(
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, log: str
@@ -454,7 +448,7 @@ class AttemptRunner:
         Raises:
             WithheldError: it can't be determined what to remove.
         """
-        secrets, sources, written = secrets_of(pods), {}, self.logins.secrets(entry.key, job)
+        secrets, sources, written = secrets_of(pods), {}, self.features.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
         if spec.cluster_secret is not None:
@@ -589,7 +583,7 @@ class AttemptRunner:
 
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
-            RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
+            RegistryError, JobPendingError: a feature lacks what it adds, or still does.
         """
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
@@ -604,10 +598,7 @@ class AttemptRunner:
         if kubeconfig is not None:
             sealed_kubeconfig = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed_kubeconfig)
-        access = await self.references.access(entry, spec)
-        order = replace(order, login=access.login)
-        if access.login is Login.SELECTED:
-            order = await self.logins.provide(entry, spec, order, order.job, access)
+        order = await self._add_login(entry, spec, order)
         is_planned = attempted.plan_job is not None
         if not is_planned:
             order = replace(order, is_checked=spec.is_gated)
@@ -632,6 +623,16 @@ class AttemptRunner:
         approved = ApprovedOperations(operations, plan.seal or "")
         order = replace(order, approved=approved, image=plan.image)
         return self._with_comparison(entry, spec, order)
+
+    async def _add_login(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
+    ) -> DeployOrder:
+        """The order with the registry's login, and what features add; raises as ``_order``."""
+        access = await self.references.access(entry, spec)
+        order = replace(order, login=access.login)
+        if access.login is Login.SELECTED:
+            await self.seals.write_login(entry, spec, order.job, access.selected)
+        return await self.features.shape(entry, spec, order, order.job) if spec.parts else order
 
     def _with_comparison(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
@@ -685,7 +686,7 @@ class AttemptRunner:
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
     ) -> Blocked | None:
         """Why a Job makes no progress; one that can't go on is ended."""
-        blocked = self.logins.find_fault(entry.key, job)
+        blocked = self.features.hinders(entry.key, job)
         blocked = blocked or await find_blocked(self.context.client, self.jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self.jobs.give_up(job, blocked.reason)
@@ -747,7 +748,7 @@ class AttemptRunner:
         is_sealed = status.attempted.plan_job is not None or spec.uses(DriftSpec)
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
-        has_login = bool(spec.auth or spec.find(LoginSpec))
+        has_login = bool(spec.auth) or self.features.have_secrets(spec)
         may_have_login = login in secrets or (has_login and not secrets)
 
         async def tidy(written: BundleEntry) -> Step:

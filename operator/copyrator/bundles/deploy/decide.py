@@ -16,15 +16,14 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftStatus
-from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
-from copyrator.api.verify import Verification
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
+from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import gate as gates
@@ -40,9 +39,7 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.job import target_of
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -183,7 +180,6 @@ def decide_deploy(
         request=entry.request,
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
-    status = status.with_part(resolution.deployed or Verification())
     status = plan_record.withdraw_plan(status, spec.excluded)
     target = None
     if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
@@ -382,7 +378,6 @@ class Deployer:
     poll_states: PollStates
     resolver: VersionResolver
     accounts: ServiceAccountChecker
-    logins: JobLogins
     attempts: AttemptRunner
     plans: PlanMachine
     features: Features
@@ -455,6 +450,8 @@ class Deployer:
         is_kept = is_passing and until is not None and now < until
         handled = self.poll_states.handled(entry.key)
         is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
+        if handled is None:
+            is_kept = is_kept and self.features.have_judged(spec, entry.status, inputs.read)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
         if entry.request is not None:
@@ -465,6 +462,7 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
+        status = self.features.judged(spec, status, found.findings, begins=False)
         moment = MomentGates(self.context.gates.moment, self.features.find(spec))
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
@@ -533,13 +531,13 @@ class Deployer:
         """Report a missing service account; the time of the next poll isn't changed.
 
         Raises:
-            RegistryError, PendingLoginError: there is no login of a cloud for a Job, or none yet.
+            RegistryError, JobPendingError: a Job lacks what a feature adds to it, or still does.
         """
         entry, key = case.entry, case.entry.key
         text = await self.accounts.missing(entry, case.spec, recheck=True)
         if text is None:
-            if case.spec.uses(LoginSpec):
-                await self.logins.require(entry, case.spec)
+            if case.spec.parts:
+                await self.features.prepare(entry, case.spec)
             return None
         reason = BundleReason.SERVICE_ACCOUNT_MISSING
         status = record_error(status, reason, text, self.context.clock())
@@ -561,7 +559,7 @@ class Deployer:
         if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
-            status = status.with_part(case.resolution.chosen or Verification())
+            status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if need is deciding.DeployReason.DRIFT:
             status = drift_record.record_correction(status, spec)

@@ -30,11 +30,11 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans, is_stored
 from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job

@@ -7,6 +7,7 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -16,16 +17,33 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.evidence import Attesters
-from copyrator.bundles.gates.gate import NOTHING_FOUND, Candidate, Findings, Gates, Occasion
+from copyrator.bundles.gates.gate import (
+    NOTHING_FOUND,
+    Candidate,
+    Findings,
+    Gates,
+    Occasion,
+    Verdict,
+)
 from copyrator.bundles.gates.links import Named
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from copyrator.bundles.context import Context
+    from copyrator.bundles.jobs.job import DeployOrder
+    from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord
+    from copyrator.oci.auth import Credential
+
+
+class JobPendingError(Exception):
+    """What a feature adds to a Job isn't there yet; the feature requeues the Bundle."""
 
 
 T = TypeVar("T")
@@ -59,9 +77,25 @@ class Registry(Protocol):
         """Its spec, with what is withheld of it."""
         ...
 
+    def signatures(self, digest: str, asked: Asked) -> Verdict:
+        """Whether the signatures of a digest satisfy the requirements."""
+        ...
+
     def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
         """What trusted keys attest of a digest."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What a feature says of versions that were judged before."""
+
+    gate: str
+    """Its gate's name."""
+    plan: Verdict
+    """On the version of the waiting plan: refused, it goes; while it waits, nothing is deployed."""
+    found: object
+    """For ``Feature.judged``: a value of its own type."""
 
 
 class Reading(Protocol):
@@ -94,6 +128,8 @@ class Feature:
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    writes_secrets: ClassVar[bool] = False
+    """Whether it writes Secrets of its own for Jobs, which are deleted after them."""
     named: Named | None = None
     """Which Bundles name one by its field; it keeps that up to date in ``wakes``."""
     gates: Gates = Gates()
@@ -117,6 +153,9 @@ class Feature:
     def is_ready(self) -> bool:
         """Whether Bundles can be decided on; before, only those that are being deleted are."""
         return True
+
+    precedes_deletions: ClassVar[bool] = False
+    """Whether these wait for that, too."""
 
     @property
     def checks(self) -> Mapping[str, Callable[[], str | None]]:
@@ -230,6 +269,43 @@ class Feature:
         """
         return None
 
+    def recheck(
+        self,
+        registry: Registry,  # noqa: ARG002
+        digest: str,  # noqa: ARG002
+        plan: str,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> Rechecked | None:
+        """What it says of what is deployed, and of the waiting plan's digest; once all is chosen.
+
+        Args:
+            registry: the Bundle's.
+            digest: what was chosen; empty: nothing.
+            plan: that of the plan; empty: none waits.
+            found: what was read and found before.
+
+        Raises:
+            PendingError: the registry hasn't answered yet.
+        """
+        return None
+
+    def judged(
+        self,
+        status: BundleStatus,
+        findings: Findings,  # noqa: ARG002
+        *,
+        begins: bool,  # noqa: ARG002
+    ) -> BundleStatus:
+        """The status with what it says of what is deployed; where a resolution is recorded. Pure.
+
+        ``findings``: what ``recheck`` has returned. ``begins``: what was chosen is deployed now.
+        """
+        return status
+
+    def is_judged(self, status: BundleStatus, read: Findings) -> bool:  # noqa: ARG002
+        """Whether, by the status, it has judged by what was read now; after a restart. Pure."""
+        return True
+
     def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
         """What its gates judge by, a value of its own type; before they are evaluated.
 
@@ -250,6 +326,80 @@ class Feature:
         Also of a Bundle that is being deleted.
         """
         return None
+
+    # --- a Job of an attempt or a plan ------------------------------------------------------------
+    # For Bundles without a part of any feature ``prepare`` and ``shape`` aren't called.
+
+    def credential(self, spec: BundleSpec) -> Credential | None:  # noqa: ARG002
+        """The registry's in place of that of a Secret, for polls and Jobs; pure."""
+        return None
+
+    async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Get what it adds to a Job; before its attempt is recorded, or its plan takes a slot.
+
+        Raises:
+            JobPendingError: it isn't there yet.
+            RegistryError: there is none.
+        """
+
+    async def shape(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        order: DeployOrder,
+        job: str,  # noqa: ARG002
+    ) -> DeployOrder:
+        """The order with what it adds to the Job of this name; before that is created.
+
+        Raises:
+            JobPendingError: what it adds isn't there yet; the same name is tried again.
+            RegistryError: there is none.
+            ApiError: a Secret can't be written.
+        """
+        return order
+
+    async def attend(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+    ) -> datetime | None:
+        """Keep what it has added to an unfinished Job in force; returns when to do so again.
+
+        Also of a deleted Bundle.
+
+        Raises:
+            ApiError: the API server didn't do what is needed.
+        """
+        return None
+
+    # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
+
+    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:  # noqa: ARG002
+        """Why an unfinished Job doesn't start for want of what it has added; None: it has that."""
+        return None
+
+    def excuse(
+        self,
+        key: BundleKey,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+        error: str,  # noqa: ARG002
+        *,
+        is_refused: bool,  # noqa: ARG002
+    ) -> Excuse | None:
+        """What it knows of a Job's failure by an error of werf; None: nothing.
+
+        ``is_refused``: the registry refused the Job's login.
+        """
+        return None
+
+    def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:  # noqa: ARG002
+        """All that its Secrets for a Job have had, by their names; to redact what the Job printed.
+
+        Raises:
+            WithheldError: it isn't known.
+        """
+        return {}
 
     # --- a write of the status --------------------------------------------------------------------
 
@@ -335,15 +485,17 @@ class Features:
         """All their gates."""
         return Gates.joined(one.gates for one in self)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether Bundles that aren't being deleted can be decided on."""
-        return all(one.is_ready for one in self)
+    def are_ready(self, *, deleting: bool) -> bool:
+        """Whether Bundles can be decided on, or those that are being deleted."""
+        return all(one.is_ready for one in self if not deleting or one.precedes_deletions)
 
     def connect(self, parts: Parts) -> None:
         """Give them the engine's parts."""
         for one in self:
             one.connect(parts)
+
+    def _used_in(self, point: Callable[..., Any], spec: BundleSpec) -> Iterator[Feature]:
+        return (one for one in self._offering(point) if _is_in(one, spec))
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
@@ -454,12 +606,18 @@ class Features:
         return entry
 
     async def read(
-        self, entry: BundleEntry, spec: BundleSpec, found: Findings
+        self, entry: BundleEntry, spec: BundleSpec, gates: Gates | None = None
     ) -> tuple[Findings, str]:
-        """What they have read, beside ``found``, and its key; raises as they do."""
-        keys = []
-        for one in self._offering(Feature.read):
-            if _is_in(one, spec) and (read := await one.read(entry, spec, found)) is not None:
+        """What they have read, and its key; raises as they do.
+
+        ``gates``: only what these need, which are some of theirs.
+        """
+        keys, found = [], NOTHING_FOUND
+        names = None if gates is None else {gate.name for gate in gates}
+        for one in self._used_in(Feature.read, spec):
+            if names is not None and names.isdisjoint(gate.name for gate in one.gates):
+                continue
+            if (read := await one.read(entry, spec, found)) is not None:
                 found = found.including((read,))
                 keys.append(read.key)
         return found, " ".join(keys)
@@ -472,13 +630,79 @@ class Features:
         asked = (one for one in offering if _is_in(one, registry.spec))
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
+    def recheck(
+        self, registry: Registry, digest: str, plan: str, found: Findings
+    ) -> Iterator[Rechecked]:
+        """What they say of versions that were judged before; raises as they do."""
+        for one in self._used_in(Feature.recheck, registry.spec):
+            if (rechecked := one.recheck(registry, digest, plan, found)) is not None:
+                yield rechecked
+
+    def judged(
+        self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
+    ) -> BundleStatus:
+        """The status with what they say of the versions."""
+        for one in self._used_in(Feature.judged, spec):
+            status = one.judged(status, findings, begins=begins)
+        return status
+
+    def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
+        """Whether they all have judged by what was read, by the status."""
+        return all(one.is_judged(status, read) for one in self._used_in(Feature.is_judged, spec))
+
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
-        offering = self._offering(Feature.find)
-        return NOTHING_FOUND.including(one.find(spec) for one in offering if _is_in(one, spec))
+        return NOTHING_FOUND.including(one.find(spec) for one in self._used_in(Feature.find, spec))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
-        offering = self._offering(Feature.stops)
-        found = (one.stops(entry, spec) for one in offering if _is_in(one, spec))
+        found = (one.stops(entry, spec) for one in self._used_in(Feature.stops, spec))
         return next(filter(None, found), None)
+
+    def credential(self, spec: BundleSpec) -> Credential | None:
+        """The registry's by a feature; None: as the spec's Secrets have it."""
+        found = (one.credential(spec) for one in self._used_in(Feature.credential, spec))
+        return next(filter(None, found), None)
+
+    async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Have them get what they add to a Job; raises as they do."""
+        for one in self._used_in(Feature.prepare, spec):
+            await one.prepare(entry, spec)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a Job with what they add; raises as they do."""
+        for one in self._used_in(Feature.shape, spec):
+            order = await one.shape(entry, spec, order, job)
+        return order
+
+    def have_secrets(self, spec: BundleSpec) -> bool:
+        """Whether one writes Secrets of its own for a Bundle's Jobs."""
+        return any(one.writes_secrets and _is_in(one, spec) for one in self)
+
+    async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
+        """Have them keep what they have added to a Job in force; returns when to do so again."""
+        using = self._used_in(Feature.attend, spec)
+        found = [await one.attend(entry, spec, job) for one in using]
+        return min(filter(None, found), default=None)
+
+    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:
+        """Why a Job doesn't start for want of what one has added."""
+        found = (one.hinders(key, job) for one in self._offering(Feature.hinders))
+        return next(filter(None, found), None)
+
+    def excuse(
+        self, key: BundleKey, job: JobRecord, error: str, *, is_refused: bool
+    ) -> Excuse | None:
+        """What the first of them knows of a Job's failure."""
+        offering = self._offering(Feature.excuse)
+        found = (one.excuse(key, job, error, is_refused=is_refused) for one in offering)
+        return next(filter(None, found), None)
+
+    def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
+        """What their Secrets for a Job have had; raises as they do."""
+        found: dict[str, Sequence[bytes]] = {}
+        for one in self._offering(Feature.secrets):
+            found |= one.secrets(key, job)
+        return found

@@ -20,12 +20,14 @@ FEATURES: Final = (
     "cluster",
     "health",
     "rollback",
+    "signatures",
     "age",
     "promotion",
     "attest",
     "dependencies",
     "freeze",
     "windows",
+    "login",
 )
 """In the order of their steps and gates.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
 from copyrator.api.reasons import AnyReason
+from copyrator.api.records import Record
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import format_time, parse_time
 
@@ -141,8 +142,6 @@ class Facts:
     occasion: Occasion
     target: PlanTarget | None = None
     """What would be deployed; for moment gates."""
-    signature: Verdict | None = None
-    """The verdict on its signatures; None where it isn't known."""
     chart: ChartFacts | Waiting | None = None
     """What its chart is, or why it isn't read; None where it isn't asked for."""
     findings: Findings = NOTHING_FOUND
@@ -186,6 +185,13 @@ class Gate:
     pushed anew may pass."""
     prefers: Callable[[Findings], frozenset[str]] = lambda _: frozenset()
     """Digests that stay in that list where it is full."""
+    vouches: bool = False
+    """Whether it lets only versions pass that somebody vouches for: then the spec is restricted,
+    and the chart is judged; previews are judged by it, too."""
+    awaits_registry: bool = False
+    """Whether the registry is polled again soon while it objects, as what is missing is there."""
+    record: type[Record] | None = None
+    """The part of the status with its verdicts, which goes with the Bundle's last gate."""
     judges_plans: bool = False
     """Whether the version of a waiting plan is judged again: the plan goes where it objects."""
     confirms: Callable[[BundleSpec], bool] = lambda _: False
@@ -216,6 +222,8 @@ class GateResult:
     verdict: Verdict
     passed_over: Waiting | Refused | None = None
     """Its objection, where a forced deploy or rollback ignores it; ``verdict`` is Passed then."""
+    awaits: bool = False
+    """Whether what it objects to may be changed in the registry at any time."""
     delays: str = ""
     """What a retry waits for while it objects, as a clause; empty: it delays none."""
 
@@ -319,6 +327,17 @@ class Gates:
         """Whether what the registry says of a version is read once more before it is deployed."""
         return any(gate.confirms(spec) and occasion in gate.occasions for gate in self.version)
 
+    def vouch(self, spec: BundleSpec) -> bool:
+        """Whether the Bundle has a gate that lets only versions pass that somebody vouches for."""
+        return any(gate.vouches and gate.concerns(spec) for gate in self.version)
+
+    def unrecorded(self, status: BundleStatus) -> BundleStatus:
+        """The status without the verdicts that gates keep there."""
+        for gate in self:
+            if gate.record is not None:
+                status = status.with_part(gate.record())
+        return status
+
     def remember(self, spec: BundleSpec) -> bool:
         """Whether the versions that the Bundle's gates hold back are remembered."""
         return any(gate.remembers and gate.concerns(spec) for gate in self)
@@ -342,7 +361,9 @@ def judge(
             verdict = gate.judge(spec, candidate, facts, now)
         if is_asked or isinstance(verdict, Passed):
             delays = gate.ends(spec) if gate.delays_retries and gate.ends is not None else ""
-            results.append(GateResult(gate.name, verdict if is_asked else PASSED, delays=delays))
+            found = verdict if is_asked else PASSED
+            awaits = gate.awaits_registry
+            results.append(GateResult(gate.name, found, awaits=awaits, delays=delays))
         else:
             results.append(GateResult(gate.name, Passed(over or ""), verdict))
     return tuple(results)

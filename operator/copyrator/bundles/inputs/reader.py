@@ -25,14 +25,12 @@ from copyrator.api.bundle_spec import (
     ValuesSource,
 )
 from copyrator.api.keys import BundleKey
-from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.identity import ValuesFiles, ValuesHash
-from copyrator.bundles.inputs.clouds import identity_of
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
@@ -44,7 +42,6 @@ from copyrator.bundles.inputs.watches import (
 from copyrator.bundles.pod import CA_KEY, Login
 from copyrator.kube.errors import NotFound
 from copyrator.oci.auth import (
-    CloudIdentity,
     Credential,
     UnusableSecretError,
     decoded_size,
@@ -126,7 +123,14 @@ class Access:
 
     credential: Credential | None = None
     login: Login = Login.NONE
+    """As the spec's Secret has it; for a feature's credential the feature adds one to the Job."""
     ca: bytes | None = None
+
+    @property
+    def selected(self) -> Credential:
+        """What a Job gets in a Secret of its own."""
+        assert self.credential is not None, "a login of its own has a credential"
+        return self.credential
 
 
 Locate = Callable[[BundleEntry, BundleSpec], Awaitable[TargetAccess]]
@@ -161,12 +165,19 @@ class ReferenceReader:
         locate: finds where the release of a Bundle is.
 
     Attributes:
+        find_credential: the registry's by a feature, in place of that of a Secret.
         watches: of all that they name.
     """
 
-    def __init__(self, context: Context, locate: Locate) -> None:
+    def __init__(
+        self,
+        context: Context,
+        locate: Locate,
+        find_credential: Callable[[BundleSpec], Credential | None],
+    ) -> None:
         self._context = context
         self._locate = locate
+        self.find_credential = find_credential
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
         context.memories.on_drop(lambda key: self.watches.follow(key, frozenset()))
@@ -286,9 +297,7 @@ class ReferenceReader:
         """
         refs = access_refs(spec)
         if not refs:
-            settings = self._context.settings
-            identity = identity_of(spec, settings) if spec.uses(LoginSpec) else None
-            return read_access(spec, {}, identity)
+            return read_access(spec, {}, self.find_credential(spec))
         shape = _shape(spec)
         if (known := self.recall(entry.key, "access", refs, shape)) is not None:
             return cast("Access", known.value)
@@ -354,16 +363,16 @@ def _shape(spec: BundleSpec) -> str:
 def read_access(
     spec: BundleSpec,
     bodies: Mapping[str, Mapping[str, Any]],
-    identity: CloudIdentity | None = None,
+    credential: Credential | None = None,
 ) -> Access:
-    """The access by an identity, or by the Secrets of ``spec.auth`` and ``spec.caSecret``.
+    """The access by a feature's credential, or by the spec's Secrets.
 
     Raises:
         MissingReferenceError: a Secret lacks a key, or isn't sent to the Bundle's registry.
     """
-    if identity is not None:
-        return Access(Credential(cloud=identity), Login.SELECTED)
-    credential, login, ca = None, Login.NONE, None
+    if credential is not None:
+        return Access(credential)
+    login, ca = Login.NONE, None
     if spec.auth:
         secret = bodies[spec.auth]
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names, structs
@@ -14,7 +13,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.drift import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.api.times import format_time
 from copyrator.bundles import pod
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
@@ -66,8 +64,8 @@ class DeployOrder:
     values_hash: str | None = None
     request: str = ""
     login: Login = Login.NONE
-    login_expires: datetime | None = None
-    """Of a login of a cloud."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Annotations that features add to the Job (``names.JOB_MARKS``)."""
     values: tuple[ValuesFiles, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels for the release's objects; likewise ``annotations``."""
@@ -229,8 +227,7 @@ def _owned_job(
     job = base_job(spec, kind, name, order.uid, pod_spec)
     if spec.server:
         job["metadata"]["annotations"][names.ANN_SERVER] = spec.server
-    if order.login_expires is not None:
-        job["metadata"]["annotations"][names.ANN_LOGIN_EXPIRES] = format_time(order.login_expires)
+    job["metadata"]["annotations"] |= order.marks
     job["metadata"]["ownerReferences"] = [owner_reference(spec.name, order.uid)]
     return job
 

@@ -32,7 +32,6 @@ from copyrator.bundles.jobs.werf_error import (
     PULLING,
     describe_error,
     find_error,
-    find_expiry,
     finds_other_revision,
     first_cause,
     lacks_access,
@@ -291,16 +290,18 @@ class JobRecord:
     resource_version: str = ""
     server: str = ""
     """The API server of spec.kubeConfig that it was made for; empty: the operator's own."""
-    login_expires: datetime | None = None
-    """When its first token of a cloud expires; None: it has none."""
-    is_login_renewed: bool = False
-    """Whether its login was written anew."""
+    marks: tuple[tuple[str, str], ...] = ()
+    """The annotations that features have added (``names.JOB_MARKS``)."""
     ended: datetime | None = None
     """When the operator's containers ended in a pod that containers of others keep running."""
     succeeded: bool = False
     """Whether werf's exit code was 0 there."""
     is_let_go: bool = False
     """Whether its deadline was shortened for that reason."""
+
+    def mark(self, name: str) -> str | None:
+        """The annotation of a feature; None where it has none."""
+        return next((value for key, value in self.marks if key == name), None)
 
     @property
     def is_finished(self) -> bool:
@@ -369,8 +370,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
         resource_version=metadata.get("resourceVersion", ""),
         server=annotations.get(names.ANN_SERVER, ""),
-        login_expires=parse_time(annotations.get(names.ANN_LOGIN_EXPIRES)),
-        is_login_renewed=names.ANN_LOGIN_RENEWED in annotations,
+        marks=tuple((name, annotations[name]) for name in names.JOB_MARKS if name in annotations),
         is_let_go=names.ANN_WERF_ENDED in annotations,
     )
 
@@ -617,22 +617,24 @@ def excuse_lost_access(ending: Ending, log: str, server: str) -> Ending:
     return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.CLUSTER_UNREACHABLE)
 
 
-def excuse_expired_login(
-    ending: Ending, log: str, expires: datetime | None, ended: datetime | None
-) -> Ending:
-    """A failure because a token of a cloud had expired, which isn't the digest's fault.
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """What a feature knows of the failure of a Job."""
 
-    Args:
-        ending: of a Job.
-        log: redacted.
-        expires: when the Job's token expires; None: it has none.
-        ended: when the Job ended.
-    """
-    if (text := find_expiry(find_error(log), expires, ended)) is None:
+    text: str
+    """Follows the failure's message, with its separator."""
+    reason: BundleReason | None = None
+    """In place of the failure's, which isn't the digest's fault then."""
+
+
+def excused(ending: Ending, excuse: Excuse | None) -> Ending:
+    """A failure with what a feature knows of it."""
+    if excuse is None:
         return ending
-    text = f"{ending.message}: {text}"
-    reason = BundleReason.TOKEN_EXPIRED
-    return replace(ending, outcome=Outcome.INTERRUPTED, reason=reason, message=text)
+    ending = replace(ending, message=f"{ending.message}{excuse.text}")
+    if excuse.reason is None:
+        return ending
+    return replace(ending, outcome=Outcome.INTERRUPTED, reason=excuse.reason)
 
 
 def add_missing_permissions(ending: Ending, log: str, account: ServiceAccount | None) -> Ending:

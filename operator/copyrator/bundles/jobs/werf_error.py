@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.api.text import count
-from copyrator.api.times import format_time
 
 MAX_ERROR: Final = 512
 """Characters of an error in a status."""
@@ -292,23 +290,6 @@ _REGISTRY_LOGIN: Final = re.compile(
     r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
 )
 """Its refusals."""
-
-
-def find_expiry(error: str, expires: datetime | None, ended: datetime | None) -> str | None:
-    """That a token of a cloud had expired when the registry refused it; None where it hadn't.
-
-    Args:
-        error: of ``find_error``.
-        expires: when the Job's token expires; None: it has none, or that isn't known.
-        ended: when the Job ended.
-    """
-    if expires is None or ended is None or ended < expires or not refuses_login(error):
-        return None
-    return (
-        f"the token in the Job's Secret had expired at {format_time(expires)}; the next Job gets a "
-        "new one. If it happens again, let the cloud's tokens live longer, or find out what makes "
-        "the Job take so long"
-    )
 
 
 def _uncounted(number: int) -> str:

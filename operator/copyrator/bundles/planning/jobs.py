@@ -26,11 +26,11 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans
 from copyrator.bundles.jobs.job import DeployOrder, build_plan_job, plan_order
-from copyrator.bundles.jobs.logins import JobLogins
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
     ending_of,
@@ -44,7 +44,6 @@ from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
     describe_error,
-    find_expiry,
     find_plan_error,
     first_cause,
     lacks_access,
@@ -123,12 +122,12 @@ class PlanReader:
     """Reads the plans of all Bundles' Jobs."""
 
     def __init__(
-        self, context: Context, jobs: JobClient, logins: JobLogins, redaction: Redactor
+        self, context: Context, jobs: JobClient, features: Features, redaction: Redactor
     ) -> None:
         self._context = context
         self._timing = context.timing
         self._jobs = jobs
-        self._logins = logins
+        self._features = features
         self._redaction = redaction
         context.memories.on_drop(self._cancel)
         self._slots = FairLimit(each=TENANT_PLAN_READS, together=TENANTS_PLAN_READS)
@@ -211,11 +210,9 @@ class PlanReader:
             else:
                 text = describe_error(cause)
                 text = f"{ERROR} {text}" if cause.startswith(ERROR) else text
-            expires = self._logins.expires(key, job)
-            if expired := find_expiry(whole, expires, job.finished):
-                reason, text = BundleReason.TOKEN_EXPIRED, f"{text}: {expired}"
-            elif refuses_login(whole) and (remedy := self._logins.remedy(key, job)):
-                text = f"{text}; {remedy}"
+            excuse = self._features.excuse(key, job, whole, is_refused=refuses_login(whole))
+            if excuse is not None:
+                reason, text = excuse.reason or reason, f"{text}{excuse.text}"
             kinds = read_needs(log) if denied else ()
             return PlanFault(f"Job {job.name}: {text}", reason, denied, kinds)
         timeout = self._timing.plan_log_timeout
@@ -248,7 +245,7 @@ class PlanReader:
         ended = _ENDED.findall(log)
         found = find_plan_error(log) or (ended[-1] if ended else ending_of(job, pods).message)
         try:
-            secrets, written = secrets_of(pods), self._logins.secrets(key, job)
+            secrets, written = secrets_of(pods), self._features.secrets(key, job)
             (found,) = await self._redaction.redacted(job.namespace, secrets, [found], written)
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
@@ -276,13 +273,13 @@ class PlanJobClient:
     redaction: InitVar[Redactor]
     _: KW_ONLY
     seals: SealStore
-    logins: JobLogins
+    features: Features
     inputs: InputsStore
     charts: ChartFinder
     _reader: PlanReader = field(init=False)
 
     def __post_init__(self, redaction: Redactor) -> None:
-        self._reader = PlanReader(self.context, self.jobs, self.logins, redaction)
+        self._reader = PlanReader(self.context, self.jobs, self.features, redaction)
 
     async def create(
         self,
@@ -306,7 +303,7 @@ class PlanJobClient:
             renders: how often it renders the chart; a plan that is to be bound needs two.
 
         Raises:
-            PendingLoginError: its login was asked for; then the next reconcile creates it.
+            JobPendingError: a feature waits for what it adds; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
@@ -348,14 +345,14 @@ class PlanJobClient:
             return PlanFault(text)
         return None
 
-    async def await_login(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Make sure that the cloud has given a login, or refused it, before a plan takes a slot.
+    async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Have features get what they add to its Job before a plan takes a slot.
 
         Raises:
-            PendingLoginError: it was asked for.
+            JobPendingError: that isn't there yet.
         """
         with suppress(RegistryError):  # the plan reports it
-            await self.logins.require(entry, spec)
+            await self.features.prepare(entry, spec)
 
     async def _add_credentials(
         self, entry: BundleEntry, spec: BundleSpec, job: str, order: DeployOrder
@@ -364,7 +361,7 @@ class PlanJobClient:
 
         Raises:
             MissingReferenceError: there are none, or the kubeconfig is of another cluster by now.
-            RegistryError, PendingLoginError: there is no login of a cloud, or none yet.
+            RegistryError, JobPendingError: a feature lacks what it adds, or still does.
             ApiError: a Secret can't be written.
         """
         target = await self.references.in_cluster(entry, spec)
@@ -377,8 +374,8 @@ class PlanJobClient:
         access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
-            order = await self.logins.provide(entry, spec, order, job, access)
-        return order
+            await self.seals.write_login(entry, spec, job, access.selected)
+        return await self.features.shape(entry, spec, order, job)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self.seals.derive(entry, job, "nonce")
@@ -402,7 +399,7 @@ class PlanJobClient:
             ApiError: its pods, or the registry's credentials, can't be read now.
         """
         if not job.done:
-            renew_at = await self.logins.keep(entry, spec, job)
+            renew_at = await self.features.attend(entry, spec, job)
             delay = await self._delay(entry.key, job, spec, plan.message)
             return replace(delay, due=min(filter(None, (delay.due, renew_at)), default=None))
         chart = await self.charts.of(entry, spec, plan.digest or "")
@@ -434,7 +431,7 @@ class PlanJobClient:
         patience = (job.began or job.created or now) + timedelta(seconds=timing.job_blocked)
         if now < patience:
             return PlanDelay(None if known == queued else known, patience)
-        blocked = self.logins.find_fault(key, job)
+        blocked = self.features.hinders(key, job)
         blocked = blocked or await find_blocked(self.context.client, self.jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self.jobs.give_up(job, blocked.reason)

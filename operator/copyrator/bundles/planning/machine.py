@@ -21,7 +21,6 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRecord, PlanRequests, PreviewPlan
 from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
@@ -247,11 +246,10 @@ class PlanMachine:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         status, now = entry.status, self.context.clock()
-        since = AT_ONCE if task.spec.find(LoginSpec) else now - LEFT_WITHIN
+        has_secrets = self.plan_jobs.features.have_secrets(task.spec)
+        since = AT_ONCE if has_secrets else now - LEFT_WITHIN
         is_planned = task.spec.uses(ApprovalSpec) or status.part(PreviewPlan).outcome is not None
-        may_be = is_planned or bool(
-            task.spec.auth or task.spec.find(LoginSpec) or task.spec.is_remote
-        )
+        may_be = is_planned or bool(task.spec.auth or has_secrets or task.spec.is_remote)
         if not may_be:
             return None
         if not self.seals.is_tidied(entry.key) and has_ended_since(status, since):
@@ -317,7 +315,7 @@ class PlanMachine:
             self.poll_states.decide_again(entry.key, task.spec.interval)
         is_due = due is not None and due <= self.context.clock()
         if is_due and not find_hindrance(status, task.spec, entry.spec_hash, values_hash):
-            await self.plan_jobs.await_login(entry, task.spec)
+            await self.plan_jobs.prepare(entry, task.spec)
             return self._begin_check(task)
         self.plan_queue.forget(task.ticket)
         memory.missed_until = None
@@ -383,7 +381,7 @@ class PlanMachine:
             return unchanged
         target = await self.previews.resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
-            await self.plan_jobs.await_login(entry, spec)
+            await self.plan_jobs.prepare(entry, spec)
             target = await self.plan_jobs.missing_account(spec) or target
         if target is None:
             return unchanged

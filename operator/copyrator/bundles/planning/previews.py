@@ -16,12 +16,11 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan.record import PlanFault, PreviewRequest
-from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import (
     Judge,
@@ -48,7 +47,7 @@ class PreviewResolver:
 
     context: Context
     references: ReferenceReader
-    trust: TrustStore
+    features: Features
     polls: RegistryPoller
 
     async def resolve(
@@ -90,8 +89,11 @@ class PreviewResolver:
         context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
-        asked_of = {signature.GATE.name, *OF_CHARTS}
-        version = tuple(gate for gate in context.gates.version if gate.name in asked_of)
+        judged = Gates(
+            version=tuple(
+                gate for gate in context.gates.version if gate.vouches or gate.name in OF_CHARTS
+            )
+        )
         queries = RegistryReader(
             replace(entry, status=BundleStatus(), annotations={}),
             structs.replace(spec, version=request.version),
@@ -99,8 +101,9 @@ class PreviewResolver:
             self.polls,
             memory.since,
         )
-        asked = await self.trust.of(entry, spec)
-        judge = Judge(queries, Gates(version=version), context.clock(), asked)
+        read, _ = await self.features.read(entry, spec, judged)
+        ask, recheck = self.features.ask, self.features.recheck
+        judge = Judge(queries, judged, context.clock(), read, ask, recheck)
         found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
             return found

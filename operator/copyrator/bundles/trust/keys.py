@@ -16,7 +16,6 @@ from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import (
     Known,
     MissingReferenceError,
@@ -25,6 +24,7 @@ from copyrator.bundles.inputs.reader import (
 )
 from copyrator.bundles.inputs.watches import attester_refs, key_refs, verify_ref
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.signatures.model import SignatureRequirement
 
 _SIGNERS: Final = "signers"

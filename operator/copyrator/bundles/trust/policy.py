@@ -36,8 +36,8 @@ from copyrator.api.schema import Form, below, closed, fail, items, reader
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.identity import hash_of
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,

@@ -26,7 +26,6 @@ from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import Attesters
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import verify_ref
 from copyrator.bundles.schedule import Clock
@@ -41,6 +40,7 @@ from copyrator.bundles.trust.policy import (
     SignaturePolicy,
     policy_in,
 )
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec

@@ -31,7 +31,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import Verification
 from copyrator.bundles.rhythm import interval_of, unready_at
 
 
@@ -90,8 +89,6 @@ class DesiredVersion:
     """Token of a request that hasn't been handled yet."""
     login: str
     """Fingerprint of the credential, in memory only."""
-    signers: str = ""
-    """Hash of the requirements for signatures; empty: none are required."""
     read: str = ""
     """What features have read of the objects that the spec names."""
     cluster: TargetCluster | None = None
@@ -138,7 +135,6 @@ def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
         and last.server == (desired.cluster.server if desired.cluster else None)
-        and (status.part(Verification).policy or "") == desired.signers
     )
 
 

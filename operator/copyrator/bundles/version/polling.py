@@ -22,9 +22,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import Findings, Occasion, Verdict, Waiting
-from copyrator.bundles.gates.signature import Asked
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.rhythm import (
@@ -42,7 +40,13 @@ from copyrator.bundles.version.answer import (
     retry_at,
 )
 from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import Judge, RegistryReader, Resolution, Resolver
+from copyrator.bundles.version.resolve import (
+    Judge,
+    RegistryReader,
+    Resolution,
+    Resolver,
+    no_rechecks,
+)
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.notifications import Push, canonical
 
@@ -67,8 +71,6 @@ class DeployInputs:
     entry: BundleEntry
     spec: BundleSpec
     access: Access
-    asked: Asked
-    """The requirements for signatures."""
     read: Findings
     """What features have read of the objects that the spec names."""
     desired: DesiredVersion
@@ -256,7 +258,7 @@ class VersionResolver:
         While the poll is pending (PollMemory.asked_since), its answer requeues the Bundle.
         """
         entry, spec, context = inputs.entry, inputs.spec, self._context
-        if (due := self._begin_poll(entry, spec, inputs.desired)) is not None:
+        if (due := self._begin_poll(inputs)) is not None:
             return self._wait(entry, spec, due)
         memory = self._states.of(entry.key)
         queries = RegistryReader(
@@ -271,9 +273,9 @@ class VersionResolver:
             queries,
             context.gates,
             context.clock(),
-            inputs.asked,
             findings=inputs.read.including(self._features.find(spec).values),
             ask=self._features.ask,
+            recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
         )
         resolution = Resolver(judge).resolve()
@@ -368,13 +370,16 @@ class VersionResolver:
         self._states.of(entry.key).judged_at = now
         return self.set_next_poll(entry, spec, resolution, now)
 
-    def _begin_poll(
-        self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion
-    ) -> tuple[datetime | None, ...] | None:
+    def _begin_poll(self, inputs: DeployInputs) -> tuple[datetime | None, ...] | None:
         """Begin a poll where one is due, or is pending; else return when the next one is due."""
+        entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._states.of(entry.key)
-        if memory.desired is None and is_answered(entry.status, desired):
+        if (
+            memory.desired is None
+            and is_answered(entry.status, desired)
+            and self._features.have_judged(spec, entry.status, inputs.read)
+        ):
             memory.desired = desired
             memory.next_poll = self.poll_rhythm(entry, spec).after(now)
         is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
@@ -435,7 +440,7 @@ def _awaits_registry(resolution: Resolution) -> bool:
     """Whether a version waits for its signatures, or its chart or attestations can't be read."""
     held = resolution.held
     return held is not None and any(
-        (one.gate == signature.GATE.name and one.objects)
+        (one.awaits and one.objects)
         or (one.gate == VENDORED.name and isinstance(one.verdict, Waiting))
         or _is_unreadable(one.verdict)
         for one in held.results

@@ -7,7 +7,7 @@ requested until one passes. The deployed and the planned version are judged anew
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -17,7 +17,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
 from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles import deciding
 from copyrator.bundles.bundle import BundleEntry
@@ -32,8 +31,8 @@ from copyrator.bundles.candidates import (
 from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Rechecked
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -50,10 +49,10 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
 from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
+from copyrator.bundles.trust.verdicts import Asked, unavailable, verdict
 from copyrator.bundles.version.polls import (
     ChartQuery,
     PollAnswer,
@@ -92,10 +91,8 @@ class Resolution:
     """The version gates' verdicts on this version."""
     held: Held | None = None
     """The newest version that they hold back."""
-    deployed: Verification | None = None
-    """Whether the signatures of what is deployed are trusted; None where none are required."""
-    chosen: Verification | None = None
-    """The same of this version."""
+    findings: Findings = NOTHING_FOUND
+    """What features say of what is deployed, and of this version."""
     is_pinned: bool = False
     """What is pinned is deployed, instead of what the registry has for the spec."""
     named: Candidate | None = None
@@ -140,10 +137,15 @@ class RegistryReader:
         listing = TagListQuery(self._repository, self.access.credential)
         return _require_answer(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
-    def signatures(self, digest: str, asked: Asked) -> PollAnswer:
+    def signatures(self, digest: str, asked: Asked) -> Verdict:
         """Whether the signatures of a digest satisfy the requirements."""
+        if asked.blocked is not None:
+            return asked.blocked
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
-        return _require_answer(self.polls.judgement(self.entry.key, query, self.since))
+        answer = _require_answer(self.polls.judgement(self.entry.key, query, self.since))
+        if answer.judgement is None:
+            return unavailable(answer.error.message if answer.error else "")
+        return verdict(asked, digest, answer.judgement)
 
     def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
         """What trusted keys attest of a digest."""
@@ -218,6 +220,15 @@ class ChartFinder:
         return answer.chart or answer.error
 
 
+Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
+"""Returns what features say of what is deployed, the chosen digest and that of the waiting plan."""
+
+
+def no_rechecks(*_: object) -> Iterable[Rechecked]:
+    """Of a Bundle for which features have read nothing."""
+    return ()
+
+
 Ask = Callable[[RegistryReader, Candidate, Occasion, Findings], Findings]
 """Asks the registry what features judge a version by; returns that with what was found before."""
 
@@ -233,10 +244,10 @@ class Judge:
     queries: RegistryReader
     gates: Gates
     now: datetime
-    asked: Asked = NOTHING_ASKED
     findings: Findings = NOTHING_FOUND
     """What features have read and found."""
     ask: Ask = lambda _registry, _candidate, _occasion, found: found
+    recheck: Recheck = no_rechecks
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
 
@@ -255,7 +266,7 @@ class Judge:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
         found = self._with_plan(found)
-        found = self._with_trust(found) if self.asked else found
+        found = self._with_findings(found)
         return self._with_charts(found) if self._asks_charts else found
 
     def _facts(self, candidate: Candidate) -> Facts:
@@ -263,7 +274,6 @@ class Judge:
         return Facts(
             self.entry.status,
             occasion,
-            signature=self._signature(candidate.digest) if self.asked else None,
             chart=self._chart(candidate.digest) if self._asks_charts else None,
             findings=self.ask(self.queries, candidate, occasion, self.findings),
         )
@@ -281,15 +291,6 @@ class Judge:
             request=entry.request,
         )
         return deciding.occasion_of(entry.status, wanted)
-
-    def _signature(self, digest: str) -> Verdict:
-        """The verdict on a digest's signatures."""
-        if self.asked.blocked is not None:
-            return self.asked.blocked
-        answer = self.queries.signatures(digest, self.asked)
-        if answer.judgement is None:
-            return signature.unavailable(answer.error.message if answer.error else "")
-        return signature.verdict(self.asked, digest, answer.judgement)
 
     def charts(self, digest: str) -> tuple[GateResult, ...]:
         """The verdicts of the gates on the chart of a digest."""
@@ -350,34 +351,16 @@ class Judge:
             return replace(found, plan_refused=True)
         return found
 
-    def _with_trust(self, found: Resolution) -> Resolution:
-        """The resolution with the verdicts on the signatures of the deployed and planned versions.
-
-        They are judged by the present requirements.
-        """
-        status = self.entry.status
-        there, plan = status.deployed, plan_record.awaited_plan(status)
-        verdicts = {
-            digest: self._signature(digest)
-            for digest in (there.digest, found.digest, plan.digest)
-            if digest
-        }
-        if there.digest and there.reference != self.spec.reference:
-            verdicts[there.digest] = signature.unavailable(
-                f"it was deployed from {there.reference}, which the spec no longer names"
-            )
-        records = {
-            digest: signature.verification(self.asked, digest, verdict)
-            for digest, verdict in verdicts.items()
-        }
-        found = replace(
-            found, deployed=records.get(there.digest or ""), chosen=records.get(found.digest)
-        )
-        match verdicts.get(plan.digest or ""):
-            case Waiting() as waiting if plan.digest != found.digest:
-                return _held_plan(found, plan, GateResult(signature.GATE.name, waiting))
-            case Refused():
-                return replace(found, plan_refused=True)
+    def _with_findings(self, found: Resolution) -> Resolution:
+        """The resolution with what features say of the deployed and planned versions."""
+        plan, chosen = plan_record.awaited_plan(self.entry.status), found.digest
+        for one in self.recheck(self.queries, chosen, plan.digest or "", self.findings):
+            found = replace(found, findings=found.findings.including((one.found,)))
+            match one.plan:
+                case Waiting() if plan.digest != chosen:
+                    found = _held_plan(found, plan, GateResult(one.gate, one.plan))
+                case Refused():
+                    found = replace(found, plan_refused=True)
         return found
 
     @property

@@ -20,10 +20,9 @@ from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.schema import read
 from copyrator.api.verify import SIGNATURE_ENTRIES, SignaturesSpec
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
-from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.trust.verdicts import Asked, verdict
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
@@ -380,4 +379,4 @@ class SignatureJudge:
 
     def verdict(self, digest: str, judged: Judgement) -> Verdict:
         """The same as a verdict of the operator's gate."""
-        return signature.verdict(self.asked, digest, judged)
+        return verdict(self.asked, digest, judged)

@@ -28,14 +28,13 @@ from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import SignaturesSpec, refs_of
+from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -49,7 +48,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     hold_back,
 )
-from copyrator.bundles.gates.signature import Asked
+from copyrator.bundles.trust.verdicts import Asked
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
@@ -129,7 +128,7 @@ class BundleGates:
     def _unjudged(self, *, signed: bool) -> Iterator[tuple[str, str]]:
         commands = {"verify": hint("verify"), "plan": hint("plan", "bundle")}
         for gate in _GATES:
-            is_judged = not gate.unjudged or (signed and gate.name == signature.GATE.name)
+            is_judged = not gate.unjudged or (signed and gate.name == SIGNATURE_GATE)
             if not is_judged and gate.concerns(self.spec):
                 yield gate.name, gate.unjudged.format(**commands)
         yield from self.unread

@@ -13,7 +13,7 @@ from copyrator.api.text import count
 from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
 from copyrator.bundles.gates.gate import Passed
-from copyrator.bundles.gates.signature import VERIFIED, Asked
+from copyrator.bundles.trust.verdicts import VERIFIED, Asked
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,

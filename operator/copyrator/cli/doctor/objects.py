@@ -26,7 +26,6 @@ from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
 from copyrator.bundles.guard.enforcement import find_fault
-from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,
@@ -41,6 +40,7 @@ from copyrator.cli.core.installation import Installation, allowed, pod_selector
 from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
+from copyrator.clouds.identities import identity_of
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     CONFIGMAPS,

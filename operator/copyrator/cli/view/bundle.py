@@ -136,7 +136,7 @@ class BundleView:
         """Whose token of which cloud its registry gets; empty without ``spec.provider``."""
         if isinstance(self.spec, InvalidSpec) or (login := self.spec.find(LoginSpec)) is None:
             return ""
-        from copyrator.bundles.inputs.clouds import identity_of  # noqa: PLC0415 - not for lists
+        from copyrator.clouds.identities import identity_of  # noqa: PLC0415 - not for lists
 
         known = self.installation.settings if self.installation else Settings()
         return f"{identity_of(self.spec, known)} ({login.provider})"

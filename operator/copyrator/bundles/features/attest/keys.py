@@ -9,12 +9,10 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.attest import OPERATORS_KEY, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.login import LoginSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.inputs.reader import (
     Access,
     Known,
@@ -57,9 +55,9 @@ class AttestKeyReader:
         attest = spec.find(AttestSpec)
         assert attest is not None
         ref = _attest_ref(self._context, spec)
-        pushing = spec
+        pushing, credential = spec, self._references.find_credential(spec)
         if attest.auth is not None:
-            pushing = replace(spec.without(LoginSpec), auth=attest.auth)
+            pushing, credential = replace(spec, auth=attest.auth), None
         bodies: dict[Ref, Mapping[str, Any]] = {}
         versions: dict[Ref, str] = {}
         for one in (ref, *access_refs(pushing)):
@@ -79,7 +77,7 @@ class AttestKeyReader:
                 _read_attest_key(ref, key.key, data),
                 _read_attest_key(ref, key.password_key or "", data) if needs_password else None,
             ),
-            read_access(pushing, own, identity_of(pushing, self._context.settings)),
+            read_access(pushing, own, credential),
         )
 
 

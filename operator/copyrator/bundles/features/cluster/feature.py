@@ -17,7 +17,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.features.cluster.words import credential_ends, kept_credential_ends
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import (
@@ -26,6 +25,7 @@ from copyrator.bundles.inputs.reader import (
     ReferenceReader,
     version_of,
 )
+from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.inputs.watches import Ref, kubeconfig_refs, references_of
 from copyrator.bundles.step import Step
 

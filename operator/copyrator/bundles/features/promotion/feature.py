@@ -28,10 +28,10 @@ from copyrator.bundles.features.promotion.soak import Surroundings, update_recor
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion
 from copyrator.bundles.gates.links import Link, Named, edges
-from copyrator.bundles.gates.signature import NOTHING_ASKED, Asked
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.keys import KeyReader
+from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked
 from copyrator.signatures.model import DeployedEvidence
 
 log = logging.getLogger(__name__)

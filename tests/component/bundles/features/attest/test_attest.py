@@ -105,6 +105,7 @@ async def test_what_is_deployed_is_attested_and_promoted_elsewhere(
     assert len(cluster.statuses["staging"]) == writes
 
 
+@pytest.mark.needs("login")
 async def test_with_a_provider_the_same_identity_pushes_by_a_login_of_its_own(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
@@ -358,6 +359,7 @@ async def test_an_encrypted_key_and_a_credential_of_its_own(
     assert {one for (method, _), one in sent if method in ("POST", "PUT")} <= {basic, None}
 
 
+@pytest.mark.needs("signatures")
 async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

@@ -257,6 +257,7 @@ async def test_keys_that_become_equal_later_are_an_invalid_spec(
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("signatures")
 async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

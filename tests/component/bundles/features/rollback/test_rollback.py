@@ -19,11 +19,11 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze, thaw
 from tests.component.bundles.promoting import promoted_from, soak_of
 from tests.component.bundles.telling import Told
-from tests.component.bundles.test_signatures import VERIFY, Signed
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 from tests.unit.signatures.making import key, public_pem
@@ -519,6 +519,7 @@ async def test_a_freeze_holds_it_back(
     assert len(told.said["Pinned"]) == 1, "when it was seen"
 
 
+@pytest.mark.needs("signatures")
 async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -1,31 +1,16 @@
-"""The gate of signatures: only a version that has a trusted signature is deployed.
+"""What is required of signatures, and the verdict on those of a digest. Pure.
 
-Its input is the result of ``signatures.judge``; see docs/signatures.md.
+The verdict is of what ``signatures.judge`` has found; see docs/signatures.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
-from copyrator.api.verify import SignaturesSpec, Trust, Verification
-from copyrator.bundles.gates.gate import (
-    Candidate,
-    Facts,
-    Gate,
-    Occasion,
-    Passed,
-    Refused,
-    Verdict,
-    Waiting,
-    uses,
-)
+from copyrator.bundles.gates.gate import Passed, Refused, Verdict, Waiting
 
 if TYPE_CHECKING:
     from copyrator.signatures.model import Judgement, SignatureRequirement
@@ -56,13 +41,6 @@ class Asked:
 NOTHING_ASKED: Final = Asked()
 
 
-def _judge(_spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime) -> Verdict:
-    if facts.signature is None:
-        text = f"the signatures of {candidate.digest} haven't been read yet"
-        return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
-    return facts.signature
-
-
 def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
     """The verdict on a digest whose signatures were read."""
     if judged.is_trusted:
@@ -87,50 +65,3 @@ def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:
 def unavailable(message: str) -> Waiting:
     """The verdict where signatures can't be read now."""
     return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, f"{message}; it is tried again")
-
-
-def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
-    """The record of the verdict on what is deployed."""
-    match found:
-        case Passed(message):
-            trust, reason = Trust.TRUSTED, BundleReason.VERIFIED
-        case Refused(reason, message):
-            trust = Trust.NOT_TRUSTED
-        case Waiting(reason, message):
-            trust = Trust.UNKNOWN
-    return Verification(
-        digest=digest, verdict=trust, reason=reason, message=message, policy=asked.key
-    )
-
-
-def verified_condition(status: BundleStatus) -> FurtherCondition | None:
-    """The condition Verified; None where nothing is deployed, or was judged."""
-    found = status.part(Verification)
-    if found.verdict not in _STATUSES:
-        return None
-    text = found.message or ""
-    if found.verdict == Trust.NOT_TRUSTED:
-        text = f"{status.deployed.version} stays deployed, but isn't trusted: {text}"
-    return FurtherCondition(
-        _STATUSES[Trust(found.verdict)],
-        BundleReason.read(found.reason or BundleReason.VERIFIED),
-        text,
-    )
-
-
-_STATUSES: Final = {
-    Trust.TRUSTED: ConditionStatus.TRUE,
-    Trust.NOT_TRUSTED: ConditionStatus.FALSE,
-    Trust.UNKNOWN: ConditionStatus.UNKNOWN,
-}
-
-GATE: Final = Gate(
-    name="signature",
-    concerns=uses(SignaturesSpec),
-    occasions=frozenset(Occasion),
-    judge=_judge,
-    unjudged=(
-        "set who is trusted with the options of {verify}; the keys that the Bundle and the "
-        "operator's policy name aren't read"
-    ),
-)

@@ -1,4 +1,4 @@
-"""Whose token of a cloud the registry of a Bundle with ``spec.provider`` gets."""
+"""Whose token of a cloud the registry of a Bundle with ``spec.provider`` gets; pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,135 @@
+"""What of a Bundle's versions is signed by whom, as the operator's policy and its spec require."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.verify import Trust, Verification
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry
+from copyrator.bundles.features.signatures.gates import (
+    GATE,
+    Signed,
+    Verifications,
+    verification,
+    verified_condition,
+)
+from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Gates, Occasion
+from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.trust.verdicts import Asked, unavailable
+from copyrator.kube.events import NORMAL, WARNING, EventType
+
+
+class SignaturesFeature(Feature):
+    """Of all Bundles, as the operator's policy may concern any."""
+
+    outlasts = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.gates = Gates(version=(replace(GATE, concerns=self._asks),))
+
+    def _asks(self, spec: BundleSpec) -> bool:
+        return self._trust.concerns(spec)
+
+    def connect(self, parts: Parts) -> None:
+        """Keys of attestations are compared with those in the policy, so others have it, too."""
+        self._trust = parts.of(TrustStore)
+
+    def start(self) -> None:
+        """Watch the policy."""
+        self._trust.start()
+
+    async def stop(self) -> None:
+        """End that."""
+        await self._trust.stop()
+
+    precedes_deletions = True  # attestations are withdrawn then, by the policy
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the policy was read."""
+        return self._trust.ready
+
+    def publish(self) -> None:
+        """Count the Bundles that aren't trusted."""
+        found = (one.status.part(Verification).verdict for one in self.context.bundles)
+        untrusted = sum(verdict == Trust.NOT_TRUSTED for verdict in found)
+        self.context.metrics.bundles_untrusted.set(untrusted)
+
+    async def read(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        found: Findings,  # noqa: ARG002
+    ) -> Asked | None:
+        """What is required; None: nothing."""
+        return await self._trust.of(entry, spec) or None
+
+    def ask(
+        self,
+        registry: Registry,
+        candidate: Candidate,
+        occasion: Occasion,  # noqa: ARG002
+        found: Findings,
+    ) -> Signed | None:
+        """The verdict on a version's signatures."""
+        asked = found.of(Asked)
+        return Signed(registry.signatures(candidate.digest, asked)) if asked else None
+
+    def recheck(
+        self, registry: Registry, digest: str, plan: str, found: Findings
+    ) -> Rechecked | None:
+        """The verdicts on the three versions, by the present requirements."""
+        if (asked := found.of(Asked)) is None:
+            return None
+        there = registry.entry.status.deployed
+        verdicts = {
+            one: registry.signatures(one, asked) for one in (there.digest, digest, plan) if one
+        }
+        if there.digest and there.reference != registry.spec.reference:
+            verdicts[there.digest] = unavailable(
+                f"it was deployed from {there.reference}, which the spec no longer names"
+            )
+        records = {one: verification(asked, one, verdict) for one, verdict in verdicts.items()}
+        judged = Verifications(records.get(there.digest or ""), records.get(digest))
+        return Rechecked(GATE.name, verdicts.get(plan, PASSED), judged)
+
+    def judged(self, status: BundleStatus, findings: Findings, *, begins: bool) -> BundleStatus:
+        """The status with the record of what is deployed, or will be."""
+        found = findings.of(Verifications)
+        record = None if found is None else found.chosen if begins else found.deployed
+        return status.with_part(record or Verification())
+
+    def is_judged(self, status: BundleStatus, read: Findings) -> bool:
+        """Whether the record is by the same requirements."""
+        asked = read.of(Asked)
+        return (status.part(Verification).policy or "") == (asked.key if asked else "")
+
+    def conditions(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        status: BundleStatus,
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """The condition Verified."""
+        return {ConditionType.VERIFIED: verified_condition(status)}
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where what is deployed is no longer trusted, or is trusted again."""
+        was, now = (one.status.part(Verification).verdict for one in (before, written))
+        if now == was or now not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
+            return
+        if now == Trust.TRUSTED and was != Trust.NOT_TRUSTED:
+            return
+        found = verified_condition(written.status)
+        assert found is not None
+        type_: EventType = NORMAL if now == Trust.TRUSTED else WARNING
+        self.context.emit(written, found.reason, found.message, type_)
+
+
+FEATURE = SignaturesFeature
