@@ -53,7 +53,6 @@ EVENT_SOURCES = (
     "permissions",  # reviews of permissions
     "blocked",  # service accounts that exist now
     "logins",  # of clouds, for Jobs
-    "consents",
     "watches",  # objects that Bundles name
     "store",  # the signature policy
     "attester",  # statements that were pushed

@@ -76,7 +76,7 @@ SLOWEST = (
     "component/promises/test_attempts.py",
     "component/copies/test_rollouts.py",
     "component/bundles/test_failed_polls.py",
-    "component/bundles/test_rollback.py",
+    "component/bundles/features/rollback/test_rollback.py",
     "component/bundles/test_cloud_jobs.py",
     "component/bundles/test_attest.py",
     "component/oci/test_statements.py",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from copyrator.api import names, syntax
+from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import ValuesKind
@@ -93,6 +94,24 @@ class Part(Form):
     def absent(cls) -> Self | None:
         """What stands for it where the spec has nothing of it; None: nothing."""
         return None if any(slot.is_required for slot in slots(cls)) else cls()
+
+    @property
+    def required(self) -> ConditionType | None:
+        """The condition that Bundles which depend on this one wait for, too; None: Ready alone."""
+        return None
+
+    @property
+    def cluster_secret(self) -> str | None:
+        """The Secret with the access to another cluster, which the release is in; None: it isn't.
+
+        It is in the Bundle's namespace.
+        """
+        return None
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Digests that are never deployed."""
+        return ()
 
     @property
     def is_off(self) -> bool:
@@ -507,7 +526,7 @@ class BundleSpec(Form, kw_only=True):
     werf_image: Annotated[str, DERIVED] = "registry.werf.io/werf/werf:latest"
     """Whole image reference of the Jobs' containers."""
     cluster: Annotated[TargetCluster | None, DERIVED] = None
-    """What ``spec.kubeConfig`` names, once it was read (``ReferenceReader.in_cluster``)."""
+    """What ``spec.kubeConfig`` names, once it was read (``Feature.locate``)."""
     parts: Annotated[tuple[Part, ...], DERIVED] = ()
     """Of the features that it uses."""
 
@@ -537,6 +556,26 @@ class BundleSpec(Form, kw_only=True):
         """The spec without a feature."""
         kept = tuple(one for one in self.parts if type(one) is not kind)
         return msgspec.structs.replace(self, parts=(*kept, *instead))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the release is in another cluster, which may not be known yet (``cluster``)."""
+        return self.cluster_secret is not None
+
+    @property
+    def cluster_secret(self) -> str | None:
+        """The Secret with the access to that cluster."""
+        return next(filter(None, (part.cluster_secret for part in self.parts)), None)
+
+    def in_own_cluster(self) -> Self:
+        """The spec with the release in the operator's own cluster."""
+        kept = tuple(part for part in self.parts if part.cluster_secret is None)
+        return msgspec.structs.replace(self, parts=kept)
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The digests that aren't deployed, whatever the registry has."""
+        return frozenset(digest for part in self.parts for digest in part.excluded)
 
     @property
     def values_sources(self) -> tuple[ValuesSource, ...]:

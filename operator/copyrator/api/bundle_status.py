@@ -381,6 +381,27 @@ _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
 
 
+class Pin(Record, frozen=True):
+    """What is deployed instead of what the registry has for the spec: a feature's part of it."""
+
+    requested: str | None = None
+    """The newest value of the annotation that the operator has seen; absent while the annotation
+    is."""
+    version: str | None = None
+    """The tag of the pinned version, the only one that is deployed; absent where nothing is
+    pinned."""
+    digest: str | None = None
+    """Its manifest digest."""
+
+    @property
+    def refusal(self) -> str:
+        """Why something else isn't pinned, as a sentence; empty where nothing else is asked for."""
+        return ""
+
+
+_NO_PIN: Final = Pin()
+
+
 class BundleStatus(Composed, frozen=True):
     """The whole status: what every Bundle has, and the features' parts (bundle.py)."""
 
@@ -437,6 +458,11 @@ class BundleStatus(Composed, frozen=True):
     conditions have the cause. It is removed once the request is handled."""
     last_failed_force: str | None = None
     """The same for the annotation operator.werf.dev/forceAt."""
+
+    @property
+    def pin(self) -> Pin:
+        """What is deployed instead of what the registry has for the spec; empty for most."""
+        return next((one for one in self.parts if isinstance(one, Pin)), _NO_PIN)
 
     @property
     def past(self) -> tuple[HistoryEntry, ...]:

@@ -27,6 +27,11 @@ class ClusterSpec(Part):
     key: Annotated[str, DATA_KEY, STORED] = DEFAULT_KEY
     """Key in that Secret's data."""
 
+    @property
+    def cluster_secret(self) -> str:
+        """That Secret."""
+        return self.secret
+
     def __str__(self) -> str:
         return f"Secret {self.secret}, key {self.key}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.records import Record, Time
 
 
@@ -46,3 +47,13 @@ class ConsentStatus(Record, frozen=True):
     account may create Secrets there), where it is Accepted."""
     at: Time | None = None
     """Since when it is in this state."""
+
+
+def is_accepted(spec: BundleSpec, found: ConsentStatus | None) -> bool:
+    """Whether the release's namespace accepts it by the status, or is the Bundle's own."""
+    namespace = spec.project_namespace
+    if namespace == spec.namespace:
+        return True
+    if found is None or found.namespace != namespace:
+        return False
+    return found.state in (ConsentState.ACCEPTED, ConsentState.ASSUMED)

@@ -37,6 +37,11 @@ class HealthSpec(Part):
         ),
     )
 
+    @property
+    def required(self) -> ConditionType | None:
+        """Healthy, where it is watched."""
+        return None if self.health is HealthMode.OFF else ConditionType.HEALTHY
+
     def fit(self, spec: BundleSpec) -> Self:
         """Refuse it where the release is in another cluster."""
         if self.health is not HealthMode.OFF and spec.find(ClusterSpec):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Final
 
 from copyrator.api import names, syntax
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, Pin
 from copyrator.api.fields import SpecError, check_text
-from copyrator.api.records import Record, Time
+from copyrator.api.records import Time
 from copyrator.api.schema import DERIVED
 
 BUNDLE_SKIPPED_DIGESTS: Final = 20
@@ -25,6 +27,11 @@ class RollbackSpec(Part):
 
     skip_digests: Annotated[tuple[str, ...], DERIVED] = ()
     """Digests of the annotation; sorted."""
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Those digests."""
+        return self.skip_digests
 
 
 def read_skip_digests(raw: Any) -> RollbackSpec:
@@ -46,21 +53,13 @@ def read_skip_digests(raw: Any) -> RollbackSpec:
     return RollbackSpec(tuple(sorted(set(parts))))
 
 
-class PinStatus(Record, frozen=True):
-    """What a user rolled back to; see bundles.requests."""
+class PinStatus(Pin, frozen=True):
+    """What a user rolled back to."""
 
     FIELD: ClassVar[str] = "pin"
     """The rollback that a user asked for by the annotation operator.werf.dev/pin; absent without
     one."""
 
-    requested: str | None = None
-    """The newest value of the annotation that the operator has seen; absent while the annotation
-    is."""
-    version: str | None = None
-    """The tag of the pinned version, the only one that is deployed; absent where nothing is
-    pinned."""
-    digest: str | None = None
-    """Its manifest digest."""
     selection: str | None = None
     """Hash of version, tagFilter, prerelease, registry and repo of the spec: an edit of these ends
     the pin."""
@@ -69,5 +68,28 @@ class PinStatus(Record, frozen=True):
     refused: str | None = None
     """Why the requested value wasn't taken. A former pin stays."""
 
+    @property
+    def refusal(self) -> str:
+        """Why the annotation wasn't taken, and what stays."""
+        if self.refused is None:
+            return ""
+        stays = "the former pin stays" if self.digest is not None else "nothing is pinned"
+        return f"The annotation {names.ANN_PIN} is refused: {self.refused}; {stays}"
 
-UNPINNED: Final = PinStatus()
+
+def rollback_targets(status: BundleStatus, reference: str) -> tuple[HistoryEntry, ...]:
+    """The successful deploys from this repository, newest first."""
+    return tuple(
+        one
+        for one in status.past
+        if one.outcome == Outcome.SUCCEEDED and one.digest and one.reference == reference
+    )
+
+
+def describe_ignored(deploys: Iterable[HistoryEntry], reference: str) -> str:
+    """Why the successful ones of these are no targets, as clauses; empty where all others are."""
+    found: dict[str, str] = {}
+    for one in deploys:
+        if one.outcome == Outcome.SUCCEEDED and one.reference != reference:
+            found.setdefault(one.reference or "", f"; it has {one.version} from {one.reference}")
+    return "".join(found.values())

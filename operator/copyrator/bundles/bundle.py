@@ -28,9 +28,8 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.cluster import ClusterStatus
 from copyrator.api.consent import ConsentState, ConsentStatus
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
@@ -69,12 +68,6 @@ class BundleEntry:
     """It still has the original operator's finalizer or kopf's annotations."""
 
     @property
-    def depends_on(self) -> tuple[BundleKey, ...]:
-        """The Bundles that its new versions wait for."""
-        spec = self.spec
-        return () if isinstance(spec, InvalidSpec) else spec.part(DependenciesSpec).depends_on
-
-    @property
     def promoted_from(self) -> tuple[BundleKey, ...]:
         """The Bundles that it is promoted from."""
         return () if isinstance(self.spec, InvalidSpec) else self.spec.part(PromotionSpec).bundles
@@ -103,11 +96,24 @@ class BundleEntry:
         return self.status.attempted.namespace or known
 
     @property
+    def namespace_elsewhere(self) -> str | None:
+        """The namespace of its release, where it is deployed, else is to be; None: its own one.
+
+        None too where nothing is deployed and the spec isn't valid, and where the release is in
+        another cluster: who gave the credential for that has consented.
+        """
+        there, spec = self.status.deployed.namespace, self.spec
+        if self.status.deployed.server or (isinstance(spec, BundleSpec) and spec.is_remote):
+            return None
+        found = there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)
+        return None if found == self.key.namespace else found
+
+    @property
     def release(self) -> ReleaseKey | None:
         """The release to deploy; None while the spec isn't valid, or its server isn't known."""
         if isinstance(self.spec, InvalidSpec):
             return None
-        server = "" if not self.spec.uses(ClusterSpec) else self.status.part(ClusterStatus).server
+        server = "" if not self.spec.is_remote else self.status.part(ClusterStatus).server
         if server is None:
             return None
         return ReleaseKey(self.spec.project_namespace, self.spec.release, server)
@@ -232,7 +238,6 @@ class BundleCache:
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[ReleaseKey, tuple[BundleKey, ...]] = {}
-        self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
         self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -276,8 +281,6 @@ class BundleCache:
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
-        for other in entry.depends_on:
-            self._dependants[other] = (*self._dependants.get(other, ()), entry.key)
         if self.observer is not None:
             self.observer(entry, True)
         return True
@@ -322,10 +325,6 @@ class BundleCache:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
 
-    def dependants_of(self, key: BundleKey) -> tuple[BundleKey, ...]:
-        """The Bundles that name this one in ``spec.dependsOn``; it needn't exist."""
-        return self._dependants.get(key, ())
-
     def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
         """The Bundles that name this one in ``spec.promoteFrom``; it needn't exist, or allow it."""
         return self._promoted.get(key, _NO_KEYS)
@@ -342,10 +341,6 @@ class BundleCache:
             keys_of.pop(entry.key, None)
             if not keys_of:
                 del self._promoted[source]
-        for other in entry.depends_on:
-            keys = self._dependants.pop(other, ())
-            if left := tuple(key for key in keys if key != entry.key):
-                self._dependants[other] = left
         for release in entry.releases:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
 from copyrator.api.text import first_of
 from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.gate import (
@@ -29,7 +26,6 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
-    uses,
 )
 from copyrator.bundles.gates.restrictions import is_gated
 from copyrator.bundles.plan import approval
@@ -38,27 +34,6 @@ if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts
 
 _NAMED_DEPENDENCIES: Final = 5
-_NAMED_BUNDLES: Final = 3
-
-
-def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:
-    if candidate.digest not in spec.part(RollbackSpec).skip_digests:
-        return PASSED
-    text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
-    return Refused(BundleReason.SKIPPED, text, is_retried=True)
-
-
-SKIP_DIGESTS: Final = Gate(
-    name="skip-digests",
-    concerns=uses(RollbackSpec),
-    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
-    judge=_judge_digest,
-)
-"""A digest that a user names is never chosen.
-
-It judges what is deployed too: a named digest isn't uninstalled, but isn't deployed again, except
-by a correction of drift, which chooses no version.
-"""
 
 
 def _judge_chart(
@@ -144,28 +119,6 @@ OF_CHARTS: Final = frozenset((VENDORED.name, PLAIN.name))
 """The gates that judge the chart; VENDORED is asked of each Bundle of which any is."""
 
 
-def _judge_bundles(
-    _spec: BundleSpec, _candidate: Candidate, facts: Facts, _now: datetime
-) -> Verdict:
-    if not facts.unready:
-        return PASSED
-    text = first_of(facts.unready, _NAMED_BUNDLES)
-    return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
-
-
-DEPENDS_ON: Final = Gate(
-    name="dependsOn",
-    concerns=uses(DependenciesSpec),
-    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
-    judge=_judge_bundles,
-)
-"""A new version waits until the Bundles of ``spec.dependsOn`` are Ready.
-
-Ready means that all that their spec requests is deployed. A newer version of them may not have been
-found yet, so their versions have to be pushed first.
-"""
-
-
 def all_gates(
     features: Gates, signed: Callable[[BundleSpec], object] = signature.GATE.concerns
 ) -> Gates:
@@ -181,12 +134,12 @@ def all_gates(
 
     return Gates(
         version=(
-            SKIP_DIGESTS,
+            *(one for one in features.version if one.precedes_charts),
             replace(signature.GATE, concerns=signed),
             replace(VENDORED, concerns=gated),
             PLAIN,
-            *features.version,
+            *(one for one in features.version if not one.precedes_charts),
             promotion.GATE,
         ),
-        moment=(DEPENDS_ON, *features.moment, approval.GATE),
+        moment=(*features.moment, approval.GATE),
     )

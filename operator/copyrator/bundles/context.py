@@ -101,13 +101,8 @@ class BundleTiming:
     """After the end of a guarded Job and of its pods until its list is removed: longer than the
     token of a deleted pod works."""
 
-    consent_fresh: float = 570.0
-    """Age up to which a permission counts: ten minutes, less the time of a reconcile."""
-    consent_pause: float = 15.0
-    """Before consent is asked for again after a denial or a failure, doubling."""
-    consent_longest_pause: float = 300.0
-    consent_asked: float = 1.0
-    """For so long such an answer also serves a user's request."""
+    permission_fresh: float = 570.0
+    """Age up to which a permission of an account counts: ten minutes, less a reconcile's time."""
 
     reference_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=2.0))
     """Of watches of the objects that Bundles name."""
@@ -137,6 +132,8 @@ class Context:
     """The controller's shared clients, caches and settings."""
 
     client: KubeClient
+    reviewer: KubeClient
+    """Sends access reviews of accounts; nothing else waits for it."""
     informers: InformerFactory
     namespaces: WatchSpec
     """The watch of Namespaces, which is shared with the rule controller; its records are

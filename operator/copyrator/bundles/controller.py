@@ -31,16 +31,14 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
 from copyrator.bundles.gates import promotion
 from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.inputs.consents import ConsentReviewer
 from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.relations import changes_of_others
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.client import JobClient
@@ -225,6 +223,7 @@ class BundleController:
         timing, memories = timing or BundleTiming(), Memories()
         self._context = context = Context(
             client=client,
+            reviewer=reviewer,
             informers=informers,
             namespaces=namespaces,
             bundles=bundles,
@@ -251,13 +250,13 @@ class BundleController:
         self._features = features = Features(make_features(context), memories)
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
-        self._references = references = ReferenceReader(context)
+        self._references = references = ReferenceReader(context, features.target)
+        features.connect(Parts(references))
         self._trust = trust = TrustStore(context, references)
         self._attester = Attester(context, trust, StatementPusher(oci))
         specs = EffectiveSpecs(context)
-        patches = BundlePatcher(context)
+        self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
-        self._consents = ConsentReviewer(context, reviewer)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states)
@@ -282,7 +281,7 @@ class BundleController:
         self._lists = lists = GuardLists(
             client, settings, informers, jobs, kept=timing.guard_list_kept
         )
-        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.consent_fresh)
+        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
         attempts = AttemptRunner(
             context,
             jobs,
@@ -317,7 +316,6 @@ class BundleController:
             jobs=jobs,
             trust=trust,
             features=features,
-            consents=self._consents,
             references=references,
             permissions=permissions,
             plan_queue=plan_queue,
@@ -368,7 +366,6 @@ class BundleController:
         self._lists.start()
         for feature in self._features:
             feature.start()
-        self._consents.start()
         self._trust.start()
 
     async def stop(self) -> None:
@@ -377,7 +374,6 @@ class BundleController:
         self._jobs.stop()
         for feature in self._features:
             feature.stop()
-        self._consents.stop()
         await self._permissions.close()
         await self._trust.stop()
         self._references.close()
@@ -402,8 +398,7 @@ class BundleController:
             return
         if before is None or before.generation != entry.generation:
             self._poll_states.edited(entry.key)
-        for key, why in changes_of_others(bundles, before, None if deleted else entry):
-            schedule.changed(key, why)
+        self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

@@ -14,7 +14,6 @@ from typing import Final
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import Occasion
@@ -140,7 +139,7 @@ def occasion(need: DeployReason, wanted: DesiredDeploy, status: BundleStatus) ->
         return Occasion.CORRECTION
     if need in (DeployReason.RETRY, DeployReason.AGAIN):
         return Occasion.RETRY if need is DeployReason.RETRY else Occasion.INTERRUPTED
-    if wanted.digest == status.part(PinStatus).digest:
+    if wanted.digest == status.pin.digest:
         return Occasion.ROLLBACK
     return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 

@@ -7,6 +7,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs import relations
 from copyrator.bundles.requests import reset_patch
 from copyrator.kube.client.client import PatchType
@@ -21,8 +22,9 @@ class StaleError(Exception):
 class BundlePatcher:
     """Changes finalizers, annotations and statuses of Bundles."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, features: Features) -> None:
         self._context = context
+        self._features = features
 
     async def patch(
         self,
@@ -100,7 +102,7 @@ class BundlePatcher:
         except NotFound:
             before = self._context.bundles.get(key)
             if self._context.bundles.remove(key, entry.uid):
-                self._requeue_others(before, None)
+                self.requeue_others(before, None)
             return
         self._take(body)
 
@@ -108,12 +110,18 @@ class BundlePatcher:
         written = read_entry(body, self._context.defaults)
         before = self._context.bundles.get(written.key)
         if self._context.bundles.take(written):
-            self._requeue_others(before, written)
+            self.requeue_others(before, written)
         return written
 
-    def _requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        for key, why in relations.changes_of_others(self._context.bundles, before, after):
-            self._context.schedule.changed(key, why)
+    def requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Have the Bundles reconciled that a change of one in the cache concerns."""
+        context = self._context
+        for key, why in relations.changes_of_others(
+            context.bundles, before, after, context.gates.links
+        ):
+            context.schedule.changed(key, why)
+        for key, why in self._features.wakes(before, after):
+            context.schedule.changed(key, why)
 
     async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
         body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)

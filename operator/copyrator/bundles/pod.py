@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.docker_config import KEY
 from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.identity import ValuesFiles
@@ -209,7 +208,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
         "serviceAccountName": spec.service_account,
         **placement,
         **({"enableServiceLinks": False} if spec.is_gated else {}),
-        **({"automountServiceAccountToken": False} if spec.find(ClusterSpec) else {}),
+        **({"automountServiceAccountToken": False} if spec.is_remote else {}),
         "securityContext": {
             "runAsNonRoot": True,
             **({"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER} if ids else {}),

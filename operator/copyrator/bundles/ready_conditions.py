@@ -6,25 +6,18 @@ status, which isn't written again.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     ConditionStatus,
-    ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
 )
-from copyrator.api.names import ANN_PIN
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.reasons.rules import CertificateReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
-from copyrator.api.times import format_time
 from copyrator.bundles.deciding import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
 
@@ -50,8 +43,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
     Where nothing objects or is pinned and ``ready`` isn't Deployed, it has the reason of that.
     """
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
-    pin = status.part(PinStatus)
-    refused = "" if pin.refused is None else pin_refused(pin)
+    pin, refused = status.pin, status.pin.refusal
     if open_ones:
         awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
         failed = [one for one in open_ones if one.state == GateState.REFUSED]
@@ -80,17 +72,11 @@ def _nothing_pending(status: BundleStatus, ready: ReadyCondition | None) -> Furt
 
 def pinned(status: BundleStatus) -> str:
     """What is pinned, and what the registry has instead, as a sentence without its full stop."""
-    pin, available = status.part(PinStatus), status.available
+    pin, available = status.pin, status.available
     text = f"{pin.version} ({short(pin.digest)}) is pinned, so no other version is deployed"
     if available.version and available.digest != pin.digest:
         text += f"; the registry has {available.version} ({short(available.digest)})"
     return text
-
-
-def pin_refused(pin: PinStatus) -> str:
-    """Why the annotation pin wasn't taken, and what stays, as a sentence."""
-    stays = "the former pin stays" if pin.digest is not None else "nothing is pinned"
-    return f"The annotation {ANN_PIN} is refused: {pin.refused}; {stays}"
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
@@ -123,9 +109,7 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
     """Ready where a Job is about to be created."""
     verdict = running(status)
-    is_pinned = (
-        need is DeployReason.VERSION and status.attempted.digest == status.part(PinStatus).digest
-    )
+    is_pinned = need is DeployReason.VERSION and status.attempted.digest == status.pin.digest
     why = "a rollback pins this version" if is_pinned else need.value
     return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {why}")
 
@@ -279,32 +263,3 @@ def _kept(status: BundleStatus) -> str:
                 f"can't be listed in {there.namespace}"
             )
     return f". The last successful deploy is {what}"
-
-
-def credential_ends(
-    ref: ClusterSpec | None, ends: datetime | None, now: datetime, warning: float
-) -> FurtherCondition | None:
-    """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
-
-    Args:
-        ref: the kubeconfig.
-        ends: when its token or certificate ends; None: not known, or it can't be used.
-        now: with a time zone.
-        warning: seconds before the end.
-    """
-    if ref is None or ends is None or (ends - now).total_seconds() > warning:
-        return None
-    text = (
-        f"the token or certificate of spec.kubeConfig ({ref}) expires at {format_time(ends)}; "
-        "write a kubeconfig with a new one into the Secret"
-    )
-    return FurtherCondition(ConditionStatus.TRUE, CertificateReason.EXPIRING, text)
-
-
-def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
-    """That condition as it is in a status."""
-    found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
-    if not found.is_true:
-        return None
-    reason, message = CertificateReason.read(found.reason or ""), found.message or ""
-    return FurtherCondition(ConditionStatus.TRUE, reason, message)

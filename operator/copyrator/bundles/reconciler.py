@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from copyrator.api import structs
@@ -18,9 +18,7 @@ from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
-from copyrator.api.conditions import ConditionType, ReadyCondition, with_further
-from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
@@ -28,7 +26,6 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -38,8 +35,7 @@ from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.gates.evidence import NO_ATTESTERS
-from copyrator.bundles.inputs import relations
-from copyrator.bundles.inputs.consents import ConsentReviewer
+from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
@@ -52,7 +48,6 @@ from copyrator.bundles.plan.record import requested_preview
 from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.planning.permissions import PermissionRecorder
 from copyrator.bundles.planning.queue import PlanQueue
-from copyrator.bundles.requests import take_pin
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.trust.attester import Attester
@@ -128,7 +123,6 @@ class BundleReconciler:
     jobs: JobClient
     trust: TrustStore
     features: Features
-    consents: ConsentReviewer
     references: ReferenceReader
     permissions: PermissionRecorder
     plan_queue: PlanQueue
@@ -221,8 +215,7 @@ class BundleReconciler:
 
     async def _reconcile_live(self, steps: StepTaker, entry: BundleEntry) -> None:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
-        step, not_accepted = await self.consents.review(entry)
-        entry = await steps.take(step)
+        entry, not_admitted = await self.features.admit(entry, steps.take)
         self.features.follow(entry)
         entry = await self.writer.keep_soak(entry)
         spec = entry.spec
@@ -234,20 +227,21 @@ class BundleReconciler:
         if spec.uses(AttestSpec):
             entry = await steps.take(self.attester.attest(entry, spec))
         spec = self.specs.effective(spec)
-        pinned = take_pin(entry.annotations, spec, entry.status, self.context.clock())
-        entry = await steps.take(Step(entry, pinned))
-        waits_for_others = spec.find(DependenciesSpec) or spec.find(PromotionSpec)
-        if waits_for_others and (fault := relations.find_cycle_fault(self.context.bundles, entry)):
+        entry = await self.features.begin(entry, spec, steps.take)
+        links = self.context.gates.links_of(spec)
+        if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
             return
         unusable = None
-        if spec.uses(ClusterSpec) or entry.status.part(ClusterStatus).server is not None:
-            entry, spec, unusable = await self._read_cluster(steps, entry, spec)
+        try:
+            entry, spec = await self.features.locate(entry, spec, steps.take)
+        except MissingReferenceError as error:
+            unusable = error
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
-        if not_accepted is not None and not (is_moved or entry.status.attempted.is_running):
+        if not_admitted is not None and not (is_moved or entry.status.attempted.is_running):
             entry = await self.features.review(entry, steps.take)
-            await steps.take(self._report_refused(entry, not_accepted, ready=entry.status.ready))
+            await steps.take(self._report_refused(entry, not_admitted, ready=entry.status.ready))
             return
         if problem is not None:
             await self._refuse(steps, entry, *problem)
@@ -262,46 +256,6 @@ class BundleReconciler:
             await steps.take(self._report_missing(entry, spec, unusable, entry.status))
         else:
             await self._prepare(steps, entry, spec)
-
-    async def _read_cluster(
-        self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec
-    ) -> tuple[BundleEntry, BundleSpec, MissingReferenceError | None]:
-        """Record the API server that ``spec.kubeConfig`` names, or return why it can't be used.
-
-        It is part of the release's identity, so that it is known before anything else is decided.
-        """
-        self.references.watches.follow(entry.key, references_of(spec))
-        try:
-            target = await self.references.with_cluster(entry, spec)
-        except MissingReferenceError as error:
-            return entry, spec, error  # a warning of the credential's end is kept
-        entry = await steps.take(self._warn_of_end(entry, spec, target.ends))
-        status = entry.status.with_part(ClusterStatus(server=target.spec.server or None))
-        return await steps.take(Step(entry, status)), target.spec, None
-
-    def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:
-        """Tell before the credential of ``spec.kubeConfig`` ends."""
-        kind, now = ConditionType.CERTIFICATE_EXPIRING, self.context.clock()
-        cluster = spec.find(ClusterSpec)
-        warning = self.context.settings.certificate_warning
-        found = ready_conditions.credential_ends(cluster, ends, now, warning)
-        moments = () if ends is None else (ends - timedelta(seconds=warning), ends)
-        due = tuple(one for one in moments if one > now)
-        before = ready_conditions.kept_credential_ends(entry.status)
-        if not entry.status.conditions or found == before:  # of a new Bundle Ready comes first
-            return Step(entry, due=due)
-        generation = entry.status.observed_generation or 0
-        conditions = with_further(
-            entry.status.conditions, kind, found, generation=generation, now=now
-        )
-
-        async def tell(written: BundleEntry) -> Step:
-            if found is not None:
-                self.context.record(written, found.reason, found.message)
-            return Step(written)
-
-        status = structs.replace(entry.status, conditions=conditions)
-        return Step(entry, status, due=due, effect=tell)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
@@ -354,8 +308,7 @@ class BundleReconciler:
             signers=asked.key,
             attesters=attesters.key,
             cluster=spec.cluster,
-            skipped=spec.part(RollbackSpec).skip_digests,
-            pin=entry.status.part(PinStatus),
+            further=self.features.wants(entry, spec),
         )
         return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
 
@@ -451,8 +404,7 @@ class BundleReconciler:
         """
         self.features.follow(entry)
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
-            step, _ = await self.consents.review(entry)
-            entry = await steps.take(step)
+            entry, _ = await self.features.admit(entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
             entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can

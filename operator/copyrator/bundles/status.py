@@ -15,7 +15,6 @@ from copyrator.api import names, structs
 from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
@@ -37,7 +36,6 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
-from copyrator.api.rollback import PinStatus
 from copyrator.api.times import parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles import ready_conditions
@@ -155,28 +153,11 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
         return
     over = ", ".join(f"{one.text} ({one.reason})" for one in attempted.passed_over)
-    is_pinned = attempted.digest == status.part(PinStatus).digest
+    is_pinned = attempted.digest == status.pin.digest
     what = "rollback to" if is_pinned else "forced deploy of"
     text = f"The {what} {attempted.version} passes over gates: {over}"
     context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
     log.info("%s: %s", entry.key, text)
-
-
-def record_pin(context: Context, entry: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
-    before, pin = entry.status.part(PinStatus), written.status.part(PinStatus)
-    if pin.refused and (pin.refused, pin.requested) != (before.refused, before.requested):
-        context.emit(entry, BundleReason.PIN_REFUSED, ready_conditions.pin_refused(pin))
-    if pin.digest is not None and (pin.digest, pin.at) != (before.digest, before.at):
-        text = ready_conditions.pinned(written.status)
-        text += f"; to end that: copyrator unpin bundle -n {entry.key.namespace} {entry.key.name}"
-        context.emit(entry, BundleReason.PINNED, text)
-    elif pin.digest is None and before.digest is not None:
-        why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
-        if pin.requested != names.NO_PIN:
-            why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
-        text = f"{before.version} ({before.digest[:19]}) isn't pinned any more: {why}"
-        context.emit(entry, BundleEvent.UNPINNED, text)
 
 
 def _record_trust(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -325,10 +306,7 @@ class StatusWriter:
         kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
         status = structs.replace(status, gates=kept, deploy=status.deploy.shortened())
         if not gated:
-            is_told = (
-                status.part(PinStatus).digest is not None
-                or status.part(PinStatus).refused is not None
-            )
+            is_told = status.pin.digest is not None or bool(status.pin.refusal)
             status, gated = status.with_part(Verification()), bool(kept) or is_told
         further = self._further(entry, status, found, gated=gated)
         for feature in self._features.of(entry, Feature.conditions):
@@ -353,8 +331,7 @@ class StatusWriter:
         record_ready(self._context, entry, verdict)
         record_drift(self._context, entry, written)
         record_stored(self._context, entry, written)
-        for feature in self._features.of(written, Feature.record):
-            feature.record(entry, written)
+        self._features.record(entry, written)
         if gated:
             record_update(self._context, entry, status, verdict)
         return written
@@ -382,10 +359,8 @@ class StatusWriter:
             )
             status = structs.replace(status, conditions=conditions)
         written = await self._replace(entry, status)
-        record_pin(self._context, entry, written)
         record_drift(self._context, entry, written)
-        for feature in self._features.of(written, Feature.record):
-            feature.record(entry, written)
+        self._features.record(entry, written)
         return written
 
     def _further(
@@ -410,9 +385,6 @@ class StatusWriter:
                 found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
             withheld = withheld_condition(self._specs.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
-            if spec.uses(ClusterSpec):
-                ends = ready_conditions.kept_credential_ends(status)
-                found[ConditionType.CERTIFICATE_EXPIRING] = ends
         return found
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:

@@ -44,7 +44,7 @@ class Change(Enum):
         Stale.NOTHING,
     )
     REFERENCE = "an object that it names changed", Priority.URGENT, Stale.NOTHING
-    CONSENT = "its release's namespace changed what it accepts", Priority.URGENT, Stale.NOTHING
+    ADMISSION = "its release's namespace changed what it accepts", Priority.URGENT, Stale.NOTHING
     GATE = "what its gates judge by changed, as a freeze", Priority.NORMAL, Stale.DECISION
     GATE_OF_JOB = "the same while its Job runs", Priority.URGENT, Stale.NOTHING
     TRUST = "the signature policy changed", Priority.NORMAL, Stale.NOTHING

@@ -148,12 +148,13 @@ class State:
 STATES: list[Callable[[State], Awaitable[Any]]] = [
     one for name, one in vars(State).items() if not name.startswith("_")
 ]
+NEEDS = {State.unhealthy: ("health",), State.not_accepted: ("consent", "health")}
 
 
 @pytest.mark.parametrize(
     "reach",
     [
-        pytest.param(one, marks=[pytest.mark.needs("health")] * (one is State.unhealthy))
+        pytest.param(one, marks=[pytest.mark.needs(*NEEDS[one])] if one in NEEDS else [])
         for one in STATES
     ],
     ids=lambda one: one.__name__,
@@ -205,7 +206,7 @@ def features(number: int) -> dict[str, Any]:
     return kinds[number // 2 % len(kinds)] if number % 2 else {}
 
 
-@pytest.mark.needs("health", "age")
+@pytest.mark.needs("health", "age", "dependencies", "consent")
 async def test_a_thousand_bundles_with_all_kinds_of_features_leave_nothing(
     cluster: BundleCluster, werf: Werf, run: Run, bundle: Make
 ) -> None:

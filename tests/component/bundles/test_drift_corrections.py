@@ -291,7 +291,7 @@ async def test_a_correction_waits_for_a_window(
 
 
 @pytest.mark.parametrize("is_skipped", [False, True], ids=["", "of a skipped digest"])
-@pytest.mark.needs("freeze")
+@pytest.mark.needs("freeze", "rollback")
 async def test_a_correction_waits_for_the_end_of_a_freeze(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, *, is_skipped: bool
 ) -> None:

@@ -106,6 +106,7 @@ async def test_without_attestations_not_one_request_more_is_sent(
     assert registry.evidence_requests() == 0
 
 
+@pytest.mark.needs("dependencies")
 async def test_a_withdrawal_between_the_poll_and_the_deploy_stops_it(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

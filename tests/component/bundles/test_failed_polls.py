@@ -455,6 +455,7 @@ async def test_a_request_fails_at_once_and_is_handled_when_a_poll_succeeds(
     await eventually(lambda: len(cluster.runs) == 2)
 
 
+@pytest.mark.needs("dependencies")
 async def test_dependants_see_it_at_once(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

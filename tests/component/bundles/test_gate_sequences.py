@@ -22,22 +22,26 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import catalog, reconciler
+from copyrator.bundles import reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
+from copyrator.bundles.features.dependencies import gates as dependencies
+from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
+from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
 from copyrator.bundles.gates import promotion, signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
-from copyrator.bundles.inputs import relations
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
-pytestmark = pytest.mark.needs("age", "freeze", "health", "windows")
+pytestmark = pytest.mark.needs(
+    "age", "consent", "dependencies", "freeze", "health", "rollback", "windows"
+)
 
 Step = tuple[Any, ...]
 """The name of a method below, and its arguments."""
@@ -228,7 +232,7 @@ def let_pass(found: Gate | Gates) -> Gate | Gates:
 BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     (AgeFeature, "gates", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
     (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
-    (catalog, "DEPENDS_ON", "", [("wait", 7)], "staging isn't Ready"),
+    (DependenciesFeature, "gates", "", [("wait", 7)], "staging isn't Ready"),
     (
         WindowsFeature,
         "gates",
@@ -238,8 +242,8 @@ BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     ),
     (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
     (
-        catalog,
-        "SKIP_DIGESTS",
+        RollbackFeature,
+        "gates",
         "",
         [("freeze", HOME, None), ("skip", "shop", 0), ("thaw", HOME), ("wait", 30)],
         "the digest is skipped",
@@ -366,8 +370,8 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a release that isn't Healthy counted as if it were": (
         "health",
-        relations,
-        "_find_health_fault",
+        dependencies,
+        "_find_condition_fault",
         lambda _: "",
         [("become", "pending", 30), ("push", (1, 0), 30)],
         "staging isn't Healthy",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from prometheus_client import generate_latest
 from tests.component.bundles.approvals import ALWAYS, approve, deployed, pending, waits
 from tests.component.bundles.fake_cluster import BundleCluster, fail
@@ -137,6 +138,7 @@ async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_s
     assert 'copyrator_bundles_waiting{gate="promotion"}' not in shown(operator)
 
 
+@pytest.mark.needs("dependencies")
 async def test_suspended_bundles_are_counted_apart(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

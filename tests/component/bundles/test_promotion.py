@@ -198,6 +198,7 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
         await deployed(cluster, name, "1.0.0")
 
 
+@pytest.mark.needs("dependencies")
 async def test_a_cycle_with_depends_on_is_named_and_ends_for_all_when_one_edge_goes(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -223,6 +224,7 @@ async def test_a_cycle_with_depends_on_is_named_and_ends_for_all_when_one_edge_g
         await deployed(cluster, name, "1.0.0")
 
 
+@pytest.mark.needs("dependencies")
 async def test_a_source_of_another_namespace_closes_a_cycle_only_if_it_allows_the_promotion(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -103,6 +103,7 @@ async def test_drift_and_health_are_told_beside_it(
     assert condition(cluster, "Healthy") == ("True", "Healthy")
 
 
+@pytest.mark.needs("dependencies")
 @pytest.mark.parametrize("by", BYS)
 async def test_a_suspended_dependency_with_an_edit_is_waited_for_and_its_cause_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str

@@ -43,6 +43,7 @@ async def judged(release: Release) -> None:
     await eventually(lambda: release.drift.get("objects"), "drift is found")
 
 
+@pytest.mark.needs("dependencies")
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a newer version"])
 async def test_a_correction_of_drift_asks_the_vendored_gate(
     cluster: BundleCluster,

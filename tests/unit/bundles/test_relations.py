@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,15 +15,15 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.catalog import all_gates
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features import load_gates
+from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource
-from copyrator.bundles.inputs.relations import (
-    MAX_SEARCHED,
-    allows,
-    changes_of_others,
-    find_cycle_fault,
-    is_kept,
-    sources,
-)
+from copyrator.bundles.gates.links import MAX_SEARCHED, find_cycle_fault
+from copyrator.bundles.gates.promotion import allows
+from copyrator.bundles.inputs.relations import changes_of_others, is_kept, sources
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change
 
 OWN = "operator.werf.dev/"
@@ -134,9 +135,10 @@ def test_a_soak_is_kept_where_somebody_may_be_promoted_by_it(
 
 
 def fault(*entries: BundleEntry) -> str | None:
-    return find_cycle_fault(cache(*entries), entries[0])
+    return find_cycle_fault(all_gates(load_gates()).links, cache(*entries), entries[0])
 
 
+@pytest.mark.needs("dependencies")
 def test_a_cycle_of_one_field_names_that_field() -> None:
     x, y = bundle("x", depends_on=["y"]), bundle("y", depends_on=["x"])
     said = "spec.dependsOn: is a cycle, a/x -> a/y -> a/x; remove one of these"
@@ -148,6 +150,7 @@ def test_a_cycle_of_one_field_names_that_field() -> None:
     assert fault(bundle("x", depends_on=["y"], promoted_from=["y"])) is None
 
 
+@pytest.mark.needs("dependencies")
 def test_a_cycle_of_both_fields_names_each_step() -> None:
     x, y = bundle("x", depends_on=["y"]), bundle("y", promoted_from=["x"])
     of = "is a cycle of dependsOn and promoteFrom: "
@@ -156,6 +159,7 @@ def test_a_cycle_of_both_fields_names_each_step() -> None:
     assert fault(y, x) == f"spec.promoteFrom.bundles: {of}{back}, {there}; remove one of these"
 
 
+@pytest.mark.needs("dependencies")
 def test_a_cycle_ends_at_a_bundle_that_does_not_allow_the_promotion() -> None:
     here = bundle("x", promoted_from=["b/y"])
     assert fault(here, bundle("b/y", depends_on=["a/x"])) is None
@@ -163,6 +167,7 @@ def test_a_cycle_ends_at_a_bundle_that_does_not_allow_the_promotion() -> None:
     assert "is a cycle of dependsOn and promoteFrom" in (fault(here, there) or "")
 
 
+@pytest.mark.needs("dependencies")
 def test_the_limit_of_a_search_is_of_each_field() -> None:
     """Many Bundles by both fields together are no fault."""
     half = range(MAX_SEARCHED // 2 + 1)
@@ -179,6 +184,7 @@ BROKEN, REFUSED = (
 )
 
 
+@pytest.mark.needs("dependencies")
 @pytest.mark.parametrize(
     ("before", "after", "woken"),
     [
@@ -206,7 +212,12 @@ def test_a_change_wakes_those_whose_verdict_may_differ(
         bundle("promoted", promoted_from=["x"]),
         bundle("b/elsewhere", promoted_from=["a/x"]),
     ]
-    found = [*changes_of_others(cache(*waiting, after), before, after)]
+    gates = all_gates(load_gates())
+    context = cast("Any", SimpleNamespace(gates=gates))
+    features = Features([DependenciesFeature(context)], Memories())
+    assert not [change for one in waiting for change in features.wakes(None, one)]
+    others = changes_of_others(cache(*waiting, after), before, after, gates.links)
+    found = [*others, *features.wakes(before, after)]
     assert sorted(key.name for key, why in found if why is not Change.RIVAL) == woken
     assert {why for key, why in found if key.name == "depends"} <= {Change.DEPENDENCY}
     assert {why for key, why in found if key.name != "depends"} <= {Change.PROMOTION}

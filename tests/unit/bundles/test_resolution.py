@@ -102,11 +102,11 @@ def pinned(reason: str) -> BundleStatus:
         (attempted(server="https://d"), replace(WISH, cluster=REMOTE), False),
         (attempted(server="https://c"), WISH, False),
         # a rollback was requested, and made or not, or was taken back
-        (attempted(digest="sha256:b"), replace(WISH, pin=PinStatus(digest="sha256:b")), True),
-        (attempted(digest="sha256:b"), replace(WISH, pin=PinStatus(digest="sha256:c")), False),
+        (attempted(digest="sha256:b").with_part(PinStatus(digest="sha256:b")), WISH, True),
+        (attempted(digest="sha256:b").with_part(PinStatus(digest="sha256:c")), WISH, False),
         (pinned("Pinned"), WISH, False),
         (pinned("AwaitingApproval"), WISH, True),
-        (pinned("Pinned"), replace(WISH, pin=PinStatus(digest="sha256:b")), True),
+        (pinned("Pinned").with_part(PinStatus(digest="sha256:b")), WISH, True),
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
@@ -226,7 +226,7 @@ def ready(state: str, reason: str, **changes: Any) -> BundleStatus:
         (ready("True", "Deployed"), replace(WISH, values_hash="w"), WISH, False),
         (ready("True", "Deployed"), replace(WISH, login="other"), WISH, False),
         (ready("True", "Deployed"), replace(WISH, signers="other"), WISH, False),
-        (ready("True", "Deployed"), replace(WISH, skipped=("sha256:a",)), WISH, False),
+        (ready("True", "Deployed"), replace(WISH, further=("sha256:a",)), WISH, False),
     ],
 )
 def test_ready_is_kept_only_where_it_says_something_about_what_is_polled_for(

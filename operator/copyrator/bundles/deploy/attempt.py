@@ -19,7 +19,6 @@ from copyrator.api import structs
 from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
@@ -458,8 +457,8 @@ class AttemptRunner:
         secrets, sources, written = secrets_of(pods), {}, self.logins.secrets(entry.key, job)
         if spec.auth is not None:
             sources[seal.login_secret(job.name)] = spec.auth
-        if (cluster := spec.find(ClusterSpec)) is not None:
-            sources[seal.kubeconfig_secret(job.name)] = cluster.secret
+        if spec.cluster_secret is not None:
+            sources[seal.kubeconfig_secret(job.name)] = spec.cluster_secret
         try:
             return await self.redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
@@ -595,7 +594,7 @@ class AttemptRunner:
         attempted = entry.status.attempted
         plan = drift_record.find_plan(entry.status, attempted.plan_job)
         kubeconfig = None
-        if spec.uses(ClusterSpec):
+        if spec.is_remote:
             target = await self.references.in_cluster(entry, spec)
             spec, kubeconfig = target.spec, target.kubeconfig
         if (attempted.server or "") != spec.server:

@@ -19,7 +19,6 @@ from copyrator.api.drift import DriftStatus
 from copyrator.api.login import LoginSpec
 from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles import deciding, ready_conditions
@@ -41,7 +40,6 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.inputs.relations import find_unready
 from copyrator.bundles.jobs.blocked import ServiceAccountChecker
 from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.jobs.logins import JobLogins
@@ -152,17 +150,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class MomentGates:
-    """The moment gates and their input; the fields are those of Facts."""
+    """The moment gates and their input."""
 
     gates: Sequence[Gate]
-    unready: tuple[str, ...] = ()
     findings: Findings = NOTHING_FOUND
 
     def facts(self, case: Case, occasion: Occasion) -> Facts:
         """The input with which they are evaluated for a deploy."""
-        return Facts(
-            case.status, occasion, case.target, unready=self.unready, findings=self.findings
-        )
+        return Facts(case.status, occasion, case.target, findings=self.findings)
 
 
 def decide_deploy(
@@ -189,7 +184,7 @@ def decide_deploy(
     )
     status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
     status = status.with_part(resolution.deployed or Verification())
-    status = plan_record.withdraw_plan(status, spec.part(RollbackSpec).skip_digests)
+    status = plan_record.withdraw_plan(status, spec.excluded)
     target = None
     if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
@@ -470,8 +465,7 @@ class Deployer:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
-        awaited, findings = find_unready(self.context.bundles, spec), self.features.find(spec)
-        moment = MomentGates(self.context.gates.moment, awaited, findings)
+        moment = MomentGates(self.context.gates.moment, self.features.find(spec))
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
         status = record_resolution(case, next_poll, self.context.gates)

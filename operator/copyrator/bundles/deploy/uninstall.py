@@ -18,7 +18,6 @@ from copyrator.api import names, structs
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
@@ -31,10 +30,11 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
 from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader, TargetAccess
+from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans, is_stored
 from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
@@ -201,7 +201,7 @@ class Uninstaller:
         """
         spec = self.specs.of(entry)
         if _server_of(entry.status) is None:
-            spec = spec.without(ClusterSpec)
+            spec = spec.in_own_cluster()
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
         return structs.replace(spec, project_namespace=where) if where else spec
 
@@ -254,7 +254,7 @@ class Uninstaller:
         now = self.context.clock()
         text = f"Uninstalling with Job {job.name}"
         verdict = _running(job.name)
-        if spec.uses(ClusterSpec) and not job.started:
+        if spec.is_remote and not job.started:
             with suppress(MissingReferenceError):  # the Job may have its copy already
                 target = await self._access(entry, spec)
                 await self._write_kubeconfig(entry, target, job)
@@ -289,7 +289,7 @@ class Uninstaller:
             return None
         log_end = await self.jobs.output.log_end(pods)
         account: ServiceAccount | None = ServiceAccount.of(spec)
-        if spec.uses(ClusterSpec):
+        if spec.is_remote:
             pods, log_end, account = *await self._redacted(job, pods, log_end), None
         ending = ending_of_uninstall(job, pods, log_end, account)
         verdict = ready_conditions.uninstall_failed(
@@ -369,7 +369,7 @@ class Uninstaller:
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and not spec.uses(ClusterSpec):
+        if self.context.settings.guard_policy is not None and not spec.is_remote:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
@@ -399,7 +399,7 @@ class Uninstaller:
             MissingReferenceError: the spec has none.
         """
         server = _server_of(entry.status)
-        if server is not None and not spec.uses(ClusterSpec):
+        if server is not None and not spec.is_remote:
             what = "the Bundle has no spec.kubeConfig: name the Secret with its kubeconfig again"
             if isinstance(entry.spec, InvalidSpec):
                 what = f"the spec isn't valid: {entry.spec}"

@@ -6,35 +6,58 @@ Feature; the controller makes it once. The engine knows only what is declared he
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.gates.gate import Findings, Gates
+from copyrator.bundles.gates.links import Named
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.step import Step
+from copyrator.bundles.step import Change, Step
 
 if TYPE_CHECKING:
     from copyrator.bundles.context import Context
+
+
+T = TypeVar("T")
+
+
+class Parts:
+    """The engine's parts that features use."""
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    def of(self, kind: type[T]) -> T:
+        """The part of a type."""
+        return next(one for one in self._parts if isinstance(one, kind))
 
 
 class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
     A point that is handed a Bundle is called for those that use the feature only: that aren't being
-    deleted, and whose spec is valid and has something of ``spec``. The features are asked in the
-    order of the list.
+    deleted, and whose spec is valid and has something of ``spec`` (or, beside that, what
+    ``status`` and ``annotation`` say). The features are asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
     """Its part of the spec; None: all Bundles use the feature."""
+    status: ClassVar[type[Record] | None] = None
+    """Its part of the status, by which Bundles use it, too."""
+    annotation: ClassVar[str | None] = None
+    """The name of an annotation by which Bundles use it, too."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    named: Named | None = None
+    """Which Bundles name one by its field; it keeps that up to date in ``wakes``."""
     gates: Gates = Gates()
     """Its gates, as this process evaluates them; those of ``gates.py`` are what commands know."""
 
@@ -42,6 +65,9 @@ class Feature:
         self.context = context
 
     # --- the process ------------------------------------------------------------------------------
+
+    def connect(self, parts: Parts) -> None:
+        """Take what it needs of the engine's parts; once, before ``start``."""
 
     def start(self) -> None:
         """Open what all Bundles need; before the first reconcile."""
@@ -62,6 +88,18 @@ class Feature:
     def publish(self) -> None:
         """Set its gauges; before each scrape."""
 
+    def wakes(
+        self,
+        before: BundleEntry | None,  # noqa: ARG002
+        after: BundleEntry | None,  # noqa: ARG002
+    ) -> Iterable[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of one in the cache concerns, and why; at each change.
+
+        Of a Bundle that uses the feature, or that others name (``named``). ``before`` is None for
+        one that is new there, ``after`` for one that was removed.
+        """
+        return ()
+
     # --- a reconcile, in the order of its steps ---------------------------------------------------
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -69,6 +107,39 @@ class Feature:
 
     def leave(self, key: BundleKey) -> None:
         """End that, as the Bundle is deleted or doesn't use the feature any more."""
+
+    async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
+        """Record whether a release may be in another namespace; returns Ready where it may not.
+
+        First of all, also where the spec is refused, and of a deleted Bundle whose release others
+        name; of Bundles with such a release, or with ``status``.
+        """
+        return Step(entry), None
+
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Record what a user asks for; first of a valid spec, before anything else refuses it."""
+        return Step(entry)
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],  # noqa: ARG002
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """Complete the spec by where the release is; before it is decided who owns the release.
+
+        Raises:
+            MissingReferenceError: that can't be found, so that nothing is deployed.
+        """
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:  # noqa: ARG002
+        """The same with the credential there; before a Job is created, and of deleted Bundles.
+
+        Raises:
+            MissingReferenceError: there is none that may be used.
+        """
+        return TargetAccess(spec)
 
     def review(self, entry: BundleEntry) -> Step:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
@@ -81,8 +152,18 @@ class Feature:
         """
         return None
 
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object | None:  # noqa: ARG002
+        """What a version is chosen by; once it isn't equal any more, the registry is asked at once.
+
+        Beside the spec and the values, whose changes need no feature.
+        """
+        return None
+
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
-        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may."""
+        """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may.
+
+        Also of a Bundle that is being deleted.
+        """
         return None
 
     # --- a write of the status --------------------------------------------------------------------
@@ -107,10 +188,25 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
+def _has_in(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether the spec of a Bundle, also of a deleted one, is valid and has something of it."""
+    return isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec)
+
+
+def _has_status(feature: Feature, entry: BundleEntry) -> bool:
+    return feature.status is not None and entry.status.find(feature.status) is not None
+
+
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
     spec = entry.spec
-    return not entry.deleting and isinstance(spec, BundleSpec) and _is_in(feature, spec)
+    if entry.deleting or not isinstance(spec, BundleSpec):
+        return False
+    return (
+        _has_status(feature, entry)
+        or feature.annotation in entry.annotations
+        or _is_in(feature, spec)
+    )
 
 
 class Features:
@@ -144,6 +240,11 @@ class Features:
         """Whether Bundles that aren't being deleted can be decided on."""
         return all(one.is_ready for one in self)
 
+    def connect(self, parts: Parts) -> None:
+        """Give them the engine's parts."""
+        for one in self:
+            one.connect(parts)
+
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
         used = tuple(self.of(entry, Feature.follow))
@@ -159,6 +260,66 @@ class Features:
                 one.leave(key)
                 if one.memory is not None:
                     self._memories.forget(key, one.memory)
+
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> Iterator[tuple[BundleKey, Change]]:
+        """The other Bundles that a change of one in the cache concerns, and why."""
+        found = [one for one in (before, after) if one is not None]
+        for one in self._offering(Feature.wakes):
+            is_named = one.named is not None and any(each.key in one.named.keys for each in found)
+            if is_named or any(_has_in(one, each) for each in found):
+                yield from one.wakes(before, after)
+
+    async def admit(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> tuple[BundleEntry, ReadyCondition | None]:
+        """The Bundle after their steps, and the first objection to where its release is."""
+        objection = None
+        for one in self._offering(Feature.admit):
+            if entry.namespace_elsewhere is not None or _has_status(one, entry):
+                step, found = await one.admit(entry)
+                entry, objection = await take(step), objection or found
+        return entry, objection
+
+    async def begin(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what users ask for taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.begin):
+            entry = await take(one.begin(entry, spec))
+        return entry
+
+    async def locate(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> tuple[BundleEntry, BundleSpec]:
+        """The Bundle, and its spec with where the release is."""
+        for one in self.of(entry, Feature.locate):
+            entry, spec = await one.locate(entry, spec, take)
+        return entry, spec
+
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """Where the release is, and the credential there."""
+        for one in self._offering(Feature.target):
+            if _is_in(one, spec):
+                return await one.target(entry, spec)
+        return TargetAccess(spec)
+
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
+        """What a version is chosen by."""
+        return tuple(one.wants(entry, spec) for one in self.of(entry, Feature.wants))
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Have the difference told."""
+        for one in self._offering(Feature.record):
+            if _is_used_by(one, written) or _is_used_by(one, before):
+                one.record(before, written)
 
     async def review(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from copyrator.bundles.context import Context
     from copyrator.bundles.engine.feature import Feature
 
-FEATURES: Final = ("health", "age", "freeze", "windows")
+FEATURES: Final = (
+    "consent",
+    "cluster",
+    "health",
+    "rollback",
+    "age",
+    "dependencies",
+    "freeze",
+    "windows",
+)
 """In the order of their steps and gates.
 
 ``feature.py`` in each folder has ``FEATURE``, the class; ``gates.py``, where it has gates, has

@@ -22,7 +22,9 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
+    from copyrator.bundles.bundle import BundleCache
     from copyrator.bundles.chart.facts import ChartFacts
+    from copyrator.bundles.gates.links import Link
     from copyrator.bundles.requests import DeployRequest
     from copyrator.signatures.model import DeployedEvidence
 
@@ -179,8 +181,6 @@ class Facts:
     """The Bundles of ``spec.promoteFrom``."""
     evidence: DeployedEvidence | None = None
     """What its attestations say; None where they weren't read."""
-    unready: tuple[str, ...] = ()
-    """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
     findings: Findings = NOTHING_FOUND
     """What features found out for their gates."""
 
@@ -220,6 +220,12 @@ class Gate:
     remembers: bool = False
     """Whether ``status.candidates`` has the versions that it holds back, so that one whose tag was
     pushed anew may pass."""
+    precedes_charts: bool = False
+    """Whether a version gate is evaluated, and named, before those that judge the chart."""
+    link: Link | None = None
+    """The field that names the Bundles by which it judges."""
+    find: Callable[[BundleCache, BundleSpec], object] | None = None
+    """What these give it, for ``Facts.findings``; None: it needs none, or more than them."""
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 
@@ -296,6 +302,16 @@ class Gates:
             version=tuple(gate for one in found for gate in one.version),
             moment=tuple(gate for one in found for gate in one.moment),
         )
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The fields by which Bundles wait for others."""
+        return tuple(gate.link for gate in (*self.moment, *self.version) if gate.link is not None)
+
+    def links_of(self, spec: BundleSpec) -> tuple[Link, ...]:
+        """All of these, where the spec has any of them; else none."""
+        links = self.links
+        return links if any(spec.find(one.part) for one in links) else ()
 
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""

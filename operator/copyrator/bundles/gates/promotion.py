@@ -25,13 +25,13 @@ from copyrator.api.conditions import (
     ready_reason,
 )
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus
+from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, SoakStatus, allows_promotion
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import first_of
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.candidates import is_below
 from copyrator.bundles.gates.evidence import Objection, find_objections, longest_period
 from copyrator.bundles.gates.gate import (
@@ -48,10 +48,20 @@ from copyrator.bundles.gates.gate import (
     ceil_second,
     uses,
 )
+from copyrator.bundles.gates.links import Link
 from copyrator.signatures.model import DeployedEvidence
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Limit for a value of a forged status."""
+
+
+def allows(entry: BundleEntry | None, namespace: str) -> bool:
+    """Whether Bundles of this namespace may be promoted from that one."""
+    return (
+        entry is not None
+        and not entry.deleting
+        and allows_promotion(entry.annotations, entry.key.namespace, namespace)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +149,7 @@ def _faults(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
 
 def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]:
     if _is_rolled_back(status):
-        yield _Break(f"it is rolled back to {status.part(PinStatus).version}", withdraws=True)
+        yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
     if status.part(AsApprovedStatus).is_different:
@@ -156,7 +166,7 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
 
 def _is_rolled_back(status: BundleStatus) -> bool:
     """Whether another version is pinned than the deployed one, and not a higher one."""
-    pin, there = status.part(PinStatus), status.deployed
+    pin, there = status.pin, status.deployed
     is_left = pin.digest is not None and pin.digest != there.digest
     return is_left and not is_below(there.version or "", pin.version or "")
 
@@ -363,6 +373,13 @@ def _describe_end(spec: BundleSpec) -> str:
     return f"its soak of {format_duration(spec.part(PromotionSpec).soak)} in {where} ends"
 
 
+LINK: Final = Link(
+    field="spec.promoteFrom.bundles",
+    verb="is promoted from",
+    part=PromotionSpec,
+    named=lambda part: part.bundles,
+    allows=allows,
+)
 GATE: Final = Gate(
     name=NAME,
     concerns=uses(PromotionSpec),
@@ -371,4 +388,5 @@ GATE: Final = Gate(
     changes=_changes,
     remembers=True,
     ends=_describe_end,
+    link=LINK,
 )

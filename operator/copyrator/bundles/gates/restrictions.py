@@ -15,7 +15,6 @@ from typing import Final
 from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.drift import DriftSpec
@@ -106,15 +105,14 @@ def may_attest(spec: BundleSpec, environments: Collection[tuple[str, str]]) -> b
 
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     """The Secrets that the operator would read, and the fields that name them."""
-    attest, cluster = spec.find(AttestSpec), spec.find(ClusterSpec)
-    signatures = spec.find(SignaturesSpec)
+    attest, signatures = spec.find(AttestSpec), spec.find(SignaturesSpec)
     named = {
         "spec.auth": spec.auth,
         "spec.caSecret": spec.ca_secret,
         "spec.secretKey": spec.secret_key and spec.secret_key.secret,
         "spec.attest.keyFrom": attest and attest.own_key and attest.own_key.secret,
         "spec.attest.auth": attest and attest.auth,
-        "spec.kubeConfig": cluster and cluster.secret,
+        "spec.kubeConfig": spec.cluster_secret,
     }
     yield from ((path, name) for path, name in named.items() if name)
     for ref in refs_of(signatures.any_of) if signatures else ():
@@ -208,7 +206,7 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
         or spec.uses(DriftSpec)
         or spec.uses(SignaturesSpec)
         or spec.uses(PromotionSpec)
-        or spec.uses(ClusterSpec)
+        or spec.is_remote
         or signed
     )
 

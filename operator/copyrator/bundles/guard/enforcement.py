@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.plan.operations import Operation
@@ -100,7 +99,7 @@ class EnforcementReviewer:
         policy = self._settings.guard_policy
         if policy is None:
             return Enforcement(f"the operator has no policy for it ({_SWITCH})")
-        if spec.uses(ClusterSpec):
+        if spec.is_remote:
             return Enforcement("the release is in another cluster, which has no such policy")
         account = ServiceAccount.of(spec)
         reason = await self._known("policy", lambda: find_fault(self._client, self._settings))

@@ -1,1 +1,1 @@
-"""What a Bundle names in the cluster: values, credentials, keys, and consent."""
+"""What a Bundle names in the cluster: values, credentials and keys."""

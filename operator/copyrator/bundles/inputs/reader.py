@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, cast
 
 from copyrator.api import names
@@ -24,26 +22,21 @@ from copyrator.api.bundle_spec import (
     CA_BYTES,
     BundleSpec,
     SecretKey,
-    TargetCluster,
     ValuesSource,
 )
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.login import LoginSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.structs import replace
-from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
-from copyrator.bundles.identity import ValuesFiles, ValuesHash, hash_of
+from copyrator.bundles.engine.target import TargetAccess
+from copyrator.bundles.identity import ValuesFiles, ValuesHash
 from copyrator.bundles.inputs.clouds import identity_of
 from copyrator.bundles.inputs.watches import (
     Ref,
     ReferenceWatcher,
     access_refs,
-    kubeconfig_refs,
     secret_key_ref,
     values_ref,
     values_refs,
@@ -136,17 +129,7 @@ class Access:
     ca: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetAccess:
-    """A spec with the cluster that its release is in, and the access to that."""
-
-    spec: BundleSpec
-    kubeconfig: Kubeconfig | None = field(default=None, repr=False)
-    """Only of ``in_cluster``; None: the Job's account in the operator's own cluster."""
-    ends: datetime | None = None
-    """When its credential ends."""
-
-
+Locate = Callable[[BundleEntry, BundleSpec], Awaitable[TargetAccess]]
 TakeFiles = Callable[[ValuesSource, Mapping[str, bytes]], Awaitable[None]]
 """Is called with a values source and its files, by their names."""
 
@@ -173,12 +156,17 @@ class InputsMemory:
 class ReferenceReader:
     """Reads the objects that Bundles name.
 
+    Args:
+        context: the controller's.
+        locate: finds where the release of a Bundle is.
+
     Attributes:
         watches: of all that they name.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, locate: Locate) -> None:
         self._context = context
+        self._locate = locate
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
         context.memories.on_drop(lambda key: self.watches.follow(key, frozenset()))
@@ -188,12 +176,6 @@ class ReferenceReader:
         self.watches.close()
         for key, _ in self._memories.each(InputsMemory):
             self._memories.forget(key, InputsMemory)
-
-    @property
-    def _home(self) -> tuple[str, ...]:
-        """The addresses of the operator's own API server: the one in use, and its ClusterIP."""
-        host = self._context.client.connection.host
-        return host, os.environ.get("KUBERNETES_SERVICE_HOST", "")
 
     def recall(
         self, key: BundleKey, use: str, refs: tuple[Ref, ...], shape: object
@@ -288,37 +270,13 @@ class ReferenceReader:
         self.keep(entry.key, "values", known)
         return found, tuple(reader.files)
 
-    async def with_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
-        """The spec with the cluster of its kubeconfig; reads that only if it changed.
+    async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
+        """The spec with the cluster that its release is in, and the credential there, read anew.
 
         Raises:
-            MissingReferenceError: there is no kubeconfig that may be used.
+            MissingReferenceError: there is none that may be used.
         """
-        if (wanted := spec.find(ClusterSpec)) is None:
-            return TargetAccess(spec)
-        refs = kubeconfig_refs(spec)
-        known = self.recall(entry.key, "cluster", refs, wanted)
-        if known is None:
-            return await self.in_cluster(entry, spec)
-        cluster, ends = known.value
-        _check_end(refs[0], ends, self._context.clock())
-        return TargetAccess(replace(spec, cluster=cluster), ends=ends)
-
-    async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
-        """As ``with_cluster``, with the kubeconfig itself, which is read anew and isn't kept."""
-        if (wanted := spec.find(ClusterSpec)) is None:
-            return TargetAccess(spec)
-        (ref,) = refs = kubeconfig_refs(spec)
-        self.forget(entry.key, "cluster")
-        body = await self.read(ref)
-        found = _read_kubeconfig(ref, wanted.key, body, self._home)
-        place, ends = found.place, found.ends
-        parts = place.server, place.ca.decode(), place.tls_server_name
-        cluster = TargetCluster(place.server, hash_of(*parts))
-        known = Known(refs, (version_of(body),), wanted, (cluster, ends))
-        self.keep(entry.key, "cluster", known)
-        _check_end(ref, ends, self._context.clock())
-        return TargetAccess(replace(spec, cluster=cluster), found, ends)
+        return await self._locate(entry, spec)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
         """The registry's credential and CA; reads them only if they changed.
@@ -380,41 +338,6 @@ def read_key(
     if decoded_size(encoded) > most:
         raise MissingReferenceError(f"{where} has more than {most} bytes under {key}", reason)
     return base64.b64decode(encoded)
-
-
-def _read_kubeconfig(
-    ref: Ref, key: str, body: Mapping[str, Any] | None, home: Collection[str]
-) -> Kubeconfig:
-    """The kubeconfig of ``spec.kubeConfig``, which isn't of the operator's own cluster.
-
-    Raises:
-        MissingReferenceError: it may not be used.
-    """
-    where, reason = f"{ref} of spec.kubeConfig", BundleReason.KUBE_CONFIG_INVALID
-    if body is None:
-        raise MissingReferenceError(f"{where} doesn't exist; create it, or restore it", reason)
-    try:
-        found = kubeconfig_in(body, key)
-    except InvalidKubeconfigError as error:
-        raise MissingReferenceError(f"{where}: {error}", reason) from None
-    if is_home(found.server, home):
-        text = (
-            f"{where} names the operator's own cluster, {found.server}; remove spec.kubeConfig: "
-            "a Bundle deploys there by spec.serviceAccountName and spec.project_namespace"
-        )
-        raise MissingReferenceError(text, BundleReason.INVALID_SPEC)
-    return found
-
-
-def _check_end(ref: Ref, ends: datetime | None, now: datetime) -> None:
-    """Raise where the credential of the kubeconfig has ended."""
-    if ends is None or now < ends:
-        return
-    raise MissingReferenceError(
-        f"{ref} of spec.kubeConfig: its token or certificate has expired at {format_time(ends)}; "
-        "write a kubeconfig with a new one into the Secret",
-        BundleReason.KUBE_CONFIG_INVALID,
-    )
 
 
 def version_of(body: Mapping[str, Any] | None) -> str:

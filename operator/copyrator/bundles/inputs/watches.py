@@ -24,7 +24,6 @@ from typing import Final
 
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
@@ -125,8 +124,8 @@ def secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
 
 def kubeconfig_refs(spec: BundleSpec) -> tuple[Ref, ...]:
     """The Secret of ``spec.kubeConfig``, if there is one."""
-    found = spec.find(ClusterSpec)
-    return () if found is None else (Ref(SECRETS, spec.namespace, found.secret),)
+    found = spec.cluster_secret
+    return () if found is None else (Ref(SECRETS, spec.namespace, found),)
 
 
 def access_refs(spec: BundleSpec) -> tuple[Ref, ...]:

@@ -32,7 +32,6 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
@@ -200,7 +199,7 @@ def awaited_plan(status: BundleStatus) -> PlanStatus:
 
 def _is_left_by_pin(status: BundleStatus) -> bool:
     """Whether the plan is of another version than the pinned one, or of one that was unpinned."""
-    plan, pin = status.part(PlanStatus), status.part(PinStatus)
+    plan, pin = status.part(PlanStatus), status.pin
     return plan.digest != pin.digest and bool(pin.digest or plan.pinned)
 
 
@@ -227,7 +226,7 @@ def kept_candidate(
     if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
         return None
     candidate = Candidate(plan.version or "", plan.digest or "")
-    if candidate.digest in spec.part(RollbackSpec).skip_digests:
+    if candidate.digest in spec.excluded:
         return None
     if candidate == found or not admits(spec, candidate.version):
         return None
@@ -271,7 +270,7 @@ def record_plan(
         return status.with_part(
             structs.replace(status.part(DriftStatus), check=DriftCheck(**record))
         )
-    record["pinned"] = target.digest == status.part(PinStatus).digest or None
+    record["pinned"] = target.digest == status.pin.digest or None
     same = is_for(before, target)
     failed = same and before.outcome == PlanOutcome.FAILED
     # An approval may carry over to a plan of the same input until the deploy has succeeded.

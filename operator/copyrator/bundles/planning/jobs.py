@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanRecord
@@ -445,7 +444,7 @@ class PlanJobClient:
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
         """The name of the release's namespace where it is known not to exist, else None."""
         namespace = spec.project_namespace
-        if spec.uses(ClusterSpec):
+        if spec.is_remote:
             return None  # it isn't known: the operator has no access there
         return namespace if await is_namespace_missing(self.context.client, namespace) else None
 

@@ -18,7 +18,6 @@ from typing import Final
 from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
@@ -251,7 +250,7 @@ class PlanMachine:
         since = AT_ONCE if task.spec.find(LoginSpec) else now - LEFT_WITHIN
         is_planned = task.spec.uses(ApprovalSpec) or status.part(PreviewPlan).outcome is not None
         may_be = is_planned or bool(
-            task.spec.auth or task.spec.find(LoginSpec) or task.spec.find(ClusterSpec)
+            task.spec.auth or task.spec.find(LoginSpec) or task.spec.is_remote
         )
         if not may_be:
             return None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.approval import ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.account import ServiceAccount
@@ -164,7 +163,7 @@ class PermissionRecorder:
         async def ask() -> ReviewRequest:
             return request
 
-        if not spec.uses(ClusterSpec):
+        if not spec.is_remote:
             self._begin(entry.key, entry.status.part(PlanStatus).job or "", ask)
 
     def _record_findings(self, entry: BundleEntry, job: str, findings: PermissionFindings) -> Step:
@@ -191,7 +190,7 @@ class PermissionRecorder:
             entry.status.part(PlanStatus),
             awaits_approval_since(entry.status) is not None,
         )
-        is_waiting = is_waiting and not spec.uses(ClusterSpec)
+        is_waiting = is_waiting and not spec.is_remote
         if not is_waiting or plan.missing_permissions is not None:
             return
         job, memory = plan.job or "", self._memory(entry.key)

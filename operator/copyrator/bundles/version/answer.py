@@ -30,7 +30,6 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import UNPINNED, PinStatus
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.rhythm import interval_of, unready_at
@@ -97,10 +96,8 @@ class DesiredVersion:
     """The same of the keys for attestations."""
     cluster: TargetCluster | None = None
     """The cluster that spec.kubeConfig stands for."""
-    skipped: tuple[str, ...] = ()
-    """Digests that aren't chosen."""
-    pin: PinStatus = UNPINNED
-    """What is deployed instead of what the spec names."""
+    further: tuple[object, ...] = ()
+    """What features choose by; only compared."""
 
 
 def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
@@ -130,7 +127,7 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
 def is_resolved(status: BundleStatus, desired: DesiredVersion) -> bool:
     """Whether, by the status, the desired version was resolved before, whatever was requested."""
     last = status.attempted if status.attempted.attempt else status.deployed
-    pin, pending = desired.pin, status.condition(ConditionType.UPDATE_PENDING)
+    pin, pending = status.pin, status.condition(ConditionType.UPDATE_PENDING)
     if pin.digest is None:
         is_pin_handled = pending.reason != BundleReason.PINNED
     else:

@@ -18,7 +18,6 @@ from copyrator.api.bundle_status import MAX_REJECTED, Rejected
 from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus
 from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles import deciding
@@ -406,14 +405,14 @@ class Resolver:
         try:
             if self.judge.entry.status.is_inherited:
                 return self._inherited()
-            is_pinned = self.judge.entry.status.part(PinStatus).digest is not None
+            is_pinned = self.judge.entry.status.pin.digest is not None
             return self.judge.rechecked(self._pinned() if is_pinned else self._resolve())
         except PendingError:
             return None
 
     def _pinned(self) -> Resolution:
         """The pinned version, by its digest; without it nothing is deployed."""
-        pin = self.judge.entry.status.part(PinStatus)
+        pin = self.judge.entry.status.pin
         candidate = Candidate(pin.version or "", pin.digest or "")
         answer = self.judge.queries.tag(candidate.digest)
         if answer.error is not None and not isinstance(answer.error, TagNotFound):

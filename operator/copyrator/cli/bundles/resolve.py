@@ -32,7 +32,7 @@ from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import DEPENDS_ON, all_gates
+from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates import promotion, signature
@@ -99,7 +99,6 @@ class BundleGates:
     status: BundleStatus
     now: datetime
     sources: Sources = NO_SOURCES
-    unready: tuple[str, ...] = ()
     findings: Findings = NOTHING_FOUND
     unread: tuple[tuple[str, str], ...] = ()
     """Gates for which something can't be read, each with the reason."""
@@ -145,7 +144,6 @@ class BundleGates:
             self.status,
             gates.occasion(None, self.status.deployed.digest, candidate.digest),
             sources=self.sources,
-            unready=self.unready,
             findings=self.findings,
             evidence=self.evidence.get(candidate.digest),
         )
@@ -172,17 +170,14 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         raise Fault(f"Bundle {key.namespace}/{key.name}: {spec}")
     cache, unread = BundleCache(), dict[str, str]()
     cache.take(entry)
-    for gate, named in (
-        (promotion.NAME, entry.promoted_from),
-        (DEPENDS_ON.name, entry.depends_on),
-    ):
-        for other in named:
+    for gate in _GATES:
+        for other in gate.link.of(entry) if gate.link is not None else ():
             try:
                 found = await client.get(BUNDLES, other.namespace, other.name)
             except errors.NotFound:
                 continue
             except errors.ApiError as error:
-                unread[gate] = f"Bundle {other.namespace}/{other.name}: {error.message}"
+                unread[gate.name] = f"Bundle {other.namespace}/{other.name}: {error.message}"
                 continue
             cache.take(read_entry(found, defaults))
     frozen = await freeze.find_freezes(
@@ -204,8 +199,12 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         status=entry.status,
         now=now,
         sources=relations.sources(cache, spec, lambda: seen.as_of(now)),
-        unready=relations.find_unready(cache, spec),
-        findings=Findings((FreezeFindings(frozen.freezes),)),
+        findings=Findings(
+            (
+                FreezeFindings(frozen.freezes),
+                *(one.find(cache, spec) for one in _GATES if one.find and one.concerns(spec)),
+            )
+        ),
         unread=tuple(unread.items()),
         attesters=attesters,
     )

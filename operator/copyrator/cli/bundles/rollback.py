@@ -29,8 +29,13 @@ from copyrator.api.bundle_status import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import BUNDLE_SKIPPED_DIGESTS, PinStatus, RollbackSpec
-from copyrator.bundles.requests import describe_ignored, rollback_targets
+from copyrator.api.rollback import (
+    BUNDLE_SKIPPED_DIGESTS,
+    PinStatus,
+    RollbackSpec,
+    describe_ignored,
+    rollback_targets,
+)
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (

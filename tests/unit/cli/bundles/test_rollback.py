@@ -17,7 +17,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Histo
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.bundles.bundle import read_entry
-from copyrator.bundles.requests import take_pin
+from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,

@@ -21,7 +21,7 @@ from copyrator.api.conditions import (
     FurtherCondition,
     with_further,
 )
-from copyrator.api.consent import ConsentStatus
+from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.health import HealthSpec, watched_health
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import HealthReason
@@ -32,7 +32,6 @@ from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
 from copyrator.bundles.identity import other_manager
-from copyrator.bundles.inputs import consent
 from copyrator.bundles.step import Change, Step
 
 
@@ -74,9 +73,9 @@ class HealthFeature(Feature):
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch the release; nothing is watched in a namespace that doesn't accept it."""
         memory = self.context.memories.of(entry.key, HealthMemory)
-        is_accepted = consent.is_accepted(spec, entry.status.find(ConsentStatus))
+        may_watch = is_accepted(spec, entry.status.find(ConsentStatus))
         before = memory.release
-        memory.release = (spec.project_namespace, spec.release) if is_accepted else None
+        memory.release = (spec.project_namespace, spec.release) if may_watch else None
         self._watches.follow(entry.key, before, memory.release)
 
     def leave(self, key: BundleKey) -> None:
@@ -156,7 +155,7 @@ class HealthFeature(Feature):
             return None
         if fault := judge.find_deploy_fault(spec, status):
             return fault
-        if not consent.is_accepted(spec, status.find(ConsentStatus)):
+        if not is_accepted(spec, status.find(ConsentStatus)):
             return judge.not_accepted_fault(spec)
         release = spec.project_namespace, spec.release
         owner = self.context.bundles.owner(spec.release_key)

@@ -287,6 +287,7 @@ async def test_it_is_kept_after_a_restart_without_the_permission_to_watch_jobs(
     assert healthy(cluster) == BAD
 
 
+@pytest.mark.needs("dependencies")
 async def test_dependants_wait_until_it_is_healthy(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

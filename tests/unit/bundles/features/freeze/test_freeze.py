@@ -11,7 +11,6 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, FreezeFindings, read_annotation
-from copyrator.bundles.catalog import DEPENDS_ON
 from copyrator.bundles.deploy import state
 from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.gates.gate import (
@@ -93,7 +92,8 @@ def test_it_is_asked_about_every_deploy() -> None:
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:
     assert isinstance(SPEC, BundleSpec)
     frozen = True
-    gates = Gates(moment=(DEPENDS_ON, replace(GATE, concerns=lambda _: frozen)))
+    other = replace(GATE, name="other", concerns=lambda _: False, is_permanent=True)
+    gates = Gates(moment=(other, replace(GATE, concerns=lambda _: frozen)))
     waits = GateStatus(name="freeze", state="Waiting"), GateStatus(name="window", state="Waiting")
     assert not gates.any_of(SPEC)
     assert gates.kept(SPEC, waits) == waits[:1]

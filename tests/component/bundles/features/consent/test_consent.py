@@ -19,6 +19,7 @@ from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.features.consent.feature import ConsentTiming
 from copyrator.bundles.features.health.watcher import HealthTiming
 from copyrator.kube.watch.placement import PlacementTiming
 
@@ -27,18 +28,18 @@ OLD = {"deployed": {"namespace": "prod", "version": "0.9.0", "digest": "sha256:"
 EVIL = path_of("bundles", "shop", "evil")
 
 
-SOON = replace(
-    TIMING,
-    consent_pause=0.2,
-    consent_longest_pause=0.2,
-    features=(HealthTiming(status=0.1, watches=PlacementTiming(check=5.0, settle=0.01)),),
-)
-"""Answers are asked for again sooner."""
+HEALTH = HealthTiming(status=0.1, watches=PlacementTiming(check=5.0, settle=0.01))
+
+
+def soon(**durations: float) -> BundleTiming:
+    """Answers are asked for again sooner."""
+    found = ConsentTiming(**{"pause": 0.2, "longest_pause": 0.2} | durations)
+    return replace(TIMING, features=(HEALTH, found))
 
 
 @pytest.fixture
 def timing() -> BundleTiming:
-    return SOON
+    return soon()
 
 
 def consent(cluster: BundleCluster) -> dict[str, Any]:
@@ -143,7 +144,7 @@ async def test_withdrawn_consent_stops_plans_previews_and_checks_for_drift(
 ) -> None:
     cluster.accept("prod")
     bundle(project_namespace="prod", drift={"mode": "Correct", "interval": "15m"})
-    await run(timing=replace(SOON, consent_pause=0.05, consent_longest_pause=0.05))
+    await run(timing=soon(pause=0.05, longest_pause=0.05))
     await eventually(lambda: cluster.status().get("baseline", {}).get("job"))
     plans = len(cluster.jobs("plan"))
 
@@ -177,7 +178,7 @@ async def test_a_withdrawn_permission_is_seen_when_its_answer_is_old(
 ) -> None:
     cluster.grant("prod")
     bundle(project_namespace="prod")
-    await run(timing=replace(SOON, consent_fresh=0.3), timer_interval=1.0)
+    await run(timing=soon(fresh=0.3), timer_interval=1.0)
     await deployed(cluster)
     cluster.granted.clear()
     await refused(cluster)
@@ -297,7 +298,7 @@ async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing
     paused = {"operator.werf.dev/disable-autoupdate": ""}
     cluster.write(EVIL, {**body, "metadata": {**body["metadata"], "annotations": paused}})
     bundle()
-    await run(timing=replace(SOON, consent_fresh=0.3))
+    await run(timing=soon(fresh=0.3))
     await eventually(lambda: cluster.reason() == "ReleaseConflict")
     cluster.granted.clear()
     await eventually(lambda: cluster.reason() == "Deployed")
@@ -331,7 +332,7 @@ async def test_a_new_answer_counts_for_a_user_who_asks_for_it(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     bundle(project_namespace="prod")
-    await run(timing=replace(SOON, consent_pause=600.0, consent_asked=0.0))
+    await run(timing=soon(pause=600.0, asked=0.0))
     await refused(cluster)
     cluster.grant("prod")
     cluster.change(
@@ -346,7 +347,7 @@ async def test_what_was_refused_is_asked_again_ever_less_often(
 ) -> None:
     """Many Bundles that nobody accepts are no load."""
     bundle(project_namespace="prod")
-    await run(timing=replace(SOON, consent_pause=0.01, consent_longest_pause=600.0))
+    await run(timing=soon(pause=0.01, longest_pause=600.0))
     await eventually(lambda: cluster.consents_asked, "it is asked")
     began = asyncio.get_running_loop().time()
 

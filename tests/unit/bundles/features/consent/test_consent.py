@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.consent import ConsentStatus
+from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.inputs.consent import ConsentFacts, assumption, is_accepted, judge, refusal
+from copyrator.bundles.features.consent.judge import ConsentFacts, assumption, judge, refusal
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 THEN = "2026-11-01T00:00:00Z"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
@@ -19,17 +17,15 @@ from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.catalog import DEPENDS_ON as GATE
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
-from copyrator.bundles.inputs.relations import (
+from copyrator.bundles.features.dependencies.feature import DependenciesFeature
+from copyrator.bundles.features.dependencies.gates import (
+    GATE,
+    GATES,
     MAX_CAUSE,
-    MAX_SEARCHED,
-    TooManyError,
-    changes_of_others,
-    cycle_fault,
-    find_cycle,
+    Unready,
     find_unready,
 )
+from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
 from copyrator.bundles.step import Change
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -79,7 +75,7 @@ def test_the_gate_waits_for_those_that_are_not_ready_and_names_some() -> None:
     assert isinstance(spec, BundleSpec)
 
     def judge(*unready: str) -> object:
-        facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, unready=unready)
+        facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((Unready(unready),)))
         return GATE.judge(spec, Candidate("1", "sha256:0"), facts, NOW)
 
     assert judge() is PASSED
@@ -91,24 +87,6 @@ def test_the_gate_waits_for_those_that_are_not_ready_and_names_some() -> None:
 
 def test_only_new_versions_and_requests_wait() -> None:
     assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
-
-
-def key(number: int) -> BundleKey:
-    return BundleKey("apps", f"b{number}")
-
-
-def cycle(edges: dict[int, Iterable[int]], start: int = 0) -> list[int]:
-    def depends_on(one: BundleKey) -> list[BundleKey]:
-        return [key(other) for other in edges.get(int(one.name[1:]), ())]
-
-    return [int(one.name[1:]) for one in find_cycle(key(start), depends_on)]
-
-
-def test_the_shortest_cycle_is_found_and_one_that_does_not_come_back_is_not() -> None:
-    assert cycle({0: [1], 1: [0]}) == [0, 1, 0]
-    assert cycle({0: [1, 3], 1: [2], 2: [0], 3: [0]}) == [0, 3, 0]
-    assert cycle({0: [1], 1: [2], 2: [1]}) == []
-    assert cycle({}) == []
 
 
 SPEC = {"registry": "r.example.com", "repo": "db", "version": "1.*"}
@@ -357,7 +335,7 @@ def unready(entry: BundleEntry | None, namespace: str = "apps") -> tuple[str, ..
         bundles.take(entry)
     spec = parsed([{"name": "db", "namespace": namespace}])
     assert isinstance(spec, BundleSpec)
-    return find_unready(bundles, spec)
+    return find_unready(bundles, spec).texts
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -393,10 +371,9 @@ def test_whoever_waits_is_woken_where_the_cause_changes(before: str) -> None:
             was_in, is_in = (
                 None if one is None else db(**one, namespace=namespace) for one in (known, parts)
             )
-            bundles = BundleCache()
-            for one in (waiting(namespace), is_in):
-                assert one is None or bundles.take(one)
-            woken = [why for _, why in changes_of_others(bundles, was_in, is_in)]
+            feature = DependenciesFeature(cast("Any", SimpleNamespace(gates=GATES)))
+            assert not [*feature.wakes(None, waiting(namespace))]
+            woken = [why for _, why in feature.wakes(was_in, is_in)]
             is_told = was != fault if namespace == "apps" else bool(was) != bool(fault)
             if is_told:
                 assert woken == [Change.DEPENDENCY], (before, state, namespace)
@@ -408,35 +385,3 @@ def waiting(namespace: str) -> BundleEntry:
     spec = SPEC | {"repo": "shop", "dependsOn": [{"name": "db", "namespace": namespace}]}
     body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "s"}, "spec": spec}
     return read_entry(body, BundleDefaults())
-
-
-def test_a_search_that_goes_on_and_on_ends() -> None:
-    chain = {number: [number + 1] for number in range(MAX_SEARCHED)}
-    assert cycle(chain) == []
-    with pytest.raises(TooManyError):
-        cycle(chain | {MAX_SEARCHED: [MAX_SEARCHED + 1]})
-
-
-def test_a_fault_names_the_cycle_or_says_that_there_are_too_many() -> None:
-    edges = {key(0): [key(1)], key(1): [key(0)], key(2): []}
-    assert cycle_fault(key(0), edges.__getitem__) == (
-        "is a cycle, apps/b0 -> apps/b1 -> apps/b0; remove one of these"
-    )
-    assert cycle_fault(key(2), edges.__getitem__) is None
-    assert cycle_fault(key(0), lambda one: [key(int(one.name[1:]) + 1)]) == (
-        "leads to more than 500 Bundles; reduce it"
-    )
-
-
-EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=4), max_size=7)
-
-
-@given(EDGES)
-def test_a_cycle_is_a_way_of_dependencies_and_none_is_missed(edges: dict[int, list[int]]) -> None:
-    reached: set[int] = set(edges.get(0, ()))
-    while more := {other for one in reached for other in edges.get(one, ())} - reached:
-        reached |= more
-    found = cycle(dict(edges))
-    assert bool(found) == (0 in reached)
-    assert all(after in edges[before] for before, after in pairwise(found))
-    assert not found or (found[0], found[-1]) == (0, 0)

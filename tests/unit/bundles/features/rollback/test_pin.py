@@ -23,13 +23,13 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus
+from copyrator.api.rollback import PinStatus, rollback_targets
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.state import Evidence, finish
+from copyrator.bundles.features.rollback.feature import RollbackFeature
+from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.ready_conditions import update_pending
-from copyrator.bundles.requests import rollback_targets, take_pin
-from copyrator.bundles.status import record_pin
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
 LATER = datetime(2026, 11, 27, 11, tzinfo=UTC)
@@ -327,5 +327,5 @@ def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: lis
         return read_entry(body, BundleDefaults())
 
     context: Any = SimpleNamespace(emit=emit)
-    record_pin(context, entry(before), entry(now))
+    RollbackFeature(context).record(entry(before), entry(now))
     assert told == events

@@ -367,7 +367,7 @@ async def test_where_no_tag_names_a_version_any_more_none_is_available(
     assert deployed(cluster) == first, "nothing else is there to be deployed"
 
 
-@pytest.mark.needs("age")
+@pytest.mark.needs("age", "dependencies")
 async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:

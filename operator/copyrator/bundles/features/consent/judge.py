@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
@@ -115,13 +114,3 @@ def remedy(facts: ConsentFacts) -> str:
     """The command by which a namespace accepts the releases of another one's Bundles."""
     where = facts.release.namespace
     return f"kubectl annotate namespace {where} {ANN_ACCEPT_FROM}={facts.tenant}"
-
-
-def is_accepted(spec: BundleSpec, found: ConsentStatus | None) -> bool:
-    """Whether the release's namespace accepts it by the status, or is the Bundle's own."""
-    namespace = spec.project_namespace
-    if namespace == spec.namespace:
-        return True
-    if found is None or found.namespace != namespace:
-        return False
-    return found.state in (ConsentState.ACCEPTED, ConsentState.ASSUMED)

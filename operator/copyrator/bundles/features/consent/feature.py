@@ -11,10 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.globs import Consent, read_consent
@@ -25,15 +24,13 @@ from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import AnnotatedNamespace, Context
-from copyrator.bundles.inputs import consent
-from copyrator.bundles.inputs.consent import ConsentFacts
+from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.consent import judge as consent
+from copyrator.bundles.features.consent.judge import ConsentFacts
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration
-
-if TYPE_CHECKING:
-    from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
 
@@ -57,24 +54,33 @@ class _Answer:
     is_forbidden: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentTiming:
+    """Durations in seconds."""
+
+    fresh: float = 570.0
+    """Age up to which a permission counts: ten minutes, less the time of a reconcile."""
+    pause: float = 15.0
+    """Before consent is asked for again after a denial or a failure, doubling."""
+    longest_pause: float = 300.0
+    asked: float = 1.0
+    """For so long such an answer also serves a user's request."""
+
+
 @dataclass(slots=True)
 class _WrittenConsent:
     last: tuple[str | None, ...] = ()
     """What was last written to ``status.consent``: the resourceVersion then, state and by."""
 
 
-class ConsentReviewer:
-    """Whether the namespaces of releases accept them.
+class ConsentFeature(Feature):
+    """Whether the namespaces of releases accept them."""
 
-    Args:
-        context: the controller's.
-        client: sends the reviews; nothing else waits for it.
-    """
+    status = ConsentStatus
 
-    def __init__(self, context: Context, client: KubeClient) -> None:
-        self._context = context
-        self._timing = context.timing
-        self._client = client
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._timing = context.timing.of(ConsentTiming)
         self._namespaces: Registration | None = None
         self._listed: dict[str, Consent] = {}
         """The annotations, by namespace."""
@@ -83,7 +89,7 @@ class ConsentReviewer:
 
     def start(self) -> None:
         """Open the watch."""
-        context = self._context
+        context = self.context
         self._namespaces = context.informers.acquire(context.namespaces, self._on_namespace)
 
     def stop(self) -> None:
@@ -92,18 +98,14 @@ class ConsentReviewer:
             self._namespaces.release()
             self._namespaces = None
 
-    async def review(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
-        """Record whether the release's namespace accepts it, where that is another one.
-
-        Returns:
-            The step, and the condition where the release isn't accepted.
-        """
-        namespace = release_namespace(entry)
-        if namespace is None or namespace == entry.key.namespace:
+    async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
+        """Record whether the release's namespace accepts it, where that is another one."""
+        namespace = entry.namespace_elsewhere
+        if namespace is None:
             return self._record(entry, ConsentStatus()), None
         facts, ends = await self._facts(entry, namespace)
         before = entry.status.part(ConsentStatus)
-        found = consent.judge(before, facts, self._context.clock())
+        found = consent.judge(before, facts, self.context.clock())
         step = self._record(entry, found)
         step = replace(step, due=(*step.due, ends))
         if found.state == ConsentState.ASSUMED and before.state != found.state:
@@ -117,12 +119,12 @@ class ConsentReviewer:
         result = found.state, found.by
         if found == entry.status.part(ConsentStatus):
             return Step(entry)
-        known = self._context.memories.find(entry.key, _WrittenConsent)
+        known = self.context.memories.find(entry.key, _WrittenConsent)
         if known is not None and known.last == (entry.resource_version, *result):
             return Step(entry)  # it was written, and an older CRD dropped it
 
         async def remember(written: BundleEntry) -> Step:
-            memory = self._context.memories.of(entry.key, _WrittenConsent)
+            memory = self.context.memories.of(entry.key, _WrittenConsent)
             memory.last = written.resource_version, *result
             return Step(written)
 
@@ -130,7 +132,7 @@ class ConsentReviewer:
         return Step(entry, status, effect=remember, due=(AT_ONCE,))
 
     async def _report_assumed(self, text: str, entry: BundleEntry) -> Step:
-        self._context.record(entry, BundleEvent.CONSENT_ASSUMED, text)
+        self.context.record(entry, BundleEvent.CONSENT_ASSUMED, text)
         log.warning("%s: %s", entry.key, text)
         return Step(entry)
 
@@ -139,7 +141,7 @@ class ConsentReviewer:
     ) -> tuple[ConsentFacts, datetime | None]:
         """What the consent is judged by, and when an answer has to be asked for again."""
         release, tenant = ReleaseKey(namespace, entry.key.name), entry.key.namespace
-        rivals = self._context.bundles.bundles_of(release)
+        rivals = self.context.bundles.bundles_of(release)
         own = [one for one in rivals if one.key.namespace == namespace and not one.deleting]
         facts = ConsentFacts(
             release=release,
@@ -161,8 +163,8 @@ class ConsentReviewer:
         ends = None
         if answer.is_granted is not True or len(rivals) > 1:
             # Nothing else may requeue it, and others wait for what it answers then.
-            seconds = max(answer.at + answer.lasts - self._context.monotonic(), 0.0)
-            ends = self._context.clock() + timedelta(seconds=seconds)
+            seconds = max(answer.at + answer.lasts - self.context.monotonic(), 0.0)
+            ends = self.context.clock() + timedelta(seconds=seconds)
         facts = replace(
             facts,
             account=account,
@@ -174,17 +176,17 @@ class ConsentReviewer:
 
     async def _answer(self, entry: BundleEntry, question: Question) -> _Answer:
         """The answer to a question, at most ten minutes old."""
-        now, known = self._context.monotonic(), self._answers.get(question)
+        now, known = self.context.monotonic(), self._answers.get(question)
         if known is not None:
             lasts = known.lasts
             if not known.is_granted and entry.request is not None:
-                lasts = self._timing.consent_asked
+                lasts = self._timing.asked
             if now - known.at < lasts:
                 return known
         answer = await self._ask(question, known)
         self._answers[question] = answer
         self._answers.move_to_end(question)
-        while now - next(iter(self._answers.values())).at > self._timing.consent_fresh:
+        while now - next(iter(self._answers.values())).at > self._timing.fresh:
             self._answers.popitem(last=False)
         return answer
 
@@ -195,7 +197,7 @@ class ConsentReviewer:
         granted: bool | None = None
         try:
             granted = await is_allowed(
-                self._client, attributes, subject, local=True, timeout=REVIEW_SECONDS
+                self.context.reviewer, attributes, subject, local=True, timeout=REVIEW_SECONDS
             )
         except Forbidden as error:
             fault = f"{error.message}; bundles.permissionReviews of the chart allows it"
@@ -203,15 +205,15 @@ class ConsentReviewer:
         except ApiError as error:
             log.info("can't review whether %s may create secrets in %s: %s", *question, error)
             fault = "the API server doesn't answer access reviews now"
-        pause = self._timing.consent_pause
+        pause = self._timing.pause
         if before is not None and not before.is_granted:
-            pause = min(2 * before.lasts, self._timing.consent_longest_pause)
-        lasts = self._timing.consent_fresh if granted else pause
-        return _Answer(granted, self._context.monotonic(), lasts, fault, is_forbidden)
+            pause = min(2 * before.lasts, self._timing.longest_pause)
+        lasts = self._timing.fresh if granted else pause
+        return _Answer(granted, self.context.monotonic(), lasts, fault, is_forbidden)
 
     def _can_read(self, namespace: str) -> bool:
         watch = self._namespaces
-        return watch is not None and watch.synced and self._context.settings.serves(namespace)
+        return watch is not None and watch.synced and self.context.settings.serves(namespace)
 
     def _on_namespace(
         self, name: ObjectName, old: AnnotatedNamespace | None, new: AnnotatedNamespace | None
@@ -222,23 +224,13 @@ class ConsentReviewer:
             self._listed.pop(name.name, None)
         else:
             self._listed[name.name] = listed
-        for entry in self._context.bundles:
-            is_elsewhere = entry.key.namespace != name.name
-            if is_elsewhere and release_namespace(entry) == name.name:
-                self._context.schedule.changed(entry.key, Change.CONSENT)
+        for entry in self.context.bundles:
+            if entry.namespace_elsewhere == name.name:
+                self.context.schedule.changed(entry.key, Change.ADMISSION)
 
 
 def _text(namespace: AnnotatedNamespace | None) -> str | None:
     return None if namespace is None else namespace.annotations.get(ANN_ACCEPT_FROM)
 
 
-def release_namespace(entry: BundleEntry) -> str | None:
-    """The namespace of a Bundle's release: where it is deployed, else where it is to be deployed.
-
-    None where it isn't deployed and the spec isn't valid, and where the release is in the cluster
-    of ``spec.kubeConfig``: who gave the credential has consented.
-    """
-    there, spec = entry.status.deployed.namespace, entry.spec
-    if entry.status.deployed.server or (isinstance(spec, BundleSpec) and spec.find(ClusterSpec)):
-        return None
-    return there or (spec.project_namespace if isinstance(spec, BundleSpec) else None)
+FEATURE = ConsentFeature

@@ -1,0 +1,1 @@
+"""Another cluster: the release of a Bundle is where its ``spec.kubeConfig`` says."""

@@ -1,0 +1,1 @@
+"""Dependencies: new versions wait until other Bundles are Ready (``spec.dependsOn``)."""

@@ -1,0 +1,51 @@
+"""Takes the annotation pin into the status, and tells what was pinned."""
+
+from __future__ import annotations
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.rollback.gates import GATES
+from copyrator.bundles.features.rollback.pin import take_pin
+from copyrator.bundles.ready_conditions import pinned
+from copyrator.bundles.step import Step
+
+
+class RollbackFeature(Feature):
+    """What users rolled back to, and what they never want to have deployed."""
+
+    spec = RollbackSpec
+    status = PinStatus
+    annotation = names.ANN_PIN
+    gates = GATES
+
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Take a new value of the annotation, or end a pin by an edit."""
+        now = self.context.clock()
+        return Step(entry, take_pin(entry.annotations, spec, entry.status, now))
+
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object:
+        """The pin, and the digests that aren't chosen."""
+        return entry.status.part(PinStatus), spec.part(RollbackSpec)
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""
+        old, pin = before.status.part(PinStatus), written.status.part(PinStatus)
+        if pin.refused and (pin.refused, pin.requested) != (old.refused, old.requested):
+            self.context.emit(before, BundleReason.PIN_REFUSED, pin.refusal)
+        if pin.digest is not None and (pin.digest, pin.at) != (old.digest, old.at):
+            key, text = before.key, pinned(written.status)
+            text += f"; to end that: copyrator unpin bundle -n {key.namespace} {key.name}"
+            self.context.emit(before, BundleReason.PINNED, text)
+        elif pin.digest is None and old.digest is not None:
+            why = f"the annotation {names.ANN_PIN} is {names.NO_PIN}"
+            if pin.requested != names.NO_PIN:
+                why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
+            text = f"{old.version} ({old.digest[:19]}) isn't pinned any more: {why}"
+            self.context.emit(before, BundleEvent.UNPINNED, text)
+
+
+FEATURE = RollbackFeature

@@ -1,0 +1,99 @@
+"""Fields by which Bundles wait for others: cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from operator import attrgetter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.gates.links import (
+    MAX_SEARCHED,
+    Link,
+    Named,
+    TooManyError,
+    cycle_fault,
+    find_cycle,
+)
+
+
+def key(number: int) -> BundleKey:
+    return BundleKey("apps", f"b{number}")
+
+
+def cycle(edges: dict[int, Iterable[int]], start: int = 0) -> list[int]:
+    def depends_on(one: BundleKey) -> list[BundleKey]:
+        return [key(other) for other in edges.get(int(one.name[1:]), ())]
+
+    return [int(one.name[1:]) for one in find_cycle(key(start), depends_on)]
+
+
+def test_the_shortest_cycle_is_found_and_one_that_does_not_come_back_is_not() -> None:
+    assert cycle({0: [1], 1: [0]}) == [0, 1, 0]
+    assert cycle({0: [1, 3], 1: [2], 2: [0], 3: [0]}) == [0, 3, 0]
+    assert cycle({0: [1], 1: [2], 2: [1]}) == []
+    assert cycle({}) == []
+
+
+def test_a_search_that_goes_on_and_on_ends() -> None:
+    chain = {number: [number + 1] for number in range(MAX_SEARCHED)}
+    assert cycle(chain) == []
+    with pytest.raises(TooManyError):
+        cycle(chain | {MAX_SEARCHED: [MAX_SEARCHED + 1]})
+
+
+def test_a_fault_names_the_cycle_or_says_that_there_are_too_many() -> None:
+    edges = {key(0): [key(1)], key(1): [key(0)], key(2): []}
+    assert cycle_fault(key(0), edges.__getitem__) == (
+        "is a cycle, apps/b0 -> apps/b1 -> apps/b0; remove one of these"
+    )
+    assert cycle_fault(key(2), edges.__getitem__) is None
+    assert cycle_fault(key(0), lambda one: [key(int(one.name[1:]) + 1)]) == (
+        "leads to more than 500 Bundles; reduce it"
+    )
+
+
+EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=4), max_size=7)
+
+
+@given(EDGES)
+def test_a_cycle_is_a_way_of_dependencies_and_none_is_missed(edges: dict[int, list[int]]) -> None:
+    reached: set[int] = set(edges.get(0, ()))
+    while more := {other for one in reached for other in edges.get(one, ())} - reached:
+        reached |= more
+    found = cycle(dict(edges))
+    assert bool(found) == (0 in reached)
+    assert all(after in edges[before] for before, after in pairwise(found))
+    assert not found or (found[0], found[-1]) == (0, 0)
+
+
+def test_who_names_a_bundle_is_known_until_it_is_edited_or_gone() -> None:
+    named = Named(
+        Link(field="spec.x", verb="needs", part=DependenciesSpec, named=attrgetter("depends_on"))
+    )
+    both, one = entry("a", "x", "y"), entry("a", "y")
+    named.update(None, both)
+    named.update(None, entry("b", "x"))
+    assert [*named.by(at("x"))] == [at("a"), at("b")]
+    named.update(both, one)
+    assert ([*named.by(at("x"))], [*named.by(at("y"))]) == ([at("b")], [at("a")])
+    named.update(one, None)
+    named.update(entry("b", "x"), entry("b"))
+    assert not named.keys
+
+
+def at(name: str) -> BundleKey:
+    return BundleKey("apps", name)
+
+
+def entry(name: str, *others: str) -> BundleEntry:
+    spec = {"registry": "r", "repo": "a", "dependsOn": [{"name": one} for one in others]}
+    body = {"metadata": {"namespace": "apps", "name": name, "uid": name}, "spec": spec}
+    return read_entry(body, BundleDefaults())
